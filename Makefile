@@ -1,0 +1,91 @@
+# Everything people run here is a target of this file: `make` lists them.
+# Needs make and Python 3.11 or newer; choose an interpreter with `make setup PYTHON=/path/to/python`.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+LOCKED := $(VENV)/.locked
+READY  := $(VENV)/.ready
+
+# Empty: take the newest of these that can create a virtual environment.
+PYTHON     ?=
+CANDIDATES := python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench format lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## create .venv with the locked packages and this one (editable)
+
+demo: $(READY) ## run the demonstration
+	$(BIN)/pdml demo
+
+test: $(READY) ## run the tests
+	$(BIN)/pytest
+
+check: $(READY) ## lint, formatting, types, import layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: $(READY) ## run the benchmarks
+	$(BIN)/python -m benchmarks
+
+format: $(READY) ## rewrite the code in the project's format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+# Sets $$python, or stops with one sentence.
+define find_python
+python=; seen=; \
+for candidate in $(if $(PYTHON),"$(PYTHON)",$(CANDIDATES)); do \
+	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	seen="$$candidate"; \
+	if "$$candidate" -c 'import venv, ensurepip' 2>/dev/null; then python="$$candidate"; break; fi; \
+done; \
+if [ -z "$$seen" ]; then \
+	echo "Python 3.11 or newer is needed, and none of these is one: $(if $(PYTHON),$(PYTHON),$(CANDIDATES)). Name one with PYTHON=/path/to/python." >&2; exit 1; \
+fi; \
+if [ -z "$$python" ]; then \
+	echo "$$seen cannot create virtual environments: install its venv module (on Debian and Ubuntu the package python3-venv), then run make again." >&2; exit 1; \
+fi
+endef
+
+$(LOCKED): requirements.lock
+	@set -e; \
+	if [ ! -x $(BIN)/python ] || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+		$(find_python); \
+		echo "Creating $(VENV) with $$("$$python" --version)"; \
+		rm -rf $(VENV); \
+		"$$python" -m venv $(VENV) || { \
+			rm -rf $(VENV); \
+			echo "$$python could not create a virtual environment in $(VENV): see the message above (on Debian and Ubuntu, install python3-venv)." >&2; exit 1; \
+		}; \
+	fi
+	@echo "Installing the packages of requirements.lock (a minute or two the first time)"
+	@$(BIN)/python -m pip install -qq --require-hashes -r requirements.lock
+	@touch $@
+
+$(READY): $(LOCKED) pyproject.toml
+	@echo "Installing pdml (editable)"
+	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
+	@touch $@
+
+lock: ## renew requirements.lock with the newest versions pyproject.toml allows (needs the network)
+	@set -e; $(find_python); \
+	scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
+	"$$python" -m venv "$$scratch"; \
+	"$$scratch/bin/python" -m pip install -qq uv; \
+	"$$scratch/bin/uv" pip compile pyproject.toml --extra fast --extra parquet --extra dev \
+		--universal --python-version 3.11 --generate-hashes --upgrade --quiet \
+		--no-annotate --no-emit-index-url --no-emit-find-links --no-config \
+		--custom-compile-command "make lock" --output-file requirements.lock; \
+	echo "Renewed requirements.lock: run make check test before committing it."
+
+clean: ## remove .venv, caches and build output
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,24 @@
+"""PDML: machine learning in which nobody has to trust the server."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pdml.release.estimator import PDMLClassifier
+    from pdml.release.model import load_model
+    from pdml.train.plan import TrainingPlan
+
+__all__ = ["PDMLClassifier", "TrainingPlan", "load_model"]
+
+_HOMES = {"PDMLClassifier": "pdml.release.estimator", "TrainingPlan": "pdml.train.plan", "load_model": "pdml.release.model"}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are loaded when asked for: `import pdml` and `pdml --help` stay instant."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("pdml")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'pdml' has no attribute {name!r}")

@@ -1,0 +1,10 @@
+"""Names for the shapes that travel between rooms."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Matrix = Any  # a 2-D float array or a scipy CSR matrix: `core.rows` is where the difference ends

@@ -1,0 +1,104 @@
+"""Privacy profiles δ(ε), and the exact joint profile of randomised response followed by a noisy training.
+
+A profile maps ε >= 0 to the smallest δ for which the mechanism is (ε, δ)-DP under replacement.
+"""
+
+from collections.abc import Callable
+from math import atanh, exp, expm1, inf, isinf, log, tanh
+
+from numpy import logaddexp
+from scipy.special import log_ndtr, ndtr
+
+from pdml import _validate
+
+Profile = Callable[[float], float]
+
+
+def gaussian_profile(mu: float) -> Profile:
+    """δ(ε) = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) of a Gaussian mechanism with sensitivity/σ = μ."""
+    _validate.real("mu", mu, low=0)
+
+    def delta(epsilon: float) -> float:
+        if mu == 0 or isinf(epsilon):
+            return 0.0
+        if isinf(mu):
+            return 1.0
+        second = exp(min(0.0, epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))))
+        return max(0.0, float(ndtr(mu / 2 - epsilon / mu)) - second)
+
+    return delta
+
+
+def pure_profile(epsilon_p: float) -> Profile:
+    """The worst profile of a pure ε_p mechanism: randomised response, δ(ε) = (e^ε_p - e^ε)/(1 + e^ε_p) below ε_p."""
+
+    def delta(epsilon: float) -> float:
+        if isinf(epsilon_p):
+            return 1.0
+        return max(0.0, -expm1(epsilon - epsilon_p) / (1 + exp(-epsilon_p)))
+
+    return delta
+
+
+def nothing_profile(epsilon: float) -> float:
+    """No protection at all: δ = 1 for every finite ε."""
+    return 1.0 if epsilon < inf else 0.0
+
+
+def better_of(*profiles: Profile) -> Profile:
+    """Two valid bounds on the same mechanism are both true, so the smaller one is."""
+    return lambda epsilon: min(profile(epsilon) for profile in profiles)
+
+
+def truncated(profile: Profile, outside: float) -> Profile:
+    """The same noise conditioned on a region of mass 1 - ``outside``.
+
+    For any event A: P̃(A) <= P(A)/(1-o) <= (e^ε Q(A) + δ)/(1-o) and Q(A) <= (1-o) Q̃(A) + o, so
+    δ̃ = (δ + e^ε o)/(1 - o).
+    """
+    if not 0 <= outside < 1:
+        return nothing_profile
+    return lambda epsilon: 0.0 if isinf(epsilon) else min(1.0, (profile(epsilon) + exp(min(epsilon, 700)) * outside) / (1 - outside))
+
+
+def joint_profile(epsilon: float, profile: Profile) -> Profile:
+    """Exact profile of binary randomised response ε followed by a mechanism with ``profile`` on its output.
+
+    δ_J(e') = (e^ε - e^e')/(1 + e^ε) · δ_M(e''), e'' = ln((e^(ε+e') - 1)/(e^ε - e^e')), for e' < ε, else 0.
+    """
+    if isinf(epsilon):
+        return profile
+
+    def delta(target: float) -> float:
+        if target >= epsilon:
+            return 0.0
+        share = -expm1(target - epsilon) / (1 + exp(-epsilon))
+        total = epsilon + target
+        # ln(e^(ε+e') - 1) - ln(e^ε - e^e'), each by its large part
+        inner = (total + log(-expm1(-total))) - (epsilon + log(-expm1(target - epsilon))) if total > 0 else 0.0
+        return share * profile(max(0.0, inner))
+
+    return delta
+
+
+def joint_epsilon(epsilon: float, epsilon_p: float) -> float:
+    """tanh(ε_J/2) = tanh(ε/2)·tanh(ε_p/2): the joint degree of two pure mechanisms in a row."""
+    if max(epsilon, epsilon_p) < 10:
+        return 2 * atanh(tanh(epsilon / 2) * tanh(epsilon_p / 2))
+    if isinf(epsilon) or isinf(epsilon_p):
+        return min(epsilon, epsilon_p)
+    return float(logaddexp(epsilon + epsilon_p, 0) - logaddexp(epsilon, epsilon_p))  # tanh would round to 1
+
+
+def epsilon_at(profile: Profile, delta: float, *, most: float = 200.0) -> float:
+    """The smallest ε with δ(ε) <= ``delta`` (to 1e-9, rounded up), or infinity above ``most``."""
+    _validate.real("delta", delta, low=0, high=1)
+    if profile(0.0) <= delta:
+        return 0.0
+    if profile(most) > delta:
+        return inf
+    low, high = 0.0, most
+    while high - low > 1e-9 * max(1.0, high):
+        middle = (low + high) / 2
+        low, high = (low, middle) if profile(middle) <= delta else (middle, high)
+    return high

@@ -1,0 +1,78 @@
+"""Labels as training sees them: de-biased codes, whose mean is all that is needed (theory: the mean operator).
+
+Binary: y' = ±1 reported with ε becomes κ(ε)·y', κ = (e^ε + 1)/(e^ε - 1), so that its expectation is the true y.
+K classes: the de-biased one-hot ((e^ε + K - 1)·e_{y'} - 1)/(e^ε - 1). Every record may have its own ε; ε = ∞ means
+the label was not randomised.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from pdml._types import Array, IntArray, Matrix
+from pdml.core.losses import Loss
+from pdml.errors import InvalidInput
+
+
+def kappa(epsilon: Array | float) -> Array:
+    """κ(ε) = (e^ε + 1)/(e^ε - 1) = 1/tanh(ε/2): how much louder a flipped label must speak."""
+    return np.asarray(1 / np.tanh(np.asarray(epsilon, dtype=float) / 2))
+
+
+def keep_weight(epsilon: Array | float, classes: int) -> Array:
+    """(e^ε + K - 1)/(e^ε - 1) = 1 + K/(e^ε - 1); for K = 2 this is κ(ε)."""
+    with np.errstate(over="ignore"):
+        return np.asarray(1 + classes / np.expm1(np.asarray(epsilon, dtype=float)))
+
+
+def check_epsilons(epsilon: Any, size: int) -> Array:
+    """One ε per record, each in (0, ∞]."""
+    try:
+        values = np.broadcast_to(np.asarray(epsilon, dtype=float), (size,))
+    except (TypeError, ValueError):
+        raise InvalidInput(f"epsilon must be one number or one per record ({size} of them), got {np.shape(epsilon)}") from None
+    bad = ~(values > 0)
+    if bad.any():
+        raise InvalidInput(f"epsilon must be > 0, got {values[bad][0]:g} at record {int(np.argmax(bad)) + 1}: 0 would report pure noise")
+    return values
+
+
+def codes(labels: IntArray, epsilon: Array | float, classes: int) -> Array:
+    """De-biased codes of reported class indices: (m, 1) for two classes (index 1 is +1), (m, K) otherwise.
+
+    The binary code is scaled so that ``label_weight * code`` multiplies the margin (see `label_mean`).
+    """
+    epsilons = check_epsilons(epsilon, len(labels))
+    if classes == 2:
+        return (kappa(epsilons) * (2 * labels - 1))[:, None]
+    with np.errstate(over="ignore"):
+        low = -1 / np.expm1(epsilons)
+    result = np.repeat(low[:, None], classes, axis=1)
+    result[np.arange(len(labels)), labels] += keep_weight(epsilons, classes)
+    return result
+
+
+def label_mean(x: Matrix, label_codes: Array, loss: Loss) -> Array:
+    """q = (c/m) Σ_j ŷ_j x_jᵀ, shape (C, d): the only thing training ever takes from the labels."""
+    return np.asarray(np.ascontiguousarray((x.T @ label_codes).T) * (loss.label_weight / x.shape[0]))
+
+
+def label_shift(epsilon: float, norm_bound: float, loss: Loss, classes: int) -> float:
+    """How far m·q moves, in Euclidean norm, when one reported label changes: 2cκB, or √2·(1 + K/(e^ε-1))·B."""
+    if classes == 2:
+        return 2 * loss.label_weight * float(kappa(epsilon)) * norm_bound
+    return float(np.sqrt(2) * keep_weight(epsilon, classes)) * norm_bound
+
+
+def record_shift(epsilon: float, norm_bound: float, loss: Loss, classes: int) -> float:
+    """How far m·∇Ĵ moves when one record is replaced by another: twice the largest |slope of ℓ̂|·B.
+
+    Binary: 2(sup|g'| + cκ)B, which is (1 + κ)B for logistic. K classes: |softmax - code| is largest against the code's
+    own class: the sum of the two norms bounds it.
+    """
+    if classes == 2:
+        return 2 * (loss.slope_bound + loss.label_weight * float(kappa(epsilon))) * norm_bound
+    low = -1 / np.expm1(epsilon) if np.isfinite(epsilon) else 0.0
+    top = float(keep_weight(epsilon, classes)) + low
+    code_norm = float(np.hypot(top, np.sqrt(classes - 1) * low))
+    return 2 * (loss.slope_bound + code_norm) * norm_bound

@@ -1,0 +1,139 @@
+"""Records as rows of a dense array or a CSR matrix: the one place where the difference matters.
+
+Everything a server computes from its records is `pull` (Xᵀ·), `push` (X·) or `gram` (Xᵀ diag(h) X); above this file
+nobody asks whether the rows are sparse.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from pdml._types import Array, IntArray, Matrix
+from pdml.errors import DataError
+
+_BLOCK = 4096  # rows per block: temporary copies stay in cache, whatever the number of rows
+
+
+def as_rows(x: Matrix) -> Matrix:
+    """A C-ordered float array or canonical CSR matrix of finite numbers; float32 is kept as storage."""
+    sparse = sp.issparse(x)
+    rows: Any = sp.csr_array(x) if sparse else np.asarray(x)
+    if rows.ndim != 2:
+        raise DataError(f"X must be 2-dimensional (records x features), got {rows.ndim} dimension(s)")
+    if rows.dtype not in (np.float32, np.float64):
+        rows = rows.astype(np.float64)
+    values = rows.data if sparse else rows
+    if not np.isfinite(values).all():
+        raise DataError("X must hold finite numbers only, got NaN or infinity")
+    if sparse:
+        rows.sum_duplicates()
+        return rows
+    return np.ascontiguousarray(rows)
+
+
+def compact(x: Matrix) -> Matrix:
+    """A dense array that is mostly zeros (one-hot columns, say) as CSR: the same numbers, and passes that skip the zeros."""
+    if sp.issparse(x) or 4 * np.count_nonzero(x) > x.size:
+        return x
+    kept = np.flatnonzero(x)
+    starts = np.concatenate([[0], np.cumsum(np.count_nonzero(x, axis=1))])
+    return sp.csr_array((x.ravel()[kept], (kept % x.shape[1]).astype(np.int32), starts), shape=x.shape)
+
+
+def stored(x: Matrix) -> int:
+    """How many numbers the matrix holds."""
+    return int(x.nnz if sp.issparse(x) else x.size)
+
+
+def norms(x: Matrix) -> Array:
+    """Euclidean norm of each row, in double precision."""
+    if sp.issparse(x):
+        squares = sp.csr_array((np.square(x.data, dtype=np.float64), x.indices, x.indptr), shape=x.shape)
+        return np.asarray(np.sqrt(squares @ np.ones(x.shape[1])))
+    return np.concatenate([np.zeros(0), *(np.sqrt(np.einsum("ij,ij->i", b, b, dtype=np.float64)) for b in blocks(x))])
+
+
+def clip(x: Matrix, bound: float) -> tuple[Matrix, int]:
+    """Shrink rows longer than ``bound`` onto it; return a new matrix and how many rows were shrunk.
+
+    Each row is treated by itself, so clipping reveals nothing about other records. The target is a hair inside the
+    bound, so that rounding cannot leave a row longer than the sensitivity assumes.
+    """
+    length = norms(x)
+    long = length > bound
+    resolution = 4 * np.finfo(x.dtype).eps
+    factor = np.ones_like(length)
+    factor[long] = bound * (1 - resolution) / length[long]
+    if not long.any():
+        return x.copy(), 0
+    return scale(x, factor), int(long.sum())
+
+
+def scale(x: Matrix, factor: Array) -> Matrix:
+    """diag(factor) · X as a new matrix of the same storage."""
+    if sp.issparse(x):
+        data = x.data * np.repeat(factor, np.diff(x.indptr)).astype(x.dtype)
+        return sp.csr_array((data, x.indices, x.indptr), shape=x.shape)
+    return x * factor.astype(x.dtype)[:, None]
+
+
+def append_bias(x: Matrix) -> Matrix:
+    """A column of ones at the end: the intercept, counted inside the norm like every other feature."""
+    ones = np.ones((x.shape[0], 1), dtype=x.dtype)
+    if sp.issparse(x):
+        return sp.csr_array(sp.hstack([x, sp.csr_array(ones)], format="csr"))
+    return np.hstack([x, ones])
+
+
+def take(x: Matrix, start: int, stop: int) -> Matrix:
+    """Rows start..stop without copying them."""
+    if not sp.issparse(x):
+        return x[start:stop]
+    low, high = x.indptr[start], x.indptr[stop]
+    pointers = x.indptr[start : stop + 1] - low
+    return sp.csr_array((x.data[low:high], x.indices[low:high], pointers), shape=(stop - start, x.shape[1]))
+
+
+def stack(parts: Sequence[Matrix]) -> Matrix:
+    """Matrices one below the other."""
+    if sp.issparse(parts[0]):
+        return sp.csr_array(sp.vstack(parts, format="csr"))
+    return np.vstack(parts)
+
+
+def blocks(x: Matrix) -> Iterator[Matrix]:
+    """The rows in blocks that fit in cache."""
+    for start in range(0, x.shape[0], _BLOCK):
+        yield take(x, start, min(start + _BLOCK, x.shape[0]))
+
+
+def gram(x: Matrix, weights: Array | None = None) -> Array:
+    """Xᵀ diag(h) X, for any real h (a negative weight is a class covariance); block by block, so no full copy."""
+    if sp.issparse(x) and x.nnz < 0.05 * x.shape[0] * x.shape[1]:
+        right = x if weights is None else scale(x, weights)
+        return np.asarray((x.T @ right).toarray(), dtype=np.float64)
+    total = np.zeros((x.shape[1], x.shape[1]))
+    start = 0
+    for block in blocks(x):
+        part = block.toarray() if sp.issparse(block) else block
+        part = part.astype(np.float64, copy=False)
+        if weights is None:
+            total += part.T @ part
+        else:
+            h = weights[start : start + part.shape[0], None]
+            if (h >= 0).all():
+                root = np.sqrt(h) * part
+                total += root.T @ root  # a symmetric product: BLAS does half the work
+            else:
+                total += part.T @ (h * part)
+        start += part.shape[0]
+    return total
+
+
+def deal(total: int, groups: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """A random order of the records and the cuts between ``groups`` groups whose sizes differ by at most one."""
+    order = rng.permutation(total).astype(np.int64)
+    cuts = np.linspace(0, total, groups + 1).astype(np.int64)
+    return order, cuts

@@ -1,0 +1,37 @@
+"""One server's round as three pure functions (`wi_update`, `wi_perturb`, `gammai_update`).
+
+``heard`` is the sum of what the neighbours sent, Σ_{l in N_i} w̃_l, added in ascending order of l: every engine adds in
+that order, so that all engines agree to the last bit. Shapes: (..., C, d), one leading axis per training run or server.
+"""
+
+import numpy as np
+
+from pdml._types import Array
+
+Degree = float | Array  # a number, or an array that broadcasts over servers
+
+
+def sum_heard(messages: list[Array], like: Array) -> Array:
+    """Σ_l w̃_l in the order given, starting from zero."""
+    total = np.zeros_like(like)
+    for message in messages:
+        total += message
+    return total
+
+
+def dual_step(dual: Array, sent: Array, heard: Array, *, degree: Degree, penalty: float) -> Array:
+    """γ_i + β Σ_l (w̃_i - w̃_l)."""
+    return dual + penalty * (degree * sent - heard)
+
+
+def primal_target(linear: Array, dual: Array, sent: Array, heard: Array, *, degree: Degree, penalty: float) -> Array:
+    """The b for which wi_update reads argmin G(w) + (μ_i/2)|w|² - b·w, μ_i = a/n + 2βN_i.
+
+    β Σ_l |w - (w̃_i + w̃_l)/2|² contributes βN_i|w|² - β Σ_l (w̃_i + w̃_l)·w.
+    """
+    return linear - dual + penalty * (degree * sent + heard)
+
+
+def release_step(point: Array, noise: Array) -> Array:
+    """w̃_i = w_i + θ_i: the only thing that ever leaves the server."""
+    return point + noise

@@ -1,0 +1,42 @@
+"""θ_i(t) ~ N(0, ρ^(t-1) V_i² I), added to every iterate before it leaves the server (`wi_perturb`)."""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from pdml import _validate
+from pdml._types import Array
+
+
+@dataclass(frozen=True)
+class IterateNoise:
+    """Gaussian noise that fades by ρ in variance each round.
+
+    Guarantees
+    ----------
+    - Each release is Gaussian with the sensitivity of a certified primal solve; T of them compose to one with
+      μ² = Σ_t D²/(ρ^(t-1) V²), which grows like ρ^-T: every run has a last safe round.
+    """
+
+    scale: float  # V_i
+    decay: float  # ρ
+
+    def __post_init__(self) -> None:
+        _validate.real("noise_scale", self.scale, low=0, high=1e9)
+        _validate.real(
+            "noise_decay", self.decay, low=0, high=1, open_low=True, open_high=True, why="the iterate noise must fade (Theorem 1)"
+        )
+
+    def stddev(self, t: int) -> float:
+        """Standard deviation of θ(t), whose variance is ρ^(t-1) V²; rounds count from 1."""
+        return self.scale * sqrt(self.decay ** (t - 1))
+
+    def draw(self, t: int, out: Array, rng: np.random.Generator) -> Array:
+        """θ(t), written into ``out``."""
+        if self.scale == 0:
+            out[:] = 0
+            return out
+        rng.standard_normal(out=out)
+        out *= self.stddev(t)
+        return out

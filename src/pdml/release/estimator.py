@@ -1,0 +1,311 @@
+"""`PDMLClassifier`: private decentralised training behind scikit-learn's interface.
+
+It simulates all parties in one process: users flip their labels, servers train over a graph. The ledger says what the
+parties would have learnt; the noise is drawn from a seeded generator, so a simulation itself protects nobody.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from pdml import _validate
+from pdml._types import Array, IntArray, Matrix
+from pdml.accounting import Ledger
+from pdml.accounting.events import LabelFlipped
+from pdml.core import labels, objective, rows
+from pdml.core.graph import Graph, build
+from pdml.errors import DataError, InvalidInput
+from pdml.mechanisms.label_flip import flip_labels
+from pdml.mechanisms.randomness import DEAL, LABELS, TOPOLOGY, Simulated
+from pdml.release.model import Model, prepare
+from pdml.train.engines import local
+from pdml.train.node import Server
+from pdml.train.plan import TrainingPlan
+
+RANGES_LEAK = "feature_ranges='from_data' took each column's minimum and maximum from the records: a release no noise protects"
+RISK_LEAK = "history_.risk is computed from the records without noise: keep it inside the servers"
+
+
+@dataclass(frozen=True)
+class History:
+    """What happened round by round; every field is (T,).
+
+    ``risk`` (the corrected empirical risk of the average release) is a diagnostic computed from the records and covered
+    by no guarantee; NaN if it was not asked for. The other fields are functions of releases and public settings.
+    """
+
+    risk: Array
+    consensus: Array  # largest distance between two servers' releases
+    noise: Array  # root mean square norm of θ(t)
+    spent: Array  # ε of features against other servers so far, at the ledger's δ
+
+    def to_dict(self) -> dict[str, list[float]]:
+        return {name: getattr(self, name).tolist() for name in ("risk", "consensus", "noise", "spent")}
+
+
+class PDMLClassifier(ClassifierMixin, BaseEstimator):
+    """Linear classifier trained by servers that do not trust each other, on labels that nobody has seen.
+
+    Parameters
+    ----------
+    epsilon : float or None, default 1.0
+        Label privacy in Phase 1: each label is flipped with probability 1/(1 + e^ε). None or infinity: no flipping.
+    n_servers, topology, links
+        The servers and how they are joined: "random" (``links`` links, default 1.3 per server), "ring", "complete",
+        "star", "grid", "small_world", a list of edges, or a `Graph`.
+    rounds : int or None
+        Rounds of ADMM; None takes the plan's.
+    fit_intercept : bool
+        Append a constant 1 to every record. It counts inside ``norm_bound`` and is regularised like any feature.
+    norm_bound : float
+        Records longer than this are shrunk to it, one by one; every guarantee rests on it.
+    feature_ranges : array of shape (n_features, 2), "from_data" or None
+        Declared ranges, mapped to [0, 1]. "from_data" takes them from the records, which is a leak and is reported as one.
+    plan : TrainingPlan or None
+        Every letter of the paper.
+    diagnostics : bool
+        Record the empirical risk per round (one more pass over the data per round).
+    on_round : callable(t, rounds) or None
+        Called after each round, for progress bars.
+    random_state
+        Makes everything reproducible to the bit.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_, n_features_in_ : as in scikit-learn; they act on scaled and clipped rows.
+    history_ : `History`, per round.
+    privacy_ : `Ledger`: who can learn what.
+    n_clipped_ : how many training records were shrunk to ``norm_bound``.
+    leaks_ : sentences naming every release that no noise protects.
+    server_models_ : each server's own last release as a `Model`.
+    model_ : the released `Model` (`model_.save(path)`).
+    graph_ : the `Graph` that was used.
+    """
+
+    def __init__(
+        self,
+        epsilon: float | None = 1.0,
+        *,
+        n_servers: int = 10,
+        topology: str | Graph | Sequence[tuple[int, int]] = "random",
+        links: int | None = None,
+        rounds: int | None = None,
+        fit_intercept: bool = True,
+        norm_bound: float = 1.0,
+        feature_ranges: Any = None,
+        plan: TrainingPlan | None = None,
+        diagnostics: bool = True,
+        on_round: Callable[[int, int], None] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.n_servers = n_servers
+        self.topology = topology
+        self.links = links
+        self.rounds = rounds
+        self.fit_intercept = fit_intercept
+        self.norm_bound = norm_bound
+        self.feature_ranges = feature_ranges
+        self.plan = plan
+        self.diagnostics = diagnostics
+        self.on_round = on_round
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Matrix, y: Any, epsilons: Any = None, servers: Any = None) -> "PDMLClassifier":
+        """Train on simulated users. ``epsilons``: one ε per record; ``servers``: the index of each record's server."""
+        _validate.integer("n_servers", self.n_servers, low=2, why="one server alone has nobody to hide from")
+        _validate.real("norm_bound", self.norm_bound, low=0, high=1e12, open_low=True)
+        x, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        check_classification_targets(y)
+        self.classes_, index = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise DataError("y holds only one class; a classifier needs at least two")
+        plan = self.plan or TrainingPlan()
+        if self.rounds is not None:
+            plan = replace(plan, rounds=self.rounds)
+        source = Simulated(_seed(self.random_state))
+        self.leaks_: list[str] = [RISK_LEAK] if self.diagnostics else []
+        ranges = self._ranges(x)
+        prepared, self.n_clipped_ = prepare(rows.compact(x), norm_bound=self.norm_bound, fit_intercept=self.fit_intercept, ranges=ranges)
+        label_epsilons = labels.check_epsilons(
+            np.inf if epsilons is None and self.epsilon is None else self._epsilons(epsilons), len(index)
+        )
+        order, cuts = self._groups(servers, len(index), source)
+        self.graph_ = build(self.topology, self.n_servers, source.stream(TOPOLOGY), self.links)
+        pooled = prepared[order]
+        reported = flip_labels(index[order], label_epsilons[order], len(self.classes_), source.stream(LABELS))
+        members = _servers(pooled, cuts, reported, label_epsilons[order], self.graph_, self.norm_bound, len(self.classes_))
+        trained, means = self._train(plan, members, source)
+        self._publish(plan, members, label_epsilons[order], cuts, ranges, trained, means, source)
+        return self
+
+    def _epsilons(self, epsilons: Any) -> Any:
+        return self.epsilon if epsilons is None else epsilons
+
+    def _ranges(self, x: Matrix) -> Array | None:
+        if self.feature_ranges is None:
+            return None
+        if isinstance(self.feature_ranges, str):
+            _validate.choice("feature_ranges", self.feature_ranges, ("from_data",))
+            self.leaks_.append(RANGES_LEAK)
+            low, high = (
+                np.asarray(side.toarray() if hasattr(side, "toarray") else side).ravel() for side in (x.min(axis=0), x.max(axis=0))
+            )
+            low = np.minimum(low, 0) if hasattr(x, "toarray") else low
+            return np.column_stack([low, np.where(high > low, high, low + 1)]).astype(float)
+        return np.asarray(self.feature_ranges, dtype=float)
+
+    def _groups(self, servers: Any, total: int, source: Simulated) -> tuple[IntArray, IntArray]:
+        """Which records belong to which server, as an order of the records and the cuts between servers."""
+        if servers is None:
+            if total < self.n_servers:
+                raise DataError(f"n_samples={total} records cannot be dealt to n_servers={self.n_servers}: every server needs at least one")
+            return rows.deal(total, self.n_servers, source.stream(DEAL))
+        owner = np.asarray(servers)
+        if owner.shape != (total,) or not np.issubdtype(owner.dtype, np.integer):
+            raise InvalidInput(f"servers must hold one server index per record ({total} of them)")
+        sizes = np.bincount(owner, minlength=self.n_servers) if (owner >= 0).all() else np.zeros(0)
+        if len(sizes) != self.n_servers or (sizes == 0).any():
+            raise InvalidInput(f"servers must use every index from 0 to {self.n_servers - 1} and no other")
+        return np.argsort(owner, kind="stable"), np.cumsum([0, *sizes]).astype(np.int64)
+
+    def _train(self, plan: TrainingPlan, members: list[Server], source: Simulated) -> tuple[local.Trained, Array]:
+        means: list[Array] = []
+
+        def observe(t: int, released: Array, _: Array) -> None:
+            if self.diagnostics:
+                means.append(released[0].mean(axis=0))
+            if self.on_round is not None:
+                self.on_round(t, plan.rounds)
+
+        trained = local.train(self.graph_, local.Run(plan, members, source), observe=observe)
+        return trained, np.array(means)
+
+    def _publish(
+        self,
+        plan: TrainingPlan,
+        members: list[Server],
+        label_epsilons: Array,
+        cuts: IntArray,
+        ranges: Array | None,
+        trained: local.Trained,
+        means: Array,
+        source: Simulated,
+    ) -> None:
+        width, classes = members[0].matrix.shape[1], len(self.classes_)
+        events = []
+        for server, start, stop in zip(members, cuts, cuts[1:], strict=False):
+            flip = LabelFlipped(epsilon=float(label_epsilons[start:stop].max()))
+            planned = plan.events(
+                server=server.index,
+                n_servers=server.n_servers,
+                degree=server.degree,
+                records=server.records,
+                epsilon=server.epsilon,
+                norm_bound=server.norm_bound,
+                width=width,
+                classes=classes,
+            )
+            events.append((flip, *planned))
+        self.privacy_ = Ledger(tuple(events), source=source.name, classes=classes)
+        self.history_ = History(
+            risk=_risks(plan, members, means) if self.diagnostics else np.full(plan.rounds, np.nan),
+            consensus=trained.consensus,
+            noise=trained.noise,
+            spent=np.array(self.privacy_.feature_epsilons()),
+        )
+        self.server_models_ = [self._model(release, plan, ranges) for release in trained.released]
+        self.model_ = replace(
+            self._model(trained.released.mean(axis=0), plan, ranges),
+            privacy=self.privacy_.to_dict(),
+            provenance={
+                "records_per_server": [server.records for server in members],
+                "links": [list(edge) for edge in self.graph_.edges],
+                "clipped": self.n_clipped_,
+                "noise_source": source.name,
+                "leaks": self.leaks_,
+                "largest_certified_gradient": float(trained.certified.max()),
+            },
+        )
+        self.coef_ = self.model_.coefficients
+        self.intercept_ = self.model_.intercepts
+
+    def _model(self, weights: Array, plan: TrainingPlan, ranges: Array | None) -> Model:
+        names = getattr(self, "feature_names_in_", None)
+        bias = bool(self.fit_intercept)
+        return Model(
+            classes=tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes_),
+            coefficients=weights[:, :-1].copy() if bias else weights.copy(),
+            intercepts=weights[:, -1].copy() if bias else np.zeros(len(weights)),
+            norm_bound=float(self.norm_bound),
+            fit_intercept=bias,
+            feature_names=tuple(str(name) for name in names) if names is not None else (),
+            ranges=ranges,
+            plan=plan.to_dict(),
+        )
+
+    def _checked(self, X: Matrix) -> Matrix:
+        check_is_fitted(self, "model_")
+        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+
+    def decision_function(self, X: Matrix) -> Array:
+        """Margins of the released model on scaled and clipped rows."""
+        x = self._checked(X)
+        return self.model_.decision_function(x)
+
+    def predict_proba(self, X: Matrix) -> Array:
+        """Class probabilities of the released model."""
+        x = self._checked(X)
+        return self.model_.predict_proba(x)
+
+    def predict(self, X: Matrix) -> NDArray[Any]:
+        """The most likely class of each row."""
+        scores = self.decision_function(X)
+        return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])
+
+
+def _seed(random_state: Any) -> int | None:
+    if random_state is None or (isinstance(random_state, (int, np.integer)) and random_state >= 0):
+        return None if random_state is None else int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _servers(
+    pooled: Matrix, cuts: IntArray, reported: IntArray, epsilons: Array, graph: Graph, norm_bound: float, classes: int
+) -> list[Server]:
+    """Deal prepared records and reported labels out to their servers."""
+    codes = labels.codes(reported, epsilons, classes)
+    return [
+        Server(
+            index=i,
+            n_servers=graph.n,
+            degree=int(graph.degrees[i]),
+            matrix=rows.take(pooled, int(cuts[i]), int(cuts[i + 1])),
+            codes=codes[cuts[i] : cuts[i + 1]],
+            epsilon=float(epsilons[cuts[i] : cuts[i + 1]].min()),
+            norm_bound=float(norm_bound),
+            classes=classes,
+            pooled=pooled,
+        )
+        for i in range(graph.n)
+    ]
+
+
+def _risks(plan: TrainingPlan, members: list[Server], points: Array) -> Array:
+    """(1/n) Σ_i Ĵ_i at the average release of each round."""
+    loss = plan.loss_for(members[0].classes)
+    weight = plan.regularization / len(members)
+    each = (objective.risk(s.matrix, loss, labels.label_mean(s.matrix, s.codes, loss), weight, points) for s in members)
+    return np.asarray(sum(each) / len(members))
