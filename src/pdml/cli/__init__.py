@@ -1,0 +1,113 @@
+"""The command line: parses, calls the rooms below, prints. Whatever goes wrong ends as one sentence and an exit code.
+
+0 done · 1 refused or failed, with one sentence on stderr · 2 not understood (usage) · 128 + n stopped by signal n (Ctrl-C: 130)
+
+Nothing heavy is imported before it is needed: `pdml --help` answers in the blink of an eye.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import NoReturn
+
+from pdml.errors import PDMLError
+
+
+class Stopped(BaseException):
+    """A signal asked to stop. Unlike KeyboardInterrupt, no library on the way thinks it knows better what to do."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of `pdml`; ``--traceback`` is understood anywhere, because people add it to the command that failed."""
+    asked = list(sys.argv[1:] if arguments is None else arguments)
+    given = [argument for argument in asked if argument != "--traceback"]
+    sys.exit(_run(given, traceback=len(given) < len(asked) or bool(os.environ.get("PDML_TRACEBACK"))))
+
+
+def _run(arguments: list[str], *, traceback: bool) -> int:
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # they are for developers, and python -W shows them
+    try:
+        with _stoppable():
+            from pdml.cli.app import app
+
+            _speak_any_encoding()
+            try:
+                app(arguments, prog_name="pdml")
+            finally:
+                sys.stdout.flush()
+    except SystemExit as end:  # how typer returns
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Stopped as stop:
+        return _stopped("interrupted" if stop.number == signal.SIGINT else "stopped", stop.number)
+    except KeyboardInterrupt:  # before the handlers stand
+        return _stopped("interrupted", signal.SIGINT)
+    except BrokenPipeError:  # whoever read us has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if traceback:
+            import traceback as printer
+
+            printer.print_exc()
+        return _refused(_sentence(error))
+    return 0
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, PDMLError):
+        return str(error)
+    if isinstance(error, OSError):
+        reason = (error.strerror or str(error)).lower()
+        return f"cannot use {os.fspath(error.filename)}: {reason}" if error.filename else f"the system refused: {reason}"
+    if isinstance(error, MemoryError):
+        return "this needs more memory than there is"
+    # Not the error's own text: it may quote somebody's record.
+    return f"this is a mistake in pdml ({type(error).__name__}): please report it with what the same command says with --traceback"
+
+
+def _refused(sentence: str) -> int:
+    print("pdml: " + " ".join(sentence.splitlines()), file=sys.stderr)
+    return 1
+
+
+def _stopped(how: str, number: int) -> int:
+    from pdml.cli.outputs import written
+
+    what = "already written: " + ", ".join(map(str, written)) if written else "nothing was written"
+    print(f"pdml: {how}; {what}", file=sys.stderr)
+    return 128 + number
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Turn Ctrl-C and termination into `Stopped`, so that temporary files are removed on the way out."""
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        raise Stopped(number)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup and background jobs chose not to listen
+                before[number] = signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _speak_any_encoding() -> None:
+    """A level or a server's name that the terminal cannot show is escaped; it must not end the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")

@@ -151,26 +151,42 @@ def passes_dense(x, code, w, g):
         g += np.dot(part.T, z)
 
 
-def _gradient_csr(rows, loss, points, width):
-    result = np.empty_like(points)
+def _gradient_csr(rows, loss, points, width, out):
+    data, columns, starts = rows
     if points.shape[0] == 1:
-        pass_csr(rows[0], rows[1], rows[2], loss, points[0], result[0])
+        pass_csr(data, columns, starts, loss, points[0], out[0])
     else:
-        total = np.empty((width, points.shape[0]))
-        passes_csr(rows[0], rows[1], rows[2], loss, np.ascontiguousarray(points.T), total)
-        result[:] = total.T
-    return result / (rows[2].size - 1)
+        across, total = np.empty((width, len(points))), np.empty((width, len(points)))
+        flip(points, across)
+        passes_csr(data, columns, starts, loss, across, total)
+        flip(total, out)
+    divide(out, starts.size - 1)
 
 
-def _gradient_dense(rows, loss, points, width):
-    result = np.empty_like(points)
+def _gradient_dense(rows, loss, points, width, out):
     if points.shape[0] == 1:
-        pass_dense(rows, loss, points[0], result[0])
+        pass_dense(rows, loss, points[0], out[0])
     else:
-        total = np.empty((width, points.shape[0]))
-        passes_dense(rows, loss, np.ascontiguousarray(points.T), total)
-        result[:] = total.T
-    return result / rows.shape[0]
+        across, total = np.empty((width, len(points))), np.empty((width, len(points)))
+        flip(points, across)
+        passes_dense(rows, loss, across, total)
+        flip(total, out)
+    divide(out, rows.shape[0])
+
+
+@jit
+def flip(source, out):
+    """out <- sourceᵀ."""
+    for i in range(source.shape[0]):
+        for j in range(source.shape[1]):
+            out[j, i] = source[i, j]
+
+
+@jit
+def divide(out, by):
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] /= by
 
 
 def _hessian_csr(rows, loss, point, out, width):
@@ -196,35 +212,81 @@ def _hessian_csr(rows, loss, point, out, width):
         out[i, i] /= m
 
 
+@jit
+def add_block(out, i, j, block):
+    for k in range(block.shape[0]):
+        for t in range(block.shape[1]):
+            out[i + k, j + t] += block[k, t]
+
+
 def _hessian_dense(rows, loss, point, out, width):
     m = rows.shape[0]
     half = width // 2  # two halves of the columns: three products instead of four, as the result is symmetric
     out[:] = 0.0
     for low in range(0, m, 512):
-        part = rows[low : min(low + 512, m)].astype(np.float64)
-        h = np.dot(part, point)
+        count = min(512, m - low)
+        left, right, h = np.empty((count, half)), np.empty((count, width - half)), np.empty(count)
+        for i in range(count):
+            s = 0.0
+            for t in range(width):
+                s += rows[low + i, t] * point[t]
+            h[i] = s
         curvatures(loss, h)
-        left, right = np.empty((len(h), half)), np.empty((len(h), width - half))
-        for i in range(len(h)):
+        for i in range(count):
             root = np.sqrt(h[i])
             for t in range(half):
-                left[i, t] = root * part[i, t]
+                left[i, t] = root * rows[low + i, t]
             for t in range(half, width):
-                right[i, t - half] = root * part[i, t]
+                right[i, t - half] = root * rows[low + i, t]
         if half:
-            out[:half, :half] += np.dot(left.T, left)
-            out[half:, :half] += np.dot(right.T, left)
-        out[half:, half:] += np.dot(right.T, right)
-    out /= m
-    out[:half, half:] = out[half:, :half].T
+            add_block(out, 0, 0, np.dot(left.T, left))
+            add_block(out, half, 0, np.dot(right.T, left))
+        add_block(out, half, half, np.dot(right.T, right))
+    for i in range(width):
+        for j in range(i + 1):
+            out[i, j] /= m
+            out[j, i] = out[i, j]
 
 
-def _invert(matrix):
-    return np.linalg.inv(matrix)
+def _invert(matrix, ridge, out):
+    shifted = matrix.copy()
+    for i in range(len(shifted)):
+        shifted[i, i] += ridge
+    inverse = np.linalg.inv(shifted)
+    for i in range(len(shifted)):  # a slice assignment would compile a small library of error messages
+        for j in range(len(shifted)):
+            out[i, j] = inverse[i, j]
+
+
+def _dot(a, b):
+    s = 0.0
+    for i in range(a.size):
+        s += a[i] * b[i]
+    return s
+
+
+def _times(matrix, vector, out):
+    for i in range(vector.size):
+        row, s = matrix[i], 0.0
+        for j in range(vector.size):
+            s += row[j] * vector[j]
+        out[i] = s
+
+
+def _put(source, out):
+    for i in range(source.size):
+        out[i] = source[i]
+
+
+def _add(out, factor, vector):
+    for i in range(vector.size):
+        out[i] += factor * vector[i]
 
 
 @intrinsic
-def _fetch_add(typing_context, tickets):
+def take_ticket(typing_context, tickets):
+    """The next number of a counter that threads share: an atomic addition."""
+
     def generate(context, builder, signature, arguments):
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         return builder.atomic_rmw("add", array.data, context.get_constant(numba.types.int64, 1), "seq_cst")
@@ -232,12 +294,18 @@ def _fetch_add(typing_context, tickets):
     return numba.types.int64(tickets), generate
 
 
-def _take_ticket(tickets):
-    return _fetch_add(tickets)  # type: ignore[call-arg]
+def records_of(rows, cuts, server):
+    """One server's records out of the pooled ones, without copying; CSR pointers keep counting from the pool's start."""
+    low, high = cuts[server], cuts[server + 1]
+    return (rows[0], rows[1], rows[2][low : high + 1]) if isinstance(rows, tuple) else rows[low:high]
 
 
 def _records_csr(rows, cuts, server):
     return rows[0], rows[1], rows[2][cuts[server] : cuts[server + 1] + 1]
+
+
+def _records_dense(rows, cuts, server):
+    return rows[cuts[server] : cuts[server + 1]]
 
 
 def _is_dense(rows: Any) -> bool:
@@ -247,30 +315,49 @@ def _is_dense(rows: Any) -> bool:
 def _teach() -> None:
     """Tell numba what each function of `core.kernel` means in compiled code: its own source, or a body of this file."""
     how: dict[str, Any] = {"jit_options": OPTIONS, "strict": False}
-    overload(kernel.data_gradient, **how)(lambda rows, loss, points, width: _gradient_dense if _is_dense(rows) else _gradient_csr)
+    overload(kernel.data_gradient, **how)(lambda rows, loss, points, width, out: _gradient_dense if _is_dense(rows) else _gradient_csr)
     overload(kernel.hessian, **how)(lambda rows, loss, point, out, width: _hessian_dense if _is_dense(rows) else _hessian_csr)
-    overload(kernel.records_of, **how)(lambda rows, cuts, server: kernel.records_of if _is_dense(rows) else _records_csr)
-    overload(kernel.invert, **how)(lambda matrix: _invert)
-    overload(kernel.take_ticket, **how)(lambda tickets: _take_ticket)
-    overload(kernel.spread, **how)(lambda moment, step: kernel.spread)
-    overload(kernel.quasi_newton, **how)(lambda inverse, gradient, steps, changes, count: kernel.quasi_newton)
+    overload(records_of, **how)(lambda rows, cuts, server: _records_dense if _is_dense(rows) else _records_csr)
+    overload(kernel.invert, **how)(lambda matrix, ridge, out: _invert)
+    overload(kernel.dot, **how)(lambda a, b: _dot)
+    overload(kernel.times, **how)(lambda matrix, vector, out: _times)
+    overload(kernel.put, **how)(lambda source, out: _put)
+    overload(kernel.add, **how)(lambda out, factor, vector: _add)
+    overload(kernel.blur, **how)(lambda limits, point, target: kernel.blur)
+    overload(kernel.spread, **how)(lambda moment, step, scratch: kernel.spread)
+    overload(kernel.quasi_newton, **how)(lambda inverse, gradient, steps, changes, count, p, q: kernel.quasi_newton)
     overload(kernel.rebuild, **how)(lambda rows, loss, ridge, state: kernel.rebuild)
-    overload(kernel.advance, **how)(lambda rows, loss, ridge, reach, patience, tolerance, state, target, out, reached: kernel.advance)
-    overload(kernel.advance_many, **how)(
-        lambda rows, cuts, loss, ridges, reaches, patiences, tolerances, states, targets, out, reached, tickets: kernel.advance_many
-    )
+    overload(kernel.advance, **how)(lambda rows, loss, ridge, limits, patience, tolerance, state, target, out, reached: kernel.advance)
 
 
-def _entries(stamp: int) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+def _entries(stamp: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The entry points, cached on disk under a ``stamp`` of both sources: numba alone would look at one file only."""
 
-    def one(rows, loss, ridge, reach, patience, tolerance, state, target, out, reached):
-        assert stamp
-        return kernel.advance(rows, loss, ridge, reach, patience, tolerance, state, target, out, reached)
+    def many(rows, cuts, loss, ridges, limits, patiences, tolerances, states, targets, out, reached, tickets):
+        """`kernel.advance` for server after server: one call per thread and round, each taking the next ticket when free.
 
-    def many(rows, cuts, loss, ridges, reaches, patiences, tolerances, states, targets, out, reached, tickets):
+        ``states`` are stacked by server. Where `advance` fails, ``reached`` stays above the tolerance.
+        """
         assert stamp
-        kernel.advance_many(rows, cuts, loss, ridges, reaches, patiences, tolerances, states, targets, out, reached, tickets)
+        while True:
+            s: int = take_ticket(tickets)  # type: ignore[call-arg]
+            if s >= ridges.size:
+                return
+            state = kernel.State(
+                states.points[s],
+                states.gradients[s],
+                states.distance[s],
+                states.anchor[s],
+                states.hessian[s],
+                states.inverse[s],
+                states.moment[s],
+                states.steps[s],
+                states.changes[s],
+                states.counts[s],
+                states.work[s],
+            )
+            mine = records_of(rows, cuts, s)
+            kernel.advance(mine, loss, ridges[s], limits[s], patiences[s], tolerances[s], state, targets[s], out[s], reached[s])
 
     def curved(rows, loss, point, out, width):
         assert stamp
@@ -282,9 +369,9 @@ def _entries(stamp: int) -> tuple[Callable[..., Any], Callable[..., Any], Callab
         except RuntimeError:  # no folder to write the cache to
             return numba.njit(**OPTIONS)(function)
 
-    return cached(one), cached(many), cached(curved)
+    return cached(many), cached(curved)
 
 
 _teach()
 _sources = b"".join(Path(str(path)).read_bytes() for path in (__file__, kernel.__file__))
-advance, advance_many, hessian = _entries(int.from_bytes(hashlib.sha256(_sources).digest()[:6], "big") | 1)
+advance_many, hessian = _entries(int.from_bytes(hashlib.sha256(_sources).digest()[:6], "big") | 1)

@@ -13,8 +13,8 @@ Two ideas make passes rare:
   because the Hessian changes by at most c₃·|x_j·u| in record j (c₃ = `third_bound`, B the longest row; Cauchy-Schwarz
   over records). When the linear residual plus this bound is below the tolerance, the step is certified unseen.
 
-Compiled and interpreted runs execute the same source; only `data_gradient`, `hessian`, `invert` and `take_ticket` have
-other bodies in `core.compiled`.
+Compiled and interpreted runs execute the same source; only the small algebra and what touches the records have other
+bodies in `core.compiled`.
 """
 
 from math import log, sqrt
@@ -58,38 +58,70 @@ class Rows(NamedTuple):
     transposed: Matrix  # (d, m)
 
 
-def data_gradient(rows: Rows, loss: Loss, points: Array, width: int) -> Array:
-    """(1/m) Σ_j g'(x_j·w) x_j for each row of ``points`` (runs, C·d)."""
+def data_gradient(rows: Rows, loss: Loss, points: Array, width: int, out: Array) -> None:
+    """out <- (1/m) Σ_j g'(x_j·w) x_j for each row of ``points`` (runs, C·d)."""
     m = rows.matrix.shape[0]
     if points.size == width:  # one run of a binary loss: SciPy is faster on vectors
-        slope: Array = rows.transposed @ loss.slope(rows.matrix @ points[0])
-        return np.asarray(slope[None] / m)
-    margins = rows.matrix @ points.reshape(-1, width).T
-    slopes = loss.slope(margins.reshape(m, len(points), -1)).reshape(margins.shape)
-    return np.asarray(np.ascontiguousarray((rows.transposed @ slopes).T).reshape(points.shape) / m)
+        out[0] = rows.transposed @ loss.slope(rows.matrix @ points[0])
+    else:
+        margins = rows.matrix @ points.reshape(-1, width).T
+        slopes = loss.slope(margins.reshape(m, len(points), -1)).reshape(margins.shape)
+        out[:] = (rows.transposed @ slopes).T.reshape(points.shape)
+    out /= m
 
 
-def spread(moment: Array, step: Array) -> float:
-    """|p|_S = sqrt((1/m) Σ_j |x_j·p|²), the root mean square change of a margin."""
-    pushed = np.dot(step.reshape((-1, moment.shape[0])), moment)
-    return sqrt(max(0.0, np.dot(pushed.reshape(-1), step)))
+# Small algebra with results written in place: these few are all that `advance` uses besides scalars, so that numba has
+# little to compile (a second or two instead of ten with array expressions).
 
 
-def quasi_newton(inverse: Array, gradient: Array, steps: Array, changes: Array, count: int) -> Array:
-    """The two-loop recursion on the base (H_a + ridge)^-1."""
+def dot(a: Array, b: Array) -> float:
+    return float(np.dot(a, b))
+
+
+def times(matrix: Array, vector: Array, out: Array) -> None:
+    """out <- A v."""
+    np.dot(matrix, vector, out=out)
+
+
+def put(source: Array, out: Array) -> None:
+    """out <- source."""
+    out[:] = source
+
+
+def add(out: Array, factor: float, vector: Array) -> None:
+    """out <- out + factor·v."""
+    out += factor * vector
+
+
+def spread(moment: Array, step: Array, scratch: Array) -> float:
+    """|p|_S = sqrt((1/m) Σ_j |x_j·p|²), the root mean square change of a margin; one block of d per class code."""
+    width = moment.shape[0]
+    total = 0.0
+    for k in range(0, step.size, width):
+        times(moment, step[k : k + width], scratch[k : k + width])
+        total += dot(step[k : k + width], scratch[k : k + width])
+    return sqrt(max(0.0, total))
+
+
+def blur(limits: Array, point: Array, target: Array) -> float:
+    """How far rounding can have moved a gradient computed at ``point``."""
+    return float(limits[1]) + float(limits[2]) * sqrt(dot(point, point)) + 1e-15 * sqrt(dot(target, target))
+
+
+def quasi_newton(inverse: Array, gradient: Array, steps: Array, changes: Array, count: int, p: Array, q: Array) -> None:
+    """p <- the two-loop recursion on the base (H_a + ridge)^-1; q is scratch."""
     memory = steps.shape[0]
     have = min(count, memory)
     weights = np.empty(memory)
-    q = gradient.copy()
+    put(gradient, q)
     for back in range(have):
         j = (count - 1 - back) % memory
-        weights[j] = np.dot(steps[j], q) / np.dot(steps[j], changes[j])
-        q -= weights[j] * changes[j]
-    p: Array = np.dot(inverse, q)
+        weights[j] = dot(steps[j], q) / dot(steps[j], changes[j])
+        add(q, -weights[j], changes[j])
+    times(inverse, q, p)
     for ahead in range(have):
         j = (count - have + ahead) % memory
-        p += (weights[j] - np.dot(changes[j], p) / np.dot(steps[j], changes[j])) * steps[j]
-    return p
+        add(p, weights[j] - dot(changes[j], p) / dot(steps[j], changes[j]), steps[j])
 
 
 def hessian(rows: Rows, loss: Loss, point: Array, out: Array, width: int) -> None:
@@ -103,30 +135,33 @@ def hessian(rows: Rows, loss: Loss, point: Array, out: Array, width: int) -> Non
             out[j * width : (j + 1) * width, k * width : (k + 1) * width] = block
 
 
-def invert(matrix: Array) -> Array:
-    """The inverse of a positive definite matrix; its diagonal is lifted where rounding ate a tiny ridge."""
+def invert(matrix: Array, ridge: float, out: Array) -> None:
+    """out <- (A + ridge I)^-1 for a positive semidefinite A; the ridge is lifted where rounding ate it."""
+    diagonal = np.eye(len(matrix))
     lift = 0.0
     while True:
-        factor, info = dpotrf(matrix + lift * np.eye(len(matrix)) if lift else matrix, lower=1)
+        factor, info = dpotrf(matrix + (ridge + lift) * diagonal, lower=1)
         if info == 0:
             lower = np.tril(dpotri(factor, lower=1)[0])
-            return np.ascontiguousarray(lower + np.tril(lower, -1).T)
+            out[:] = lower + np.tril(lower, -1).T
+            return
         lift = max(10 * lift, 1e-15 * float(np.trace(matrix)), 1e-300)
 
 
 def rebuild(rows: Any, loss: Any, ridge: float, state: State) -> None:
     """A new Hessian at the last evaluated point (at the mean, if several trainings share it)."""
     runs, size = state.points.shape
-    state.anchor[:] = 0.0
-    for c in range(runs):
-        state.anchor[:] += state.points[c] / runs
+    away, scratch = np.empty(size), np.empty(size)
+    put(state.points[0], state.anchor)
+    for c in range(1, runs):
+        add(state.anchor, 1.0, state.points[c])
+    add(state.anchor, 1.0 / runs - 1.0, state.anchor)
     hessian(rows, loss, state.anchor, state.hessian, state.moment.shape[0])
-    shifted = state.hessian.copy()
-    for i in range(size):
-        shifted[i, i] += ridge
-    state.inverse[:] = invert(shifted)
+    invert(state.hessian, ridge, state.inverse)
     for c in range(runs):
-        state.distance[c] = spread(state.moment, state.points[c] - state.anchor)
+        put(state.points[c], away)
+        add(away, -1.0, state.anchor)
+        state.distance[c] = spread(state.moment, away, scratch)
         state.counts[c] = 0
     state.work[1] = 0
     state.work[2] += 1
@@ -136,7 +171,7 @@ def advance(
     rows: Any,
     loss: Any,
     ridge: float,
-    reach: float,
+    limits: Array,
     patience: int,
     tolerance: float,
     state: State,
@@ -146,129 +181,94 @@ def advance(
 ) -> bool:
     """Solve ∇G(w) + ridge·w = target for every run; write the points to ``out`` and certified norms to ``reached``.
 
-    A new Hessian is built when steps converge slowly, or when ``patience`` passes were spent since the last one. Returns
-    False where even that does not make the gradient shrink: then the safeguard must take over.
+    ``limits`` is [c₃·B, and what rounding can do to a computed gradient: a constant, and a multiple of |w|]. A new Hessian
+    is built when steps converge slowly, or when ``patience`` passes were spent since the last one. Returns False where even
+    that does not make the gradient shrink: then the safeguard must take over.
     """
     runs, size = state.points.shape
     width = state.moment.shape[0]
     memory = state.steps.shape[1]
-    unsolved = np.ones(runs, np.bool_)
-    previous = np.full(runs, np.inf)
-    order = np.zeros(runs, np.int64)
-    trial, residual = np.empty((runs, size)), np.empty((runs, size))
+    unsolved, previous, order = np.ones(runs), np.full(runs, np.inf), np.zeros(runs, np.int64)
+    residual, trial, fresh = np.empty((runs, size)), np.empty((runs, size)), np.empty((runs, size))
+    p, scratch = np.empty(size), np.empty(size)
     since = 0  # passes since this call began, or since it built a Hessian
     for _ in range(ATTEMPTS):
-        pending = 0
         slow = False
         for c in range(runs):
-            if not unsolved[c]:
+            if unsolved[c] == 0.0:
                 continue
-            g = state.gradients[c] + ridge * state.points[c] - target[c]
-            norm = sqrt(np.dot(g, g))
-            residual[c] = g
-            if norm <= tolerance:
-                out[c] = state.points[c]
-                reached[c] = norm
-                unsolved[c] = False
+            g = residual[c]
+            put(state.gradients[c], g)
+            add(g, ridge, state.points[c])
+            add(g, -1.0, target[c])
+            norm = sqrt(dot(g, g))
+            certificate = norm + blur(limits, state.points[c], target[c])
+            if certificate <= tolerance:
+                put(state.points[c], out[c])
+                reached[c] = certificate
+                unsolved[c] = 0.0
                 continue
+            if norm == 0.0:  # only rounding is left, and it is above the tolerance
+                return False
             if not norm <= 0.5 * previous[c]:
                 if state.work[1] <= 1:  # with a Hessian as new as can be
                     return False
                 slow = True
-            if since >= 2 and log(norm / tolerance) > patience / 10 * log(previous[c] / norm):
+            elif since >= 2 and log(certificate / tolerance) > patience / 10 * log(previous[c] / norm):
                 slow = True  # at this pace more passes are left than a Hessian is worth
             previous[c] = norm
         if slow:
             rebuild(rows, loss, ridge, state)
             since = 0
+        pending = 0
         for c in range(runs):
-            if not unsolved[c]:
+            if unsolved[c] == 0.0:
                 continue
             g = residual[c]
-            p = np.dot(state.inverse, g)
-            length = spread(state.moment, p)
-            remainder = reach * (state.distance[c] + 0.5 * length) * length
+            times(state.inverse, g, p)
+            length = spread(state.moment, p, scratch)
+            remainder = limits[0] * (state.distance[c] + 0.5 * length) * length
             if remainder < tolerance:
-                left = g - np.dot(state.hessian, p) - ridge * p
-                certificate = sqrt(np.dot(left, left)) + remainder
+                times(state.hessian, p, scratch)  # what the linear model leaves: g - H p - ridge p
+                add(scratch, ridge, p)
+                add(scratch, -1.0, g)
+                certificate = sqrt(dot(scratch, scratch)) + remainder + 2 * blur(limits, state.points[c], target[c])
                 if certificate <= tolerance:
-                    out[c] = state.points[c] - p
+                    put(state.points[c], out[c])
+                    add(out[c], -1.0, p)
                     reached[c] = certificate
-                    unsolved[c] = False
+                    unsolved[c] = 0.0
                     continue
             if state.counts[c] > 0:
-                p = quasi_newton(state.inverse, g, state.steps[c], state.changes[c], state.counts[c])
-            trial[pending] = state.points[c] - p
+                quasi_newton(state.inverse, g, state.steps[c], state.changes[c], state.counts[c], p, scratch)
+            put(state.points[c], trial[pending])
+            add(trial[pending], -1.0, p)
             order[pending] = c
             pending += 1
         if pending == 0:
             if state.work[1] >= patience:
                 rebuild(rows, loss, ridge, state)
             return True
-        fresh = data_gradient(rows, loss, trial[:pending], width)
+        data_gradient(rows, loss, trial[:pending], width, fresh[:pending])
         since += 1
         state.work[0] += 1
         state.work[1] += 1
         for k in range(pending):
             c = order[k]
-            step = trial[k] - state.points[c]
-            change = fresh[k] - state.gradients[c] + ridge * step
-            if np.dot(step, change) > 0.0:
-                slot = state.counts[c] % memory
-                state.steps[c, slot] = step
-                state.changes[c, slot] = change
+            slot = state.counts[c] % memory
+            step, change = state.steps[c, slot], state.changes[c, slot]
+            put(trial[k], step)
+            add(step, -1.0, state.points[c])
+            put(fresh[k], change)
+            add(change, -1.0, state.gradients[c])
+            add(change, ridge, step)
+            if dot(step, change) > 0.0:
                 state.counts[c] += 1
-            state.points[c] = trial[k]
-            state.gradients[c] = fresh[k]
-            state.distance[c] = spread(state.moment, trial[k] - state.anchor)
+            elif state.counts[c] >= memory:
+                state.counts[c] = 0  # the oldest pair was just overwritten by a useless one: begin anew
+            put(trial[k], state.points[c])
+            put(fresh[k], state.gradients[c])
+            put(trial[k], p)
+            add(p, -1.0, state.anchor)
+            state.distance[c] = spread(state.moment, p, scratch)
     return False
-
-
-def records_of(rows: Any, cuts: IntArray, server: int) -> Any:
-    """One server's records out of the pooled ones."""
-    return rows[cuts[server] : cuts[server + 1]]
-
-
-def take_ticket(tickets: IntArray) -> int:
-    """The next number; atomic when compiled."""
-    tickets[0] += 1
-    return int(tickets[0]) - 1
-
-
-def advance_many(
-    rows: Any,
-    cuts: IntArray,
-    loss: Any,
-    ridges: Array,
-    reaches: Array,
-    patiences: IntArray,
-    tolerances: Array,
-    states: State,
-    targets: Array,
-    out: Array,
-    reached: Array,
-    tickets: IntArray,
-) -> None:
-    """`advance` for server after server: one call per thread and round, each thread taking the next ticket when free.
-
-    ``states`` are stacked by server. Where `advance` fails, ``reached`` stays above the tolerance.
-    """
-    while True:
-        s = take_ticket(tickets)
-        if s >= ridges.size:
-            return
-        state = State(
-            states.points[s],
-            states.gradients[s],
-            states.distance[s],
-            states.anchor[s],
-            states.hessian[s],
-            states.inverse[s],
-            states.moment[s],
-            states.steps[s],
-            states.changes[s],
-            states.counts[s],
-            states.work[s],
-        )
-        mine = records_of(rows, cuts, s)
-        advance(mine, loss, ridges[s], reaches[s], patiences[s], tolerances[s], state, targets[s], out[s], reached[s])

@@ -92,8 +92,9 @@ def take(x: Matrix, start: int, stop: int) -> Matrix:
     if not sp.issparse(x):
         return x[start:stop]
     low, high = x.indptr[start], x.indptr[stop]
-    pointers = x.indptr[start : stop + 1] - low
-    return sp.csr_array((x.data[low:high], x.indices[low:high], pointers), shape=(stop - start, x.shape[1]))
+    part = sp.csr_array((stop - start, x.shape[1]), dtype=x.dtype)  # filled by hand: the constructor copies small views
+    part.data, part.indices, part.indptr = x.data[low:high], x.indices[low:high], x.indptr[start : stop + 1] - low
+    return part
 
 
 def stack(parts: Sequence[Matrix]) -> Matrix:

@@ -11,7 +11,7 @@ on a strongly convex problem it descends from anywhere.
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,6 +32,7 @@ class PrimalSolver:
     """Solves one server's primal problems, round after round, for one or more trainings on the same records.
 
     ``matrix`` is (m, d), ``ridge`` the strong convexity μ_i = a/n + 2βN_i, ``codes`` the number C of score vectors.
+    ``state`` and ``shared`` (packed rows) are given by `ManySolvers`, which keeps all servers' in one piece.
     """
 
     def __init__(
@@ -49,43 +50,46 @@ class PrimalSolver:
         self.matrix, self.loss, self.ridge = matrix, loss, ridge
         self.codes, self.width = codes, matrix.shape[1]
         self.size = codes * self.width
-        self.reach = loss.third_bound * float(rows.norms(matrix).max(initial=0.0))
-        compiled = compiled_loops() if use_numba and compilable(loss, codes, self.width) else None
-        if compiled is None:
+        self.limits = _limits(matrix, loss, ridge)
+        self._compiled = compiled_loops() if use_numba and compilable(loss, codes, self.width) else None
+        if self._compiled is None:
             self.matrix = matrix if matrix.dtype == np.float64 else matrix.astype(np.float64)
-            self._advance: Any = kernel.advance
             self._rows: Any = kernel.Rows(self.matrix, transpose(self.matrix))
-            self._code: Any = loss
         else:
-            self._advance = compiled.advance
             self._rows = packed(matrix) if shared is None else shared
-            self._code = compiled.CODES[loss.name]
-        self.patience = _patience(self.matrix, self.size, compiled is not None)
+        self.patience = _patience(self.matrix, self.size, self._compiled is not None)
         self.state = state or blank_state(runs, codes, self.width)
         if self.size <= WIDEST:
-            self._start(kernel.hessian if compiled is None else compiled.hessian)
+            self._start()
 
-    def _start(self, hessian: Any) -> None:
+    def _start(self) -> None:
         """Stand at w = 0."""
         zero, m = np.zeros(self.size), self.matrix.shape[0]
         if self.codes == 1:  # g'(0) = 0, and the Hessian at 0 is g''(0)·S
-            hessian(self._rows, self._code, zero, self.state.hessian, self.width)
+            fast = self._compiled
+            hessian = kernel.hessian if fast is None else fast.hessian
+            hessian(self._rows, self.loss if fast is None else fast.CODES[self.loss.name], zero, self.state.hessian, self.width)
             self.state.moment[:] = self.state.hessian / self.loss.curvature(np.zeros((1, 1)))[0, 0, 0]
         else:
             slope = self.loss.slope(np.zeros((1, self.codes)))[0]
             self.state.gradients[:] = np.outer(slope, np.asarray(self.matrix.sum(axis=0)).ravel() / m).reshape(-1)
             self.state.moment[:] = rows.gram(self.matrix) / m
             self.state.hessian[:] = np.kron(self.loss.curvature(np.zeros((1, self.codes)))[0], self.state.moment)
-        self.state.inverse[:] = kernel.invert(self.state.hessian + self.ridge * np.eye(self.size))
+        kernel.invert(self.state.hessian, self.ridge, self.state.inverse)
 
     def solve(self, target: Array, tolerance: float) -> tuple[Array, Array]:
         """Points (runs, C, d) with |∇G(w) + ridge·w - target| <= tolerance, and the certified norms (runs,)."""
         runs = len(target)
         flat = np.ascontiguousarray(target).reshape(runs, self.size)
         out, reached = np.empty_like(flat), np.full(runs, np.inf)
-        if self.size > WIDEST or not self._advance(
-            self._rows, self._code, self.ridge, self.reach, self.patience, tolerance, self.state, flat, out, reached
-        ):
+        if self.size <= WIDEST and self._compiled is None:
+            problem = (self._rows, self.loss, self.ridge, self.limits, self.patience, tolerance)
+            kernel.advance(*problem, self.state, flat, out, reached)
+        elif self._compiled is not None:
+            alone = kernel.State(*[cast(Any, field)[None] for field in self.state])
+            cuts = np.array([0, self.matrix.shape[0]])
+            _advance_many(self._compiled, self._rows, cuts, [self], alone, np.array([tolerance]), flat[None], out[None], reached[None])
+        if not (reached <= tolerance).all():
             self.rescue(flat, tolerance, out, reached)
         return out.reshape(target.shape), reached
 
@@ -111,7 +115,7 @@ class PrimalSolver:
             margins = self.matrix @ w.T
             data_gradient = (self.matrix.T @ self.loss.slope(margins)).T / m
             gradient = data_gradient + self.ridge * w - b
-            norm = float(np.linalg.norm(gradient))
+            norm = float(np.linalg.norm(gradient)) + kernel.blur(self.limits, w.reshape(-1), target)
             self.state.work[0] += 1
             if norm <= tolerance:
                 return w.reshape(-1), norm, data_gradient.reshape(-1)
@@ -125,7 +129,8 @@ class PrimalSolver:
         if self.size <= WIDEST:
             curved = np.empty((self.size, self.size))
             kernel.hessian(kernel.Rows(self.matrix, self.matrix.T), self.loss, w.reshape(-1), curved, self.width)
-            return (kernel.invert(curved + self.ridge * np.eye(self.size)) @ gradient.reshape(-1)).reshape(w.shape)
+            kernel.invert(curved, self.ridge, curved)
+            return (curved @ gradient.reshape(-1)).reshape(w.shape)
         m = self.matrix.shape[0]
         weights = self.loss.curvature(margins)
 
@@ -174,7 +179,7 @@ class ManySolvers:
         self, pooled: Matrix, cuts: IntArray, loss: Loss, ridges: Array, *, codes: int, runs: int, threads: int, use_numba: bool, each: Each
     ) -> None:
         n = len(ridges)
-        self.cuts, self.ridges, self.threads, self.each = cuts, np.asarray(ridges, dtype=float), threads, each
+        self.cuts, self.threads, self.each = cuts, threads, each
         self.states = blank_state(runs, codes, pooled.shape[1], servers=n)
         self._compiled = compiled_loops() if use_numba and compilable(loss, codes, pooled.shape[1]) else None
         self._rows = None if self._compiled is None else packed(pooled)
@@ -182,14 +187,10 @@ class ManySolvers:
         def one(i: int) -> PrimalSolver:
             mine = rows.take(pooled, int(cuts[i]), int(cuts[i + 1]))
             view = kernel.State(*(field[i] for field in self.states))
-            part = None if self._rows is None else server_slice(self._rows, cuts, i)
+            part = None if self._compiled is None else self._compiled.records_of(self._rows, cuts, i)
             return PrimalSolver(mine, loss, ridges[i], codes=codes, runs=runs, use_numba=use_numba, state=view, shared=part)
 
         self.solvers: list[PrimalSolver] = each(one)
-        if self._compiled is not None:
-            self._code = self._compiled.CODES[loss.name]
-            self._reaches = np.array([solver.reach for solver in self.solvers])
-            self._patiences = np.array([solver.patience for solver in self.solvers])
 
     def solve(self, targets: Array, tolerances: Array) -> tuple[Array, Array]:
         """Points (n, runs, C, d) and certified norms (n, runs) for targets of the same shape."""
@@ -200,12 +201,33 @@ class ManySolvers:
             for i, solver in enumerate(self.solvers):
                 out[i], reached[i] = solver.solve(flat[i], float(tolerances[i]))
             return out.reshape(targets.shape), reached
-        many, settings = self._compiled.advance_many, (self.ridges, self._reaches, self._patiences, tolerances)
-        problem = (self._rows, self.cuts, self._code, *settings, self.states, flat, out, reached, np.zeros(1, dtype=np.int64))
-        self.each(lambda _: many(*problem), range(self.threads))
-        for k in np.flatnonzero(~(reached <= tolerances[:, None]).all(axis=1)):
+        problem = (self._rows, self.cuts, self.solvers, self.states, np.asarray(tolerances, dtype=float), flat, out, reached)
+        tickets = np.zeros(1, dtype=np.int64)
+        self.each(lambda _: _advance_many(self._compiled, *problem, tickets), range(self.threads))
+        for k in np.flatnonzero(~(reached <= tolerances[:, None]).all(axis=1)):  # the safeguard, for the rare rest
             self.solvers[k].rescue(flat[k], float(tolerances[k]), out[k], reached[k])
         return out.reshape(targets.shape), reached
+
+
+def _advance_many(
+    fast: Any,
+    pool: Any,
+    cuts: IntArray,
+    solvers: list[PrimalSolver],
+    states: kernel.State,
+    tolerances: Array,
+    targets: Array,
+    out: Array,
+    reached: Array,
+    tickets: IntArray | None = None,
+) -> None:
+    """`compiled.advance_many` for these servers; threads that share ``tickets`` share the work."""
+    ridges = np.array([solver.ridge for solver in solvers])
+    limits = np.array([solver.limits for solver in solvers])
+    patiences = np.array([solver.patience for solver in solvers])
+    code = fast.CODES[solvers[0].loss.name]
+    tickets = np.zeros(1, dtype=np.int64) if tickets is None else tickets
+    fast.advance_many(pool, cuts, code, ridges, limits, patiences, tolerances, states, targets, out, reached, tickets)
 
 
 def blank_state(runs: int, codes: int, width: int, servers: int | None = None) -> kernel.State:
@@ -269,10 +291,19 @@ def packed(matrix: Matrix) -> Any:
     return matrix.data, matrix.indices.astype(narrow), matrix.indptr.astype(np.uint64)
 
 
-def server_slice(pool: Any, cuts: IntArray, server: int) -> Any:
-    """One server's rows out of packed ones, without copying; CSR pointers keep counting from the pool's start."""
-    low, high = cuts[server], cuts[server + 1]
-    return (pool[0], pool[1], pool[2][low : high + 1]) if isinstance(pool, tuple) else pool[low:high]
+def _limits(matrix: Matrix, loss: Loss, ridge: float) -> Array:
+    """[c₃·B, rounding, rounding per |w|] for `kernel.advance`; u = 2^-53, B the longest row.
+
+    A computed gradient is off by at most u·(m + 4)·sup|g'|·B for the sum over records, u·sup g''·(d + 4)·B²·|w| for the
+    margins and 4u·(ridge·|w| + |target|) for the rest (|target|'s share is in `kernel.blur`). Square loss has |g'| <= 2B|w|.
+    """
+    m, d = matrix.shape
+    longest, u = float(rows.norms(matrix).max(initial=0.0)), 2.0**-53
+    per_point = u * (loss.curvature_bound * (d + 4) * longest**2 + 4 * ridge)
+    constant = u * (m + 4) * loss.slope_bound * longest if longest else 0.0
+    if np.isinf(loss.slope_bound):
+        constant, per_point = 0.0, per_point + u * (m + 4) * loss.curvature_bound * longest**2
+    return np.array([loss.third_bound * longest, constant, per_point])
 
 
 def _patience(matrix: Matrix, size: int, compiled: bool) -> int:

@@ -138,10 +138,11 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         source = Simulated(_seed(self.random_state))
         self.leaks_: list[str] = [RISK_LEAK] if self.diagnostics else []
         ranges = self._ranges(x)
-        prepared, self.n_clipped_ = prepare(rows.compact(x), norm_bound=self.norm_bound, fit_intercept=self.fit_intercept, ranges=ranges)
-        label_epsilons = labels.check_epsilons(
-            np.inf if epsilons is None and self.epsilon is None else self._epsilons(epsilons), len(index)
-        )
+        if ranges is None:  # a declared low other than 0 would fill the zeros in again
+            x = rows.compact(x)
+        prepared, self.n_clipped_ = prepare(x, norm_bound=self.norm_bound, fit_intercept=self.fit_intercept, ranges=ranges)
+        chosen = self.epsilon if epsilons is None else epsilons
+        label_epsilons = labels.check_epsilons(np.inf if chosen is None else chosen, len(index))
         order, cuts = self._groups(servers, len(index), source)
         self.graph_ = build(self.topology, self.n_servers, source.stream(TOPOLOGY), self.links)
         pooled = prepared[order]
@@ -150,9 +151,6 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         trained, means = self._train(plan, members, source)
         self._publish(plan, members, label_epsilons[order], cuts, ranges, trained, means, source)
         return self
-
-    def _epsilons(self, epsilons: Any) -> Any:
-        return self.epsilon if epsilons is None else epsilons
 
     def _ranges(self, x: Matrix) -> Array | None:
         if self.feature_ranges is None:

@@ -1,0 +1,47 @@
+"""The commands, gathered. Help is plain text: rich's takes longer to load than all the rest."""
+
+from typing import Annotated
+
+import typer
+
+from pdml.cli.demo import demo
+from pdml.cli.predict import predict
+from pdml.cli.train import train
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    epilog="Exit codes: 0 done; 1 refused or failed, with one sentence on stderr; 2 not understood; 130 interrupted.",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import pdml
+
+        typer.echo(f"pdml {pdml.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from (or set PDML_TRACEBACK=1).")] = False,
+) -> None:
+    """Machine learning in which nobody has to trust the server.
+
+    People's answers are randomised on their own devices; servers that do not trust each other then train one model
+    together.
+
+    \b
+    See it work:      pdml demo
+    Your own table:   pdml train people.csv --label diagnosis --range age=18:100
+    Use the model:    pdml predict model.json others.csv
+    """
+
+
+for command in (demo, train, predict):
+    app.command()(command)

@@ -1,0 +1,148 @@
+"""What a finished training looks like to its readers: on the screen, as JSON, and as the report's page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from math import isinf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import pdml
+from pdml._types import Matrix
+from pdml.cli import screen
+from pdml.release.estimator import RISK_LEAK, PDMLClassifier
+from pdml.release.model import Model
+from pdml.report import numbers
+
+SIMULATED = (
+    "Simulated: one process played every party and drew the noise from a pseudo-random generator, so this run itself "
+    "protected nobody; the figures say what a deployment with these settings would give away."
+)
+WEAK = 5.0  # an epsilon that lets somebody become 99.3% sure
+CURVES = "The accuracies and the risk per round are computed from records without noise: publish the model, keep the report."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A fitted classifier, and what is known about it from outside."""
+
+    fitted: PDMLClassifier
+    names: tuple[str, ...]  # of the servers
+    accuracies: tuple[float, ...] | None  # of the servers' own last releases, on held-out records
+    accuracy: float | None  # of the released model
+
+    @property
+    def rows(self) -> list[tuple[str, int, int, float | None]]:
+        records = self.fitted.model_.provenance["records_per_server"]
+        accuracies = self.accuracies or (None,) * len(self.names)
+        return list(zip(self.names, records, self.fitted.graph_.degrees.tolist(), accuracies, strict=True))
+
+    @property
+    def disagreement(self) -> str:
+        last = self.fitted.history_.consensus[-1]
+        size = float(np.linalg.norm(np.column_stack([self.fitted.coef_, self.fitted.intercept_])))
+        return f"Largest distance between two servers' last releases (consensus): {last:.3g}; the model's own length is {size:.3g}."
+
+
+def measure(fitted: PDMLClassifier, names: Sequence[str], x: Matrix | None, truth: NDArray[Any] | None) -> Training:
+    """Accuracy of every server and of the released model on records that were not trained on, if there are any."""
+    if x is None or truth is None:
+        return Training(fitted=fitted, names=tuple(names), accuracies=None, accuracy=None)
+    each = tuple(float(np.mean(model.predict(x) == truth)) for model in fitted.server_models_)
+    return Training(fitted=fitted, names=tuple(names), accuracies=each, accuracy=float(np.mean(fitted.predict(x) == truth)))
+
+
+def released(fitted: PDMLClassifier, *, leaks: Sequence[str], **changes: Any) -> Model:
+    """The model as a file: the estimator's, with the version and the leaks that concern the file itself."""
+    own = [sentence for sentence in fitted.leaks_ if sentence != RISK_LEAK]
+    provenance = {**fitted.model_.provenance, "leaks": [*own, *leaks], "pdml_version": pdml.__version__}
+    return replace(fitted.model_, provenance=provenance, **changes)
+
+
+def summary(training: Training, model: Model, **more: Any) -> dict[str, Any]:
+    """The whole outcome as plain values for --json."""
+    each = training.accuracies
+    return {
+        "classes": list(model.classes),
+        "accuracy": training.accuracy,
+        **more,
+        "servers": [{"name": name, "records": m, "links": links, "accuracy": a} for name, m, links, a in training.rows],
+        "consensus_distance": float(training.fitted.history_.consensus[-1]),
+        "mean_server_accuracy": None if each is None else sum(each) / len(each),
+        "plan": model.plan,
+        "privacy": model.privacy,
+        "clipped": model.provenance["clipped"],
+        "leaks": model.provenance["leaks"],
+        "noise_source": model.provenance["noise_source"],
+    }
+
+
+def remarks(training: Training) -> list[str]:
+    """What somebody who chose the settings should know about what they led to."""
+    fitted = training.fitted
+    total = sum(fitted.model_.provenance["records_per_server"])
+    said = []
+    if fitted.n_clipped_:
+        bias = " (which counts the constant 1 that every record carries)" if fitted.fit_intercept else ""
+        said.append(
+            f"{fitted.n_clipped_:,} of {total:,} records were longer than the norm bound {fitted.norm_bound:g}{bias} and shrunk to it."
+        )
+    spent = fitted.privacy_.line("features", "other servers").epsilon
+    if spent > WEAK:
+        how = "not" if isinf(spent) else "hardly"
+        said.append(
+            f"Against other servers, features are {how} protected (epsilon {numbers.significant(spent)}): train fewer rounds, or with "
+            "a larger noise scale, a slower noise decay (closer to 1), a larger penalty, or more records per server."
+        )
+    return said
+
+
+def show_privacy(out: Any, training: Training, *notes: str) -> None:
+    """The ledger, in words first."""
+    ledger = training.fitted.privacy_
+    screen.show(
+        out,
+        "If I said yes, how sure can they be?",
+        screen.privacy_table(ledger.lines()),
+        f"Starting from 50%, for the person protected least; against other servers but for a chance of {ledger.delta:g} (delta).",
+    )
+    out.print()
+    for note in (*notes, *remarks(training), SIMULATED):
+        out.print(note)
+
+
+def settings(training: Training, **more: str) -> dict[str, str]:
+    """The public settings, as people read them."""
+    plan = training.fitted.model_.plan
+    shown = {name.replace("_", " "): _plain(value) for name, value in plan.items() if value is not None}
+    return {**more, **shown, "norm bound": _plain(training.fitted.norm_bound)}
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(_plain, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def page(training: Training, *, title: str, lead: str, settings: dict[str, str], notes: Sequence[str], **more: Any) -> Any:
+    """The report's page: everything above, with plots."""
+    from pdml.report.page import Page, ServerRow
+
+    fitted = training.fitted
+    return Page(
+        title=title,
+        lead=lead,
+        history=fitted.history_,
+        n_servers=fitted.graph_.n,
+        edges=fitted.graph_.edges,
+        servers=tuple(ServerRow(name=name, records=m, links=links, accuracy=a) for name, m, links, a in training.rows),
+        released_accuracy=training.accuracy,
+        lines=tuple(fitted.privacy_.lines()),
+        source=fitted.privacy_.source,
+        settings=settings,
+        notes=(*notes, *remarks(training), CURVES),
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
+        **more,
+    )

@@ -1,0 +1,166 @@
+"""`pdml train`: a table of people's records in, a model and a report out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pdml.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pdml.cli.card import Training
+    from pdml.cli.records import Records
+
+SERVERS = 10
+
+
+def train(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="People's records: .csv, .csv.gz or .parquet.", show_default=False)],
+    label: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict; people randomise it on their devices.")],
+    ranges: Annotated[list[str] | None, typer.Option("--range", metavar="COLUMN=LOW:HIGH", help="Range of a number; repeat.")] = None,
+    levels: Annotated[list[str] | None, typer.Option(metavar="COLUMN=A,B,...", help="Levels of a category; repeat.")] = None,
+    encoder: Annotated[Path | None, typer.Option(metavar="FILE", help="Ranges and levels as JSON, as in a model's encoder.")] = None,
+    from_data: Annotated[bool, typer.Option("--from-data", help="Take the undeclared ones from the data: a leak.")] = False,
+    classes: Annotated[str, typer.Option(metavar="A,B,...", help="Classes of the label, in order.")] = "",
+    ignore: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column that is no feature; repeat.")] = None,
+    epsilon: Annotated[float, typer.Option(help="Privacy of each label: smaller is more private, inf is none.")] = 1.0,
+    epsilon_column: Annotated[str, typer.Option(metavar="COLUMN", help="Each person's own epsilon.")] = "",
+    servers: Annotated[int | None, typer.Option(help=f"How many servers the records are dealt to.  [default: {SERVERS}]")] = None,
+    server_column: Annotated[str, typer.Option(metavar="COLUMN", help="Which server each record belongs to.")] = "",
+    topology: Annotated[str, typer.Option(help="random, ring, complete, star, grid or small_world.")] = "random",
+    links: Annotated[int | None, typer.Option(help="Links of a random topology.  [default: 1.3 per server]")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of training (T).  [default: 40]")] = None,
+    penalty: Annotated[float | None, typer.Option(help="How strongly servers pull together (beta).  [default: 0.1]")] = None,
+    regularization: Annotated[float | None, typer.Option(help="Keeps the model small (a).  [default: 0.01]")] = None,
+    objective_bound: Annotated[float | None, typer.Option(help="Bound of the objective's noise (R); 0: none.  [default: 1]")] = None,
+    objective_noise: Annotated[
+        str | None, typer.Option(help="truncated_gaussian, uniform_box, uniform_ball or none.  [default: truncated_gaussian]")
+    ] = None,
+    noise_scale: Annotated[float | None, typer.Option(help="Noise on what servers send (V); 0: none.  [default: 0.2]")] = None,
+    noise_decay: Annotated[float | None, typer.Option(help="How that noise fades (rho), between 0 and 1.  [default: 0.9]")] = None,
+    norm_bound: Annotated[float, typer.Option(help="Longer records are shrunk to this length.")] = 1.0,
+    test: Annotated[Path | None, typer.Option(metavar="FILE", help="Records to measure the accuracy on.")] = None,
+    test_fraction: Annotated[float, typer.Option(help="Or hold back this share of DATA for it.")] = 0.0,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to.")] = Path("."),
+    model: Annotated[Path, typer.Option(metavar="FILE", help="The model's name in it.")] = Path("model.json"),
+    report: Annotated[Path, typer.Option(metavar="FILE", help="The report's name in it.")] = Path("report.html"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="Makes the run repeatable: who knows it can subtract the noise.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> None:
+    """Train a model from a table, with simulated people and servers.
+
+    Every label is randomised before anything else looks at it; the servers then train together and add noise to what
+    they send. Writes model.json and report.html.
+
+    Ranges and levels are declared, not looked up: a maximum or a rare level in the data is somebody's.
+
+    \b
+    Example:
+      pdml train people.csv --label diagnosis --range age=18:100 \\
+          --levels sex=female,male --test-fraction 0.2
+    Example, for data that needs no protection:
+      pdml train people.csv --label diagnosis --from-data
+    """
+    if data.suffix == ".toml":
+        raise InvalidInput(f"{data} is a study: studies come with `pdml study`, which this version does not have yet")
+    files = {"report": out / report, "model": out / model}
+    from pdml.cli import outputs
+
+    outputs.check(list(files.values()), force=force)
+    from pdml.cli import card, declared, records
+    from pdml.cli.screen import working
+    from pdml.mechanisms.label_flip import LabelFlip
+    from pdml.report.page import write
+    from pdml.train.plan import TrainingPlan
+
+    plan = _given(
+        rounds=rounds,
+        penalty=penalty,
+        regularization=regularization,
+        objective_bound=objective_bound,
+        objective_noise=objective_noise,
+        noise_scale=noise_scale,
+        noise_decay=noise_decay,
+    )
+    _ = LabelFlip(epsilon).threshold  # refuses a bad epsilon before the data are read
+    settings = {"epsilon": epsilon, "topology": topology, "links": links, "plan": TrainingPlan(**plan), "norm_bound": norm_bound}
+    roles = records.Roles(label=label, epsilon=epsilon_column, server=server_column, ignored=tuple(ignore or ()))
+    attributes = declared.declarations(ranges or (), levels or (), encoder)
+    names = tuple(name.strip() for name in classes.split(",")) if classes else ()
+    with working(f"Reading {data}"):
+        people = records.read(data, roles, attributes=attributes, from_data=from_data, classes=names)
+        taught, tested = records.split(people, test=test, label=label, fraction=test_fraction, seed=seed)
+    training = _fit(taught, tested, servers, {**settings, "random_state": seed})
+
+    released = card.released(
+        training.fitted,
+        leaks=people.leaks,
+        classes=people.classes,
+        encoder=people.encoder.to_dict(),
+        feature_names=people.encoder.feature_names,
+        label=label,
+    )
+    randomised = f"each person's own epsilon (column {epsilon_column})" if epsilon_column else f"epsilon {epsilon:g}"
+    lead = _lead(training, people, randomised)
+    measured = f"on {len(tested):,} records that were not trained on" if tested is not None else "no records were kept to measure it on"
+    page = card.page(
+        training,
+        title=f"{label}, learnt from {data.name}",
+        lead=lead,
+        reference_accuracy=None,
+        accuracy_note=measured,
+        settings=card.settings(training, **{"label epsilon": f"column {epsilon_column}" if epsilon_column else f"{epsilon:g}"}),
+        notes=people.leaks,
+    )
+    outputs.commit({files["report"]: lambda path: write(path, page), files["model"]: released.save})
+    if as_json:
+        from pdml.cli.screen import print_json
+
+        counts = {"records": len(taught), "test_records": 0 if tested is None else len(tested)}
+        paths = {name: str(path) for name, path in files.items()}
+        print_json(card.summary(training, released, **counts, label=label, files=paths))
+    else:
+        _show(training, lead, measured, people.leaks, files)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _fit(taught: "Records", tested: "Records | None", servers: int | None, settings: dict[str, Any]) -> "Training":
+    from pdml.cli.card import measure
+    from pdml.cli.screen import progress
+    from pdml.release.estimator import PDMLClassifier
+
+    n = len(taught.names) or (SERVERS if servers is None else servers)
+    if servers not in (None, n):
+        raise InvalidInput(f"--servers must be left out or be {n}, as many as the server column names, got {servers}")
+    names = taught.names or tuple(f"server {i + 1}" for i in range(n))
+    with progress("Training") as on_round:
+        fitted = PDMLClassifier(n_servers=n, on_round=on_round, **settings)
+        fitted.fit(taught.x, taught.codes, epsilons=taught.epsilons, servers=taught.owners)
+    return measure(fitted, names, None, None) if tested is None else measure(fitted, names, tested.x, tested.codes)
+
+
+def _lead(training: "Training", people: "Records", randomised: str) -> str:
+    fitted, total = training.fitted, sum(row[1] for row in training.rows)
+    known = [str(name) for name in people.classes]
+    classes = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
+    return (
+        f"{total:,} records with {people.encoder.n_features} features, classes {classes}; labels randomised with {randomised}; "
+        f"{fitted.graph_.n} servers, {fitted.graph_.n_edges} links, {fitted.model_.plan['rounds']} rounds."
+    )
+
+
+def _show(training: "Training", lead: str, measured: str, leaks: tuple[str, ...], files: dict[str, Path]) -> None:
+    from pdml.cli import card, screen
+
+    out = screen.console()
+    totals = () if training.accuracy is None else (("released model", training.accuracy),)
+    hint = "" if totals else " (--test FILE or --test-fraction 0.2)"
+    screen.show(out, "How accurate is it?", screen.accuracy_table(training.rows, totals), lead, f"Accuracy: {measured}{hint}.")
+    out.print()
+    out.print(training.disagreement)
+    card.show_privacy(out, training, *(f"Leak: {sentence}." for sentence in leaks))
+    screen.list_files(out, files)

@@ -1,0 +1,197 @@
+"""Exit codes, streams and signals of the command line as a whole."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pdml.cli import Stopped, main, outputs
+from pdml.errors import InvalidInput
+
+COMMANDS = ("demo", "train", "predict")
+PDML = [sys.executable, "-c", "from pdml.cli import main; main()"]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    said = capsys.readouterr()
+    assert isinstance(end.value.code, int)
+    return end.value.code, said.out, said.err
+
+
+def fail_with(error: BaseException) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
+    heavy = ("numpy", "scipy", "sklearn", "networkx", "matplotlib", "numba", "msgspec", "rich", "pyarrow")
+    code = f"import sys; from pdml.cli.app import app; print(*(name for name in {heavy} if name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
+    answer = subprocess.run([*PDML, "--help"], capture_output=True, text=True)
+    assert answer.returncode == 0 and answer.stderr == ""
+    assert all(re.search(rf"^  {name} ", answer.stdout, re.MULTILINE) for name in COMMANDS)
+    assert "Exit codes" in answer.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, command, "--help")
+    assert (code, err) == (0, "")
+    assert "Example" in out and f"\n    pdml {command} " in out and "--json" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_examples_of_the_help_run_as_printed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    people = ["age,sex,diagnosis"] + [f"{18 + i % 60},{'fe' * (i % 3 > 0)}male,{'yes' if i % 60 > 30 else 'no'}" for i in range(400)]
+    for name in ("people.csv", "others.csv"):
+        Path(name).write_text("\n".join(people))
+    for command in ("train", "predict", "demo"):
+        text = run(capsys, command, "--help")[1].replace("\\\n", " ")
+        examples = re.findall(rf"^    pdml ({command} .*)$", text, re.MULTILINE)
+        assert examples
+        for example in examples:
+            force = ["--force"] if Path("model.json").exists() and command == "train" else []
+            code, _, err = run(capsys, *shlex.split(example), *force)
+            assert (code, err) == (0, ""), example
+    assert Path("predictions.csv").exists() and Path("gentle/report.html").exists()
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--version")
+    assert code == 0 and re.fullmatch(r"pdml \d+\.\d+\S*\n", out)
+
+
+@pytest.mark.parametrize("arguments", [["trian"], ["train"], ["train", "x.csv"], ["demo", "--rounds", "many"], ["demo", "--wrong"], ["predict"]])
+def test_usage_errors_exit_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert code == 2 and out == "" and "Usage: pdml" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (InvalidInput("rounds must be positive,\ngot 0"), "pdml: rounds must be positive, got 0\n"),
+        (PermissionError(13, "Permission denied", "a/b"), "pdml: cannot use a/b: permission denied\n"),
+        (OSError("odd"), "pdml: the system refused: odd\n"),
+        (MemoryError(), "pdml: this needs more memory than there is\n"),
+    ],
+)
+def test_errors_become_one_sentence(
+    error: Exception, sentence: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "check", fail_with(error))
+    assert run(capsys, "demo") == (1, "", sentence)
+
+
+def test_a_mistake_of_ours_is_admitted_without_quoting_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "check", fail_with(TypeError("Alice is ill")))
+    code, out, err = run(capsys, "demo")
+    assert code == 1 and out == "" and err.count("\n") == 1
+    assert "TypeError" in err and "--traceback" in err and "Alice" not in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("where", ["before", "after", "environment"])
+def test_a_traceback_is_shown_on_request(where: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "check", fail_with(TypeError("inside")))
+    if where == "environment":
+        monkeypatch.setenv("PDML_TRACEBACK", "1")
+    arguments = {"before": ["--traceback", "demo"], "after": ["demo", "--traceback"], "environment": ["demo"]}[where]
+    code, _, err = run(capsys, *arguments)
+    assert code == 1 and "Traceback" in err and "TypeError: inside" in err
+
+
+@pytest.mark.parametrize(
+    ("stop", "code", "sentence"),
+    [
+        (Stopped(signal.SIGINT), 130, "pdml: interrupted; nothing was written\n"),
+        (KeyboardInterrupt(), 130, "pdml: interrupted; nothing was written\n"),
+        (Stopped(signal.SIGTERM), 143, "pdml: stopped; nothing was written\n"),
+    ],
+)
+def test_a_signal_ends_it_politely(
+    stop: BaseException, code: int, sentence: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "written", [])
+    monkeypatch.setattr(outputs, "check", fail_with(stop))
+    found = run(capsys, "demo")
+    if isinstance(stop, KeyboardInterrupt):  # typer's own way out, which real runs do not take
+        assert found[0] == 130
+    else:
+        assert found == (code, "", sentence)
+
+
+def test_an_interrupt_after_the_work_does_not_deny_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "written", [Path("model.json")])
+    monkeypatch.setattr(outputs, "check", fail_with(Stopped(signal.SIGINT)))
+    assert run(capsys, "demo") == (130, "", "pdml: interrupted; already written: model.json\n")
+
+
+def test_signal_handlers_are_put_back(capsys: pytest.CaptureFixture[str]) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    run(capsys, "--version")
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_reader_that_left_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    answer = subprocess.run([*PDML, "--help"], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert answer.stderr == "" and answer.returncode in (0, 1)
+
+
+def test_a_terminal_without_unicode_is_no_error(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    answer = subprocess.run([*PDML, "demo"], cwd=tmp_path, env=env, capture_output=True)
+    assert answer.returncode == 0 and answer.stderr == b"" and b"released model" in answer.stdout
+
+
+class TestOutputs:
+    def test_appear_together_or_not_at_all(self, tmp_path: Path) -> None:
+        first, second = tmp_path / "a.json", tmp_path / "new" / "b.html"
+        first.write_text("old")
+        with pytest.raises(Stopped):
+            outputs.commit({first: lambda path: path.write_text("new") and None, second: fail_with(Stopped(2))})
+        assert first.read_text() == "old" and [path for path in tmp_path.rglob("*") if path.is_file()] == [first]
+        outputs.commit({first: lambda path: path.write_text("new") and None, second: lambda path: path.write_text("b") and None})
+        assert first.read_text() == "new" and second.read_text() == "b"
+        assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["a.json", "b.html"]
+
+    def test_follow_a_link_to_its_file(self, tmp_path: Path) -> None:
+        target, link = tmp_path / "target", tmp_path / "link"
+        link.symlink_to(target)
+        outputs.commit({link: lambda path: path.write_text("x") and None})
+        assert link.is_symlink() and target.read_text() == "x"
+
+    def test_are_refused_before_the_work(self, tmp_path: Path) -> None:
+        file = tmp_path / "file"
+        file.write_text("old")
+        outputs.check([file], force=True)
+        outputs.check([tmp_path / "new" / "deep" / "x"], force=False)
+        for paths, reason in (
+            ([file], "exists already: --force"),
+            ([tmp_path], "folder or a device"),
+            ([file / "x"], "is a file, not a folder"),
+            ([tmp_path / "x", tmp_path / "." / "x"], "different names"),
+        ):
+            with pytest.raises(InvalidInput, match=reason):
+                outputs.check(paths, force=False)
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+    def test_need_a_folder_one_may_write_to(self, tmp_path: Path) -> None:
+        tmp_path.chmod(0o500)
+        with pytest.raises(InvalidInput, match="does not allow it"):
+            outputs.check([tmp_path / "x"], force=False)

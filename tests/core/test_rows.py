@@ -1,0 +1,98 @@
+"""Rows: dense and CSR are the same numbers, and every row is treated by itself."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdml.core import rows
+from pdml.errors import DataError
+
+
+@st.composite
+def matrices(draw):
+    seed, m, d = draw(st.integers(0, 2**32 - 1)), draw(st.integers(1, 40)), draw(st.integers(1, 8))
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(m, d)) * rng.exponential(2, size=(m, 1))
+    x[rng.random((m, d)) < draw(st.floats(0, 0.9))] = 0
+    return x.astype(draw(st.sampled_from([np.float64, np.float32])))
+
+
+def dense(x):
+    return x.toarray() if sp.issparse(x) else x
+
+
+@given(matrices(), st.floats(0.01, 10))
+def test_clip_holds_the_bound_and_keeps_directions(x, bound):
+    for matrix in (x, sp.csr_array(x)):
+        clipped, count = rows.clip(rows.as_rows(matrix), bound)
+        before, after = rows.norms(rows.as_rows(x)), rows.norms(clipped)
+        assert (after <= np.maximum(bound, 0)).all() or (after[before > bound] <= bound).all()
+        assert count == (before > bound).sum()
+        np.testing.assert_array_equal(dense(clipped)[before <= bound], x[before <= bound])
+        long = before > bound
+        np.testing.assert_allclose(after[long], bound, rtol=1e-5)
+        cosine = (dense(clipped)[long].astype(float) * x[long]).sum(axis=1)
+        np.testing.assert_allclose(cosine, after[long] * before[long], rtol=1e-5)
+
+
+@given(matrices(), st.floats(0.1, 2))
+def test_clipping_is_rowwise(x, bound):
+    """A record's clipped form never depends on anybody else's."""
+    whole, _ = rows.clip(rows.as_rows(x), bound)
+    for j in range(len(x)):
+        alone, _ = rows.clip(rows.as_rows(x[j : j + 1]), bound)
+        np.testing.assert_array_equal(alone[0], whole[j])
+
+
+@given(matrices())
+def test_sparse_and_dense_agree(x):
+    s = rows.as_rows(sp.csr_array(x))
+    x = rows.as_rows(x)
+    weights = np.linspace(-1, 2, len(x))
+    np.testing.assert_allclose(rows.norms(s), rows.norms(x), rtol=1e-6)
+    np.testing.assert_allclose(rows.gram(s), rows.gram(x), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(rows.gram(s, weights), (x.T * weights) @ x.astype(float), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(rows.gram(x, np.abs(weights)), (x.T * np.abs(weights)) @ x.astype(float), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(dense(rows.append_bias(s)), rows.append_bias(x))
+    np.testing.assert_array_equal(dense(rows.take(s, 1, len(x))), x[1:])
+    np.testing.assert_array_equal(dense(rows.compact(x)), x)
+    np.testing.assert_array_equal(dense(rows.stack([s, s])), rows.stack([x, x]))
+
+
+def test_blocks_cover_every_row_once():
+    x = np.arange(9000.0)[:, None]
+    np.testing.assert_array_equal(np.concatenate(list(rows.blocks(x))), x)
+
+
+def test_mostly_zero_arrays_become_sparse():
+    assert sp.issparse(rows.compact(np.eye(10)))
+    assert not sp.issparse(rows.compact(np.ones((3, 3))))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_non_finite_values_are_refused(bad, kind):
+    with pytest.raises(DataError, match="finite"):
+        rows.as_rows(kind(np.array([[1.0, bad]])))
+
+
+def test_wrong_shape_is_refused():
+    with pytest.raises(DataError, match="2-dimensional"):
+        rows.as_rows(np.ones(3))
+
+
+def test_take_does_not_copy():
+    x = np.ones((10, 2))
+    assert np.shares_memory(rows.take(x, 2, 5), x)
+    s = sp.csr_array(x)
+    assert np.shares_memory(rows.take(s, 2, 5).data, s.data)
+
+
+@given(st.integers(1, 200), st.integers(1, 20), st.integers(0, 1000))
+def test_deal_gives_everyone_a_fair_share(total, groups, seed):
+    order, cuts = rows.deal(total, groups, np.random.default_rng(seed))
+    assert sorted(order) == list(range(total))
+    sizes = np.diff(cuts)
+    assert sizes.sum() == total and sizes.max() - sizes.min() <= 1
