@@ -96,7 +96,9 @@ def test_spares_the_files_of_others(name: str, capsys: pytest.CaptureFixture[str
     assert Path(name).read_text() == "mine" and len(list(Path().iterdir())) == 1
 
 
-@pytest.mark.parametrize("arguments", [["--epsilon", "0"], ["--epsilon", "nan"], ["--epsilon", "1e-9"], ["--rounds", "0"], ["--out", "file/x"]])
+@pytest.mark.parametrize(
+    "arguments", [["--epsilon", "0"], ["--epsilon", "nan"], ["--epsilon", "1e-9"], ["--rounds", "0"], ["--out", "file/x"]]
+)
 def test_refuses_in_one_sentence(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     Path("file").write_text("")
     code, out, err = run(capsys, "demo", *arguments)
