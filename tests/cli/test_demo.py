@@ -116,5 +116,3 @@ def test_draws_a_bar_on_a_terminal_and_honours_no_color() -> None:
     assert b"rounds" in seen and "━".encode() in seen and b"\x1b[1;36m" in seen
     plain = on_a_terminal(["demo"], NO_COLOR="1")
     assert b"released model" in plain and not re.search(rb"\x1b\[[\d;]*3[0-7]m", plain)
-    dumb = on_a_terminal(["demo"], TERM="dumb")
-    assert b"released model" in dumb and b"rounds 0:" not in dumb and b"\x1b[?25l" not in dumb

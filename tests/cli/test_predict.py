@@ -147,15 +147,9 @@ def test_a_reader_that_left_is_no_error(folder: Path) -> None:
     child.stderr.close()
 
 
-def test_names_a_terminal_cannot_show_are_escaped(folder: Path) -> None:
-    people().rename(columns={"ill": "age", "age": "alter"}).assign(age=lambda t: np.where(t["age"] == "ja", "größer", "klein")).to_csv(
-        "p.csv"
-    )
-    table = people()
-    table["ill"] = np.where(table["age"] > 50, "größer", "klein")
-    table.to_csv("p.csv", index=False)
+def test_names_a_terminal_cannot_show_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    people().replace({"ja": "größer"}).to_csv("p.csv", index=False)
+    assert run(capsys, "train", "p.csv", "--label", "ill", "--from-data", "--rounds", "2", "--out", "o")[0] == 0
     env = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    options = ["--label", "ill", "--from-data", "--rounds", "2", "--out", "o"]
-    assert subprocess.run([*PDML, "train", "p.csv", *options], env=env, capture_output=True).returncode == 0
     answer = subprocess.run([*PDML, "predict", "o/model.json", "p.csv", "--proba"], env=env, capture_output=True)
     assert answer.returncode == 0 and answer.stderr == b"" and b"probability gr\\xf6\\xdfer" in answer.stdout

@@ -92,6 +92,7 @@ def _stoppable() -> Iterator[None]:
     """Turn Ctrl-C and termination into `Stopped`, so that temporary files are removed on the way out."""
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
+        signal.signal(number, signal.SIG_IGN)  # an impatient second Ctrl-C must not cut the cleaning short
         raise Stopped(number)
 
     before = {}

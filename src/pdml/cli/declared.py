@@ -27,7 +27,7 @@ def encoder(table: Table, declared: dict[str, Attribute], *, features: Collectio
         if name not in table.names:
             raise DataError(f"{table.source} has no column {name!r}, for which a range or levels are declared")
         if name not in features:
-            raise InvalidInput(f"column {name!r} must not have a declared range or levels: it is the label or left out of the features")
+            raise InvalidInput(f"column {name!r} must not have a declared range or levels: it is no feature here")
     open_columns = tuple(name for name in features if name not in declared)
     if open_columns and not from_data:
         raise InvalidInput(_undeclared(table, open_columns))

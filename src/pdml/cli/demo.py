@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 USERS, TESTED = 7_000, 3_900
 SERVERS, LINKS = 10, 13  # as in the paper's evaluation
-PLAN = {"rounds": 30, "penalty": 0.3, "noise_scale": 0.2, "noise_decay": 0.95}  # features: epsilon about 1.4; released model: about 97 %
+ROUNDS = 30
+PLAN = {"penalty": 0.3, "noise_scale": 0.2, "noise_decay": 0.95}  # features: epsilon about 1.4; released model: about 97 %
 NO_NOISE = {"objective_bound": 0.0, "noise_scale": 0.0}
 NAME = "pdml demo"
 
@@ -19,7 +20,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for report.html and model.json.")] = Path("pdml-demo"),
     seed: Annotated[int, typer.Option(min=0, help="Another seed: other people, another graph, other noise.")] = 1,
     epsilon: Annotated[float, typer.Option(help="How private each label is on the device; smaller is more private.")] = 1.0,
-    rounds: Annotated[int, typer.Option(help="Rounds of training; more rounds give away more.")] = PLAN["rounds"],  # type: ignore[assignment]
+    rounds: Annotated[int, typer.Option(help="Rounds of training; more rounds give away more.")] = ROUNDS,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """See the method work, offline, in a few seconds.

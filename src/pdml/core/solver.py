@@ -25,7 +25,7 @@ from pdml.errors import NotCertified
 Each = Callable[..., list[Any]]
 
 WIDEST = 1500  # unknowns for which a dense Hessian is kept; beyond, conjugate gradients
-COMPILE_FROM = 500_000_000  # stored values x rounds from which numba's start-up pays for itself
+COMPILE_FROM = 20_000_000  # stored values x rounds from which numba's start-up pays for itself
 
 
 class PrimalSolver:
@@ -316,6 +316,8 @@ def _patience(matrix: Matrix, size: int, compiled: bool) -> int:
     if not sp.issparse(matrix):
         one_pass, gram = 0.45 * m * d, 0.045 * m * d * size
     else:
-        one_pass = 1.6 * matrix.nnz
+        one_pass = (1.6 if compiled else 2.0) * matrix.nnz
         gram = 0.4 * matrix.nnz**2 / m if compiled else 0.06 * m * d * size
+    if not compiled:
+        one_pass += 60_000.0  # what the interpreter spends around a pass
     return int(np.clip(5 * (gram + inverse) / max(one_pass, 1.0), 12, 400))
