@@ -112,12 +112,14 @@ def test_to_dict_is_json():
 
 
 @given(st.floats(0.3, 3), st.floats(0.5, 0.99), st.floats(0.01, 0.2), st.integers(1, 30))
-def test_features_are_one_gaussian_with_the_summed_ratio(stddev, decay, record, rounds):
-    """μ² = D²/V² · (ρ^-T - 1)/(ρ^-1 - 1), a geometric series."""
-    ledger = Ledger(((flip(), *sent(rounds, stddev=stddev, record=record, decay=decay)),))
-    mu = record / stddev * sqrt((decay**-rounds - 1) / (1 / decay - 1))
-    expected = profiles.epsilon_at(profiles.gaussian_profile(mu), DELTA)
-    assert spent(ledger, "features") == pytest.approx(expected, rel=1e-7, abs=1e-8) or isinf(expected)
+def test_all_rounds_are_one_gaussian_with_the_summed_ratio(stddev, decay, sensitivity, rounds):
+    """μ² = D²/V² · (ρ^-T - 1)/(ρ^-1 - 1), a geometric series; labels were flipped before."""
+    mu = sensitivity / stddev * sqrt((decay**-rounds - 1) / (1 / decay - 1))
+    gaussian = profiles.gaussian_profile(mu)
+    for data, own, profile in (("features", "record", gaussian), ("label", "label", profiles.joint_profile(1.0, gaussian))):
+        ledger = Ledger(((flip(), *sent(rounds, stddev=stddev, decay=decay, **{own: sensitivity})),))
+        expected = profiles.epsilon_at(profile, DELTA)
+        assert spent(ledger, data) == pytest.approx(expected, rel=1e-7, abs=1e-8) or isinf(expected)
 
 
 def test_objective_noise_protects_no_features():

@@ -318,6 +318,22 @@ def test_truncated_covers_the_exact_profile_and_is_tight(shift, reach, epsilon):
     assert bound <= exact + (1 + exp(epsilon)) * outside / (1 - outside) + 1e-15
 
 
+@given(st.floats(0.01, 0.3), st.floats(0, 1), st.floats(0, 1))
+def test_truncated_is_exact_for_some_pair(outside, part, raised):
+    """Four outcomes; P lives outside its region on the second, Q on the first, so that nothing in the proof is given away."""
+    first = outside + part * (1 - 2 * outside)  # P of the first outcome
+    p = np.array([first, outside, 1 - outside - first, 0])
+    q = np.array([outside, outside, 1 - outside - first, first - outside])
+    epsilon = raised * log(first / outside)
+
+    def profile(epsilon):
+        return float(np.maximum(0, p - exp(epsilon) * q).sum())
+
+    kept_p, kept_q = p * [1, 0, 1, 1] / (1 - outside), q * [0, 1, 1, 1] / (1 - outside)
+    exact = float(np.maximum(0, kept_p - exp(epsilon) * kept_q).sum())
+    assert profiles.truncated(profile, outside)(epsilon) == pytest.approx(exact, rel=1e-9)
+
+
 def test_truncated_claim_breaks_when_the_noise_is_halved():
     """At the ε that the bound gives for δ = 1e-6, half the noise in the same box, or in half the box, has a δ 1000 times as large."""
     bound = profiles.truncated(profiles.gaussian_profile(0.1), float(2 * ndtr(-6)))
@@ -389,6 +405,14 @@ def test_truncated_gaussian_objective_covers_a_shift_along_an_axis(shift, stddev
     assert claim <= exact + (1 + exp(epsilon)) * size * 2.1e-9
     if 0.1 <= shift / stddev <= 3 and size <= 10 and epsilon <= shift / stddev:
         assert truncated_shift(2 * shift / stddev, 2 * reach, epsilon) > claim  # half the noise
+
+
+@given(st.floats(3, 6), st.integers(1, 150))
+def test_truncated_gaussian_objective_counts_every_tail(reach, size):
+    """Without a shift, the claim at ε = 0 is o/(1 - o) alone, with o = 1 - (1 - 2Φ(-R/σ))^d: two tails in every coordinate."""
+    claim = objective_profile(noised("truncated_gaussian", shift=0.0, size=size, bound=2 * reach, stddev=2.0))(0.0)
+    outside = -np.expm1(size * np.log1p(-2 * ndtr(-reach)))
+    assert claim == pytest.approx(min(1.0, outside / (1 - outside)), rel=1e-6)
 
 
 @given(st.integers(1, 100), st.floats(1e-3, 1), st.floats(0.1, 10), targets)

@@ -36,8 +36,8 @@ def train(
     objective_noise: Annotated[
         str | None, typer.Option(help="truncated_gaussian, uniform_box, uniform_ball or none.  [default: truncated_gaussian]")
     ] = None,
-    noise_scale: Annotated[float | None, typer.Option(help="Noise on what servers send (V); 0: none.  [default: 0.2]")] = None,
-    noise_decay: Annotated[float | None, typer.Option(help="How that noise fades (rho), between 0 and 1.  [default: 0.9]")] = None,
+    noise_scale: Annotated[float | None, typer.Option(help="Noise on what servers send (V); 0: none.  [default: 0.3]")] = None,
+    noise_decay: Annotated[float | None, typer.Option(help="How that noise fades (rho), between 0 and 1.  [default: 0.95]")] = None,
     norm_bound: Annotated[float, typer.Option(help="Longer records are shrunk to this length.")] = 1.0,
     test: Annotated[Path | None, typer.Option(metavar="FILE", help="Records to measure the accuracy on.")] = None,
     test_fraction: Annotated[float, typer.Option(help="Or hold back this share of DATA for it.")] = 0.0,

@@ -87,8 +87,9 @@ class PrimalSolver:
             kernel.advance(*problem, self.state, flat, out, reached)
         elif self._compiled is not None:
             alone = kernel.State(*[cast(Any, field)[None] for field in self.state])
-            cuts = np.array([0, self.matrix.shape[0]])
-            _advance_many(self._compiled, self._rows, cuts, [self], alone, np.array([tolerance]), flat[None], out[None], reached[None])
+            place = (self._rows, np.array([0, self.matrix.shape[0]]), self._compiled.CODES[self.loss.name], *_settings([self]))
+            ticket = np.zeros(1, dtype=np.int64)
+            self._compiled.advance_many(*place, np.array([tolerance]), alone, flat[None], out[None], reached[None], ticket)
         if not (reached <= tolerance).all():
             self.rescue(flat, tolerance, out, reached)
         return out.reshape(target.shape), reached
@@ -179,7 +180,7 @@ class ManySolvers:
         self, pooled: Matrix, cuts: IntArray, loss: Loss, ridges: Array, *, codes: int, runs: int, threads: int, use_numba: bool, each: Each
     ) -> None:
         n = len(ridges)
-        self.cuts, self.threads, self.each = cuts, threads, each
+        self.threads, self.each = threads, each
         self.states = blank_state(runs, codes, pooled.shape[1], servers=n)
         self._compiled = compiled_loops() if use_numba and compilable(loss, codes, pooled.shape[1]) else None
         self._rows = None if self._compiled is None else packed(pooled)
@@ -191,6 +192,8 @@ class ManySolvers:
             return PrimalSolver(mine, loss, ridges[i], codes=codes, runs=runs, use_numba=use_numba, state=view, shared=part)
 
         self.solvers: list[PrimalSolver] = each(one)
+        if self._compiled is not None:
+            self._place = (self._rows, cuts, self._compiled.CODES[loss.name], *_settings(self.solvers))
 
     def solve(self, targets: Array, tolerances: Array) -> tuple[Array, Array]:
         """Points (n, runs, C, d) and certified norms (n, runs) for targets of the same shape."""
@@ -201,33 +204,20 @@ class ManySolvers:
             for i, solver in enumerate(self.solvers):
                 out[i], reached[i] = solver.solve(flat[i], float(tolerances[i]))
             return out.reshape(targets.shape), reached
-        problem = (self._rows, self.cuts, self.solvers, self.states, np.asarray(tolerances, dtype=float), flat, out, reached)
-        tickets = np.zeros(1, dtype=np.int64)
-        self.each(lambda _: _advance_many(self._compiled, *problem, tickets), range(self.threads))
+        problem = (*self._place, np.asarray(tolerances, dtype=float), self.states, flat, out, reached, np.zeros(1, dtype=np.int64))
+        self.each(lambda _: self._compiled.advance_many(*problem), range(self.threads))
         for k in np.flatnonzero(~(reached <= tolerances[:, None]).all(axis=1)):  # the safeguard, for the rare rest
             self.solvers[k].rescue(flat[k], float(tolerances[k]), out[k], reached[k])
         return out.reshape(targets.shape), reached
 
 
-def _advance_many(
-    fast: Any,
-    pool: Any,
-    cuts: IntArray,
-    solvers: list[PrimalSolver],
-    states: kernel.State,
-    tolerances: Array,
-    targets: Array,
-    out: Array,
-    reached: Array,
-    tickets: IntArray | None = None,
-) -> None:
-    """`compiled.advance_many` for these servers; threads that share ``tickets`` share the work."""
-    ridges = np.array([solver.ridge for solver in solvers])
-    limits = np.array([solver.limits for solver in solvers])
-    patiences = np.array([solver.patience for solver in solvers])
-    code = fast.CODES[solvers[0].loss.name]
-    tickets = np.zeros(1, dtype=np.int64) if tickets is None else tickets
-    fast.advance_many(pool, cuts, code, ridges, limits, patiences, tolerances, states, targets, out, reached, tickets)
+def _settings(solvers: list[PrimalSolver]) -> tuple[Array, Array, IntArray]:
+    """Ridges, limits and patiences of these servers, as `compiled.advance_many` takes them."""
+    return (
+        np.array([solver.ridge for solver in solvers]),
+        np.array([solver.limits for solver in solvers]),
+        np.array([solver.patience for solver in solvers]),
+    )
 
 
 def blank_state(runs: int, codes: int, width: int, servers: int | None = None) -> kernel.State:

@@ -49,7 +49,7 @@ def consensus_figure(consensus: Any, noise: Any) -> str:
         shown = np.concatenate([values[np.isfinite(values)] for values in positive])
         if shown.size:
             parts.logarithmic(axes, shown)
-            for values, colour, label in zip(positive, (BLUE, ORANGE), ("largest distance of models", "noise of a server"), strict=True):
+            for values, colour, label in zip(positive, (BLUE, ORANGE), ("distance between models", "noise of a server"), strict=True):
                 if np.isfinite(values).any():
                     parts.line(axes, values, colour, label, dashed=colour == ORANGE)
             parts.legend(figure)

@@ -58,7 +58,7 @@ def drawing(kind: str) -> Iterator[None]:
 def export(figure: "Figure", kind: str, title: str, description: str) -> str:
     """The figure as SVG text with a name and a description for people who do not see it.
 
-    No script, style sheet, metadata, clipping path or raised namespace is left, and ids are prefixed by ``kind`` and a
+    No script, style sheet, metadata, clipping path or second namespace is left, and ids are prefixed by ``kind`` and a
     digest of the picture, so that several figures share a page.
     """
     buffer = io.StringIO()

@@ -31,8 +31,8 @@ class TrainingPlan:
     penalty: float = 0.1  # β
     objective_bound: float = 1.0  # R
     objective_noise: str = "truncated_gaussian"  # the distribution of η
-    noise_scale: PerServer = 0.2  # V_i
-    noise_decay: float = 0.9  # ρ
+    noise_scale: PerServer = 0.3  # V_i
+    noise_decay: float = 0.95  # ρ
     tolerance: PerServer | None = None
     loss: str = "logistic"
 
