@@ -24,7 +24,7 @@ demo: $(READY) ## run the demonstration
 	$(BIN)/pdml demo
 
 test: $(READY) ## run the tests
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 check: $(READY) ## lint, formatting, types, import layers
 	$(BIN)/ruff check

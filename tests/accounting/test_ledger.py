@@ -381,11 +381,6 @@ def test_a_real_server_stays_within_its_planned_sensitivities(raw, other, kind, 
 # Findings
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the ledger takes the better of several η profiles, but two ObjectiveNoised events are two trainings on the same labels: their "
-    "releases compose. Two runs cost as much as one, and a run without η hides behind another's",
-)
 @pytest.mark.parametrize("second", [eta(shift=0.1), eta("none")])
 def test_a_second_training_on_the_same_labels_costs_more(second):
     once = Ledger(((flip(), eta(shift=0.1), *sent(3, label=5.0)),))
@@ -393,61 +388,37 @@ def test_a_second_training_on_the_same_labels_costs_more(second):
     assert spent(twice, "label") > spent(once, "label") * 1.2
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="follows from truncated(): its e^ε·o part makes the profile grow, so labels that were never flipped, or flipped with a large ε, "
-    "are shown as unprotected against others although η gives ε = 0.4",
-)
 @pytest.mark.parametrize(("epsilon", "classes"), [(inf, 2), (30.0, 2), (30.0, 3)])
 def test_objective_noise_protects_labels_whatever_their_flips(epsilon, classes):
     ledger = Ledger(((flip(epsilon), eta(shift=0.1), *sent(3, stddev=0.0)),), classes=classes)
     assert spent(ledger, "label") < 0.45
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=OverflowError,
-    reason="(D/σ)² overflows where σ has nearly faded away, for example ρ = 0.1 after 320 rounds: not infinity but a crash",
-)
 @pytest.mark.parametrize("ask", [Ledger.lines, Ledger.feature_epsilons])
 def test_noise_that_faded_away_is_infinite(ask):
     plan = replace(PLAN, rounds=320, noise_decay=0.1, noise_scale=1e-3)
     ask(Ledger(((flip(), *planned(plan)),)))
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a server that stopped early drops out of feature_epsilons in later rounds, though what it sent stays sent"
-)
 def test_feature_epsilons_remember_a_server_that_stopped():
     ledger = Ledger((sent(1, stddev=0.1), sent(3)))
     assert ledger.feature_epsilons() == pytest.approx([spent(ledger.up_to(t), "features") for t in (1, 2, 3)], rel=1e-8)
 
 
-@pytest.mark.xfail(strict=True, reason="feature_epsilons passes over events it does not know")
 def test_feature_epsilons_refuse_unknown_events():
     with pytest.raises(InvalidInput):
         Ledger(((*sent(2), Photographed()),)).feature_epsilons()
 
 
-@pytest.mark.xfail(
-    strict=True, raises=KeyError, reason="line() checks its names only on the way to other servers; elsewhere a KeyError comes out"
-)
 def test_unknown_rows_are_refused_by_line():
     with pytest.raises(InvalidInput):
         Ledger((sent(2),)).line("labels", "own server")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="epsilon_at looks no further than 200, so against others a label of ε = 300 is shown as worse than against its own server",
-)
 def test_others_never_learn_more_than_the_own_server():
     ledger = Ledger(((flip(300.0), *sent(2, stddev=0.0)),))
     assert spent(ledger, "label") <= spent(ledger, "label", "own server")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="follows from epsilon_at with δ = 0: Gaussian noise gives no (ε, 0), yet the ledger shows a finite ε"
-)
 def test_without_delta_features_are_unprotected():
     assert spent(Ledger((sent(3),), delta=0.0), "features") == inf

@@ -83,7 +83,7 @@ def test_gaussian_claim_breaks_when_the_noise_is_halved(mu, epsilon):
 def test_gaussian_profile_falls_with_epsilon_and_grows_with_mu(mu, one, other):
     small, large = sorted((one, other))
     profile = profiles.gaussian_profile(mu)
-    assert 0 <= profile(large) <= profile(small) <= 1
+    assert 0 <= profile(large) <= profile(small) + 1e-15 <= 1 + 1e-15
     assert profile(small) <= profiles.gaussian_profile(1.01 * mu)(small) + 1e-15
 
 
@@ -94,7 +94,7 @@ def test_gaussian_limits(epsilon):
     assert profiles.gaussian_profile(inf)(epsilon) == 1.0
     assert profiles.gaussian_profile(1e6)(epsilon) == 1.0
     assert profiles.gaussian_profile(1.0)(inf) == profiles.gaussian_profile(inf)(inf) == 0.0
-    assert profiles.gaussian_profile(1.0)(1e308) < 1e-300
+    assert 0 < profiles.gaussian_profile(1.0)(1e308) <= 1e-300
 
 
 @given(scales)
@@ -134,7 +134,6 @@ def test_pure_profile_ends_at_its_epsilon(epsilon):
     assert profiles.nothing_profile(inf) == 0.0
 
 
-@pytest.mark.xfail(strict=True, raises=OverflowError, reason="pure_profile computes e^(ε - ε_p) before it takes the maximum with 0")
 def test_pure_profile_far_beyond_its_epsilon():
     assert profiles.pure_profile(1.0)(800.0) == 0.0
 
@@ -255,7 +254,8 @@ def test_epsilon_at_the_ends():
     assert profiles.epsilon_at(profiles.nothing_profile, 1e-6) == inf
     assert profiles.epsilon_at(profiles.gaussian_profile(0.0), 0.0) == 0.0
     assert profiles.epsilon_at(profiles.gaussian_profile(1.0), 1.0) == 0.0
-    assert profiles.epsilon_at(profiles.gaussian_profile(50.0), 1e-6) == inf  # about 1480: above what it looks for
+    assert profiles.epsilon_at(profiles.gaussian_profile(50.0), 1e-6) == pytest.approx(1486.716, abs=1e-2)
+    assert profiles.epsilon_at(profiles.gaussian_profile(1e4), 1e-6) == inf  # above what it looks for
     assert profiles.epsilon_at(profiles.gaussian_profile(50.0), 1e-6, most=2000.0) == pytest.approx(1480, abs=20)
     assert profiles.epsilon_at(profiles.pure_profile(1.0), 0.0) == pytest.approx(1.0, abs=2e-9)
 
@@ -266,11 +266,6 @@ def test_bad_delta_is_refused(delta):
         profiles.epsilon_at(profiles.gaussian_profile(1.0), delta)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a Gaussian is (ε, 0)-DP for no ε, but its profile underflows to 0.0, so δ = 0 (or δ below about 1e-307) yields a finite ε: "
-    "38.2 for μ = 1 and 0.38 for μ = 0.01",
-)
 @pytest.mark.parametrize("mu", [1.0, 0.01])
 def test_a_gaussian_is_never_pure(mu):
     assert profiles.epsilon_at(profiles.gaussian_profile(mu), 0.0) == inf
@@ -353,11 +348,6 @@ def test_truncated_ends(mu, epsilon, outside):
     assert profiles.truncated(gaussian, float("nan")) is profiles.nothing_profile
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="truncated() grows like e^ε·o, so at epsilon_at's upper end (200) it is 1 and the ε found is infinite; a profile never grows, "
-    "so the bound may stay at its lowest point: bound(min(ε, e*)), for a Gaussian with Φ(-μ/2 - e*/μ) = o",
-)
 @pytest.mark.parametrize("shift", [0.01, 0.1, 0.5])
 def test_truncated_at_six_sigma_costs_almost_nothing(shift):
     """Exactly 0.03367, 0.39687 and 2.2550 at δ = 1e-6; the untruncated Gaussian has 0.03367, 0.39686 and 2.2541."""
@@ -366,7 +356,6 @@ def test_truncated_at_six_sigma_costs_almost_nothing(shift):
     assert exact <= bound <= exact * 1.02
 
 
-@pytest.mark.xfail(strict=True, reason="the same defect: truncated() is not a profile, because it grows with ε")
 def test_truncated_profile_never_grows():
     profile = profiles.truncated(profiles.gaussian_profile(0.1), float(2 * ndtr(-6)))
     assert profile(20.0) <= profile(1.0)
@@ -442,11 +431,6 @@ def test_a_shift_beyond_the_box_claims_nothing(size, part):
     assert objective_profile(noised("uniform_box", shift=part, size=size))(1.0) == 1.0
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="ledger._expm1_product cuts the series of e^x - 1 after x²/2, on the unsafe side: δ comes out up to 1.7e-10 too small (1e-7 of "
-    "itself); math.expm1 is exact",
-)
 @pytest.mark.parametrize("part", [1e-3, 5.6e-4])
 def test_uniform_box_claim_is_exact_to_the_last_digits(part):
     claim = objective_profile(noised("uniform_box", shift=part, size=3))(1.0)
@@ -475,7 +459,6 @@ def test_no_objective_noise_protects_nothing(kind, epsilon):
     assert objective_profile(noised(kind, shift=0.1, size=3, bound=0.0, stddev=0.0))(epsilon) == 1.0
 
 
-@pytest.mark.xfail(strict=True, reason="objective_profile takes every kind it does not know for a uniform ball, instead of refusing it")
 def test_unknown_objective_noise_is_refused():
     with pytest.raises(InvalidInput):
         objective_profile(noised("laplace", shift=0.1, size=3))

@@ -132,10 +132,10 @@ def test_consensus_is_the_largest_distance_between_servers():
     points = np.zeros((3, 1, 2))
     points[1, 0] = [3, 4]
     points[2, 0] = [0, -1]
-    assert local.diameter(points) == pytest.approx(np.hypot(3, 5))
+    assert float(local.diameters(points)) == pytest.approx(np.hypot(3, 5))
     many = np.random.default_rng(0).normal(size=(300, 1, 2))
     exact = max(np.linalg.norm(a - b) for a in many for b in many)
-    assert exact <= local.diameter(many) <= 2 * exact
+    assert exact <= local.diameters(many) <= 2 * exact
 
 
 def test_an_unreachable_tolerance_stops_the_run():

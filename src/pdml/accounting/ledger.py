@@ -6,7 +6,8 @@ unless a server is named.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, isinf, log1p, sqrt
+from itertools import accumulate
+from math import exp, expm1, inf, isinf, log1p, sqrt
 
 from scipy.special import betainc, log_ndtr
 
@@ -19,43 +20,51 @@ DATA = ("label", "features")
 ADVERSARIES = ("own server", "other servers", "own and others together")
 
 
-def objective_profile(event: ObjectiveNoised) -> Profile:
-    """Label against others through η: one additive release, whatever T."""
-    if event.kind == "none" or event.bound == 0:
-        return profiles.nothing_profile
-    shift = event.n_servers * event.label_shift
-    if event.kind == "truncated_gaussian":
-        tail = 2 * exp(float(log_ndtr(-event.bound / event.stddev)))
-        outside = -_expm1_product(tail, event.size)
-        return profiles.truncated(profiles.gaussian_profile(shift / event.stddev), outside)
-    if event.kind == "uniform_box":
-        # 1 - Π(1 - |s_k|/2R). In u_k = s_k² each -log(1 - sqrt(u_k)/2R) is concave while |s_k| <= R, so that for a given
-        # Euclidean shift up to R the worst direction spreads it evenly; beyond R nothing is claimed.
-        each = shift / sqrt(event.size) / (2 * event.bound)
-        delta = -_expm1_product(each, event.size) if shift <= event.bound else 1.0
-    else:
-        # Two balls of radius R whose centres are s apart: the share of one outside the other, exactly.
-        delta = float(betainc(0.5, (event.size + 1) / 2, min(1.0, shift / (2 * event.bound)) ** 2))
-    return lambda epsilon: 0.0 if isinf(epsilon) else delta
+def objective_profile(*events: ObjectiveNoised) -> Profile:
+    """Labels against others through η: one additive release per training, whatever T; several trainings compose."""
+    square, inside, flat = 0.0, 1.0, 0.0  # Σ μ², Π of the masses kept by truncation, Σ δ of uniform noises
+    for event in events:
+        shift = event.n_servers * event.label_shift
+        if event.kind == "none" or event.bound == 0:
+            return profiles.nothing_profile
+        if event.kind == "truncated_gaussian":
+            square += _square(shift / event.stddev)
+            tail = 2 * exp(float(log_ndtr(-event.bound / event.stddev)))
+            inside *= 1 + _expm1_product(tail, event.size)
+        elif event.kind == "uniform_box":
+            # 1 - Π(1 - |s_k|/2R). In u_k = s_k² each -log(1 - sqrt(u_k)/2R) is concave while |s_k| <= R, so that for a given
+            # Euclidean shift up to R the worst direction spreads it evenly; beyond R nothing is claimed.
+            each = shift / sqrt(event.size) / (2 * event.bound)
+            flat += -_expm1_product(each, event.size) if shift <= event.bound else 1.0
+        elif event.kind == "uniform_ball":
+            # Two balls of radius R whose centres are s apart: the share of one outside the other, exactly.
+            flat += float(betainc(0.5, (event.size + 1) / 2, min(1.0, shift / (2 * event.bound)) ** 2))
+        else:
+            raise InvalidInput(f"the ledger does not know objective noise of kind {event.kind!r}, so it cannot say what was spent")
+    gaussian = profiles.truncated(profiles.gaussian_profile(sqrt(square)), 1 - inside) if square or inside < 1 else (lambda _: 0.0)
+    return profiles.plus(gaussian, min(1.0, flat)) if flat else gaussian
 
 
 def _expm1_product(part: float, times: int) -> float:
     """(1 - part)^times - 1, without losing small parts."""
-    if part >= 1:
-        return -1.0
-    power = times * log1p(-part)
-    return exp(power) - 1 if power < -1e-3 else power + power**2 / 2
+    return -1.0 if part >= 1 else expm1(times * log1p(-part))
+
+
+def _square(ratio: float) -> float:
+    return ratio * ratio  # infinite where ** would raise
 
 
 def _mu(events: Sequence[IterateReleased], sensitivity: str) -> float:
     """T adaptive Gaussian releases equal one with μ² = Σ (D/σ_t)²."""
-    total = 0.0
-    for event in events:
-        if getattr(event, sensitivity) > 0:
-            if event.stddev == 0:
-                return inf
-            total += (getattr(event, sensitivity) / event.stddev) ** 2
-    return sqrt(total)
+    return sqrt(sum(_cost(event, sensitivity) for event in events))
+
+
+def _cost(event: IterateReleased, sensitivity: str) -> float:
+    """(D/σ)² of one release; infinite without noise."""
+    moved = getattr(event, sensitivity)
+    if moved == 0:
+        return 0.0
+    return inf if event.stddev == 0 else _square(moved / event.stddev)
 
 
 @dataclass(frozen=True)
@@ -86,9 +95,9 @@ class Ledger:
     delta: float = 1e-6
     classes: int = 2
 
-    def _split(self, server: int) -> tuple[float, list[Profile], list[IterateReleased]]:
-        """The largest label ε, the η profiles, and the iterate releases of one server."""
-        epsilon, through_objective, released = 0.0, [], []
+    def _split(self, server: int) -> tuple[float, list[ObjectiveNoised], list[IterateReleased]]:
+        """The largest label ε, the objective noises, and the iterate releases of one server."""
+        epsilon, noised, released = 0.0, [], []
         flips = 0
         for event in self.events[server]:
             match event:
@@ -96,31 +105,33 @@ class Ledger:
                     flips += 1
                     epsilon = max(epsilon, event.epsilon)
                 case ObjectiveNoised():
-                    through_objective.append(objective_profile(event))
+                    noised.append(event)
                 case IterateReleased():
                     released.append(event)
                 case _:
                     raise InvalidInput(f"the ledger does not know the event {event!r}, so it cannot say what was spent")
-        return (epsilon if flips else inf), through_objective, released
+        return (epsilon if flips else inf), noised, released
 
     def profile(self, data: str, adversary: str, server: int) -> Profile:
         """δ(ε) for one piece of data at one server against one adversary."""
-        epsilon, through_objective, released = self._split(server)
-        if adversary not in ADVERSARIES or data not in DATA:
-            raise InvalidInput(f"the ledger has rows for {DATA} against {ADVERSARIES}, got {data!r} against {adversary!r}")
+        _check_row(data, adversary)
+        epsilon, noised, released = self._split(server)
         if adversary != "other servers":
             return profiles.pure_profile(epsilon) if data == "label" else profiles.nothing_profile
         if not released:
             return lambda _: 0.0
         if data == "features":
             return profiles.gaussian_profile(_mu(released, "record_sensitivity"))
-        phase2 = profiles.better_of(profiles.gaussian_profile(_mu(released, "label_sensitivity")), *through_objective)
+        phase2 = profiles.gaussian_profile(_mu(released, "label_sensitivity"))
+        if noised:  # everything seen of the labels went through η
+            phase2 = profiles.better_of(phase2, objective_profile(*noised))
         if self.classes == 2:
             return profiles.joint_profile(epsilon, phase2)
         return profiles.better_of(profiles.pure_profile(epsilon), phase2)
 
     def line(self, data: str, adversary: str, server: int | None = None) -> Line:
         """One row; the worst server's unless one is named."""
+        _check_row(data, adversary)
         servers = range(len(self.events)) if server is None else [server]
         exact = adversary != "other servers"
         spent = []
@@ -142,14 +153,14 @@ class Ledger:
 
     def feature_epsilons(self) -> list[float]:
         """ε of features against other servers after each round (worst server), at the ledger's δ."""
-        rounds = max((e.t for events in self.events for e in events if isinstance(e, IterateReleased)), default=0)
+        released = [self._split(i)[2] for i in range(len(self.events))]
+        rounds = max((event.t for sent in released for event in sent), default=0)
         worst = [0.0] * rounds
-        for events in self.events:
-            total = 0.0
-            for event in events:
-                if isinstance(event, IterateReleased):
-                    total += inf if event.stddev == 0 and event.record_sensitivity > 0 else _square(event)
-                    worst[event.t - 1] = max(worst[event.t - 1], total)
+        for sent in released:
+            costs = [0.0] * rounds
+            for event in sent:
+                costs[event.t - 1] += _cost(event, "record_sensitivity")
+            worst = [max(pair) for pair in zip(worst, accumulate(costs), strict=True)]
         return [profiles.epsilon_at(profiles.gaussian_profile(sqrt(total)), self.delta) for total in worst]
 
     def to_dict(self) -> dict[str, object]:
@@ -170,8 +181,9 @@ class Ledger:
         }
 
 
-def _square(event: IterateReleased) -> float:
-    return (event.record_sensitivity / event.stddev) ** 2 if event.record_sensitivity > 0 else 0.0
+def _check_row(data: str, adversary: str) -> None:
+    if data not in DATA or adversary not in ADVERSARIES:
+        raise InvalidInput(f"the ledger has rows for {DATA} against {ADVERSARIES}, got {data!r} against {adversary!r}")
 
 
 _REASONS = {

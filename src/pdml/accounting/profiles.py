@@ -12,6 +12,7 @@ from scipy.special import log_ndtr, ndtr
 from pdml import _validate
 
 Profile = Callable[[float], float]
+TINY = 1e-300  # a Gaussian's δ is never 0: underflow must not look like pure privacy
 
 
 def gaussian_profile(mu: float) -> Profile:
@@ -24,7 +25,7 @@ def gaussian_profile(mu: float) -> Profile:
         if isinf(mu):
             return 1.0
         second = exp(min(0.0, epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))))
-        return max(0.0, float(ndtr(mu / 2 - epsilon / mu)) - second)
+        return max(TINY, float(ndtr(mu / 2 - epsilon / mu)) - second)
 
     return delta
 
@@ -35,7 +36,7 @@ def pure_profile(epsilon_p: float) -> Profile:
     def delta(epsilon: float) -> float:
         if isinf(epsilon_p):
             return 1.0
-        return max(0.0, -expm1(epsilon - epsilon_p) / (1 + exp(-epsilon_p)))
+        return 0.0 if epsilon >= epsilon_p else -expm1(epsilon - epsilon_p) / (1 + exp(-epsilon_p))
 
     return delta
 
@@ -50,15 +51,29 @@ def better_of(*profiles: Profile) -> Profile:
     return lambda epsilon: min(profile(epsilon) for profile in profiles)
 
 
+def plus(profile: Profile, delta: float) -> Profile:
+    """A mechanism composed with one that is (0, ``delta``)-private: their δ add up."""
+    return lambda epsilon: 0.0 if isinf(epsilon) else min(1.0, profile(epsilon) + delta)
+
+
 def truncated(profile: Profile, outside: float) -> Profile:
     """The same noise conditioned on a region of mass 1 - ``outside``.
 
     For any event A: P̃(A) <= P(A)/(1-o) <= (e^ε Q(A) + δ)/(1-o) and Q(A) <= (1-o) Q̃(A) + o, so
-    δ̃ = (δ + e^ε o)/(1 - o).
+    δ̃ = (δ + e^ε o)/(1 - o). This bound is convex in e^ε; a profile never grows, so beyond its lowest point it stays there.
     """
     if not 0 <= outside < 1:
         return nothing_profile
-    return lambda epsilon: 0.0 if isinf(epsilon) else min(1.0, (profile(epsilon) + exp(min(epsilon, 700)) * outside) / (1 - outside))
+
+    def bound(epsilon: float) -> float:
+        return min(1.0, (profile(epsilon) + exp(min(epsilon, 700.0)) * outside) / (1 - outside))
+
+    low, high = 0.0, 100.0
+    for _ in range(200 if outside > 0 else 0):  # a ternary search: the bound falls, then grows
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, right) if bound(left) <= bound(right) else (left, high)
+    lowest = low if outside > 0 else inf
+    return lambda epsilon: 0.0 if isinf(epsilon) else bound(min(epsilon, lowest))
 
 
 def joint_profile(epsilon: float, profile: Profile) -> Profile:
@@ -90,14 +105,16 @@ def joint_epsilon(epsilon: float, epsilon_p: float) -> float:
     return float(logaddexp(epsilon + epsilon_p, 0) - logaddexp(epsilon, epsilon_p))  # tanh would round to 1
 
 
-def epsilon_at(profile: Profile, delta: float, *, most: float = 200.0) -> float:
+def epsilon_at(profile: Profile, delta: float, *, most: float = 1e5) -> float:
     """The smallest ε with δ(ε) <= ``delta`` (to 1e-9, rounded up), or infinity above ``most``."""
     _validate.real("delta", delta, low=0, high=1)
     if profile(0.0) <= delta:
         return 0.0
-    if profile(most) > delta:
-        return inf
-    low, high = 0.0, most
+    low, high = 0.0, 1.0
+    while profile(high) > delta:
+        if high >= most:
+            return inf
+        low, high = high, min(2 * high, most)
     while high - low > 1e-9 * max(1.0, high):
         middle = (low + high) / 2
         low, high = (low, middle) if profile(middle) <= delta else (middle, high)

@@ -323,9 +323,9 @@ def _teach() -> None:
     overload(kernel.times, **how)(lambda matrix, vector, out: _times)
     overload(kernel.put, **how)(lambda source, out: _put)
     overload(kernel.add, **how)(lambda out, factor, vector: _add)
-    overload(kernel.blur, **how)(lambda limits, point, target: kernel.blur)
+    overload(kernel.blur, **how)(lambda limits, point: kernel.blur)
     overload(kernel.spread, **how)(lambda moment, step, scratch: kernel.spread)
-    overload(kernel.quasi_newton, **how)(lambda inverse, gradient, steps, changes, count, p, q: kernel.quasi_newton)
+    overload(kernel.quasi_newton, **how)(lambda inverse, gradient, steps, changes, curvatures, count, p, q: kernel.quasi_newton)
     overload(kernel.rebuild, **how)(lambda rows, loss, ridge, state: kernel.rebuild)
     overload(kernel.advance, **how)(lambda rows, loss, ridge, limits, patience, tolerance, state, target, out, reached: kernel.advance)
 
@@ -353,6 +353,7 @@ def _entries(stamp: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
                 states.moment[s],
                 states.steps[s],
                 states.changes[s],
+                states.curvatures[s],
                 states.counts[s],
                 states.work[s],
             )

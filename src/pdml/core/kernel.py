@@ -21,6 +21,7 @@ from math import log, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import daxpy
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from pdml._types import Array, IntArray, Matrix
@@ -28,7 +29,7 @@ from pdml.core.losses import Loss
 from pdml.core.rows import gram
 
 ATTEMPTS = 40
-MEMORY = 4  # secant pairs: more bring nothing (measured on Adult)
+MEMORY = 2  # secant pairs: more bring nothing (measured on Adult)
 
 
 class State(NamedTuple):
@@ -47,6 +48,7 @@ class State(NamedTuple):
     moment: Array  # (d, d): S
     steps: Array  # (runs, MEMORY, size)
     changes: Array  # (runs, MEMORY, size)
+    curvatures: Array  # (runs, MEMORY): step·change, always positive
     counts: IntArray  # (runs,) pairs ever stored
     work: IntArray  # [passes, passes since the Hessian was built, Hessians]
 
@@ -75,12 +77,12 @@ def data_gradient(rows: Rows, loss: Loss, points: Array, width: int, out: Array)
 
 
 def dot(a: Array, b: Array) -> float:
-    return float(np.dot(a, b))
+    return a.dot(b)  # type: ignore[no-any-return]
 
 
 def times(matrix: Array, vector: Array, out: Array) -> None:
     """out <- A v."""
-    np.dot(matrix, vector, out=out)
+    matrix.dot(vector, out)
 
 
 def put(source: Array, out: Array) -> None:
@@ -90,7 +92,7 @@ def put(source: Array, out: Array) -> None:
 
 def add(out: Array, factor: float, vector: Array) -> None:
     """out <- out + factor·v."""
-    out += factor * vector
+    daxpy(vector, out, a=factor)
 
 
 def spread(moment: Array, step: Array, scratch: Array) -> float:
@@ -103,12 +105,12 @@ def spread(moment: Array, step: Array, scratch: Array) -> float:
     return sqrt(max(0.0, total))
 
 
-def blur(limits: Array, point: Array, target: Array) -> float:
-    """How far rounding can have moved a gradient computed at ``point``."""
-    return float(limits[1]) + float(limits[2]) * sqrt(dot(point, point)) + 1e-15 * sqrt(dot(target, target))
+def blur(limits: Array, point: Array) -> float:
+    """How far rounding can have moved a gradient computed at ``point``, save for the target's share."""
+    return float(limits[1]) + float(limits[2]) * sqrt(dot(point, point))
 
 
-def quasi_newton(inverse: Array, gradient: Array, steps: Array, changes: Array, count: int, p: Array, q: Array) -> None:
+def quasi_newton(inverse: Array, gradient: Array, steps: Array, changes: Array, curvatures: Array, count: int, p: Array, q: Array) -> None:
     """p <- the two-loop recursion on the base (H_a + ridge)^-1; q is scratch."""
     memory = steps.shape[0]
     have = min(count, memory)
@@ -116,12 +118,12 @@ def quasi_newton(inverse: Array, gradient: Array, steps: Array, changes: Array, 
     put(gradient, q)
     for back in range(have):
         j = (count - 1 - back) % memory
-        weights[j] = dot(steps[j], q) / dot(steps[j], changes[j])
+        weights[j] = dot(steps[j], q) / curvatures[j]
         add(q, -weights[j], changes[j])
     times(inverse, q, p)
     for ahead in range(have):
         j = (count - have + ahead) % memory
-        add(p, weights[j] - dot(changes[j], p) / dot(steps[j], changes[j]), steps[j])
+        add(p, weights[j] - dot(changes[j], p) / curvatures[j], steps[j])
 
 
 def hessian(rows: Rows, loss: Loss, point: Array, out: Array, width: int) -> None:
@@ -190,7 +192,9 @@ def advance(
     memory = state.steps.shape[1]
     unsolved, previous, order = np.ones(runs), np.full(runs, np.inf), np.zeros(runs, np.int64)
     residual, trial, fresh = np.empty((runs, size)), np.empty((runs, size)), np.empty((runs, size))
-    p, scratch = np.empty(size), np.empty(size)
+    p, scratch, rounding = np.empty(size), np.empty(size), np.empty(runs)
+    for c in range(runs):
+        rounding[c] = 1e-15 * sqrt(dot(target[c], target[c]))
     since = 0  # passes since this call began, or since it built a Hessian
     for _ in range(ATTEMPTS):
         slow = False
@@ -202,7 +206,7 @@ def advance(
             add(g, ridge, state.points[c])
             add(g, -1.0, target[c])
             norm = sqrt(dot(g, g))
-            certificate = norm + blur(limits, state.points[c], target[c])
+            certificate = norm + rounding[c] + blur(limits, state.points[c])
             if certificate <= tolerance:
                 put(state.points[c], out[c])
                 reached[c] = certificate
@@ -232,7 +236,7 @@ def advance(
                 times(state.hessian, p, scratch)  # what the linear model leaves: g - H p - ridge p
                 add(scratch, ridge, p)
                 add(scratch, -1.0, g)
-                certificate = sqrt(dot(scratch, scratch)) + remainder + 2 * blur(limits, state.points[c], target[c])
+                certificate = sqrt(dot(scratch, scratch)) + remainder + 2 * (rounding[c] + blur(limits, state.points[c]))
                 if certificate <= tolerance:
                     put(state.points[c], out[c])
                     add(out[c], -1.0, p)
@@ -240,7 +244,8 @@ def advance(
                     unsolved[c] = 0.0
                     continue
             if state.counts[c] > 0:
-                quasi_newton(state.inverse, g, state.steps[c], state.changes[c], state.counts[c], p, scratch)
+                bends = state.curvatures[c]
+                quasi_newton(state.inverse, g, state.steps[c], state.changes[c], bends, state.counts[c], p, scratch)
             put(state.points[c], trial[pending])
             add(trial[pending], -1.0, p)
             order[pending] = c
@@ -262,7 +267,9 @@ def advance(
             put(fresh[k], change)
             add(change, -1.0, state.gradients[c])
             add(change, ridge, step)
-            if dot(step, change) > 0.0:
+            bent = dot(step, change)
+            if bent > 0.0:
+                state.curvatures[c, slot] = bent
                 state.counts[c] += 1
             elif state.counts[c] >= memory:
                 state.counts[c] = 0  # the oldest pair was just overwritten by a useless one: begin anew

@@ -67,12 +67,12 @@ def label_shift(epsilon: float, norm_bound: float, loss: Loss, classes: int) -> 
 def record_shift(epsilon: float, norm_bound: float, loss: Loss, classes: int) -> float:
     """How far m·∇Ĵ moves when one record is replaced by another: twice the largest |slope of ℓ̂|·B.
 
-    Binary: 2(sup|g'| + cκ)B, which is (1 + κ)B for logistic. K classes: |softmax - code| is largest against the code's
-    own class: the sum of the two norms bounds it.
+    Binary: 2(sup|g'| + cκ)B, which is (1 + κ)B for logistic. K classes: |softmax - code| is convex in the softmax, so it is
+    largest where all mass lies on a class other than the reported one.
     """
     if classes == 2:
         return 2 * (loss.slope_bound + loss.label_weight * float(kappa(epsilon))) * norm_bound
-    low = -1 / np.expm1(epsilon) if np.isfinite(epsilon) else 0.0
+    with np.errstate(over="ignore"):
+        low = float(-1 / np.expm1(epsilon))
     top = float(keep_weight(epsilon, classes)) + low
-    code_norm = float(np.hypot(top, np.sqrt(classes - 1) * low))
-    return 2 * (loss.slope_bound + code_norm) * norm_bound
+    return 2 * float(np.sqrt(top**2 + (1 - low) ** 2 + (classes - 2) * low**2)) * norm_bound

@@ -112,7 +112,7 @@ def blocks(x: Matrix) -> Iterator[Matrix]:
 
 def gram(x: Matrix, weights: Array | None = None) -> Array:
     """Xᵀ diag(h) X, for any real h (a negative weight is a class covariance); block by block, so no full copy."""
-    if sp.issparse(x) and x.nnz < 0.05 * x.shape[0] * x.shape[1]:
+    if sp.issparse(x) and x.nnz < 0.15 * x.shape[0] * x.shape[1]:
         right = x if weights is None else scale(x, weights)
         return np.asarray((x.T @ right).toarray(), dtype=np.float64)
     total = np.zeros((x.shape[1], x.shape[1]))

@@ -116,7 +116,7 @@ class PrimalSolver:
             margins = self.matrix @ w.T
             data_gradient = (self.matrix.T @ self.loss.slope(margins)).T / m
             gradient = data_gradient + self.ridge * w - b
-            norm = float(np.linalg.norm(gradient)) + kernel.blur(self.limits, w.reshape(-1), target)
+            norm = float(np.linalg.norm(gradient)) + kernel.blur(self.limits, w.reshape(-1)) + 1e-15 * float(np.linalg.norm(b))
             self.state.work[0] += 1
             if norm <= tolerance:
                 return w.reshape(-1), norm, data_gradient.reshape(-1)
@@ -236,6 +236,7 @@ def blank_state(runs: int, codes: int, width: int, servers: int | None = None) -
         moment=np.zeros((*front, *moment)),
         steps=np.zeros((*front, runs, kernel.MEMORY, size)),
         changes=np.zeros((*front, runs, kernel.MEMORY, size)),
+        curvatures=np.ones((*front, runs, kernel.MEMORY)),
         counts=np.zeros((*front, runs), dtype=np.int64),
         work=np.zeros((*front, 3), dtype=np.int64),
     )

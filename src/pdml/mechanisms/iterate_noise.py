@@ -38,5 +38,4 @@ class IterateNoise:
             out[:] = 0
             return out
         rng.standard_normal(out=out)
-        out *= self.stddev(t)
-        return out
+        return np.multiply(out, self.stddev(t), out=out)

@@ -41,7 +41,7 @@ class LabelFlip:
     @property
     def threshold(self) -> int:
         """P: flip when a 64-bit word is below it."""
-        return 0 if isinf(self.epsilon) else threshold(round(self.epsilon * MILLION), self.classes)
+        return 0 if isinf(self.epsilon) else threshold(micro(self.epsilon), self.classes)
 
     @property
     def flip_probability(self) -> float:
@@ -49,6 +49,11 @@ class LabelFlip:
 
     def event(self) -> LabelFlipped:
         return LabelFlipped(epsilon=self.epsilon)
+
+
+def micro(epsilon: float) -> int:
+    """ε in millionths, rounded down: what is realised is never above what is claimed."""
+    return int(Decimal(repr(float(epsilon))) * MILLION)
 
 
 @lru_cache(maxsize=4096)
