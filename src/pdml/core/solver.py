@@ -25,7 +25,7 @@ from pdml.errors import NotCertified
 Each = Callable[..., list[Any]]
 
 WIDEST = 1500  # unknowns for which a dense Hessian is kept; beyond, conjugate gradients
-COMPILE_FROM = 20_000_000  # stored values x rounds from which numba's start-up pays for itself
+COMPILE_FROM = 50_000_000  # stored values x rounds from which numba's start-up pays for itself
 
 
 class PrimalSolver:
