@@ -97,7 +97,8 @@ class PrimalSolver:
     def rescue(self, target: Array, tolerance: float, out: Array, reached: Array) -> None:
         """Every run by the safeguard, from where it stands; flat arrays as in `kernel.advance`."""
         for c in range(len(target)):
-            out[c], reached[c], self.state.gradients[c] = self.newton(self.state.points[c], target[c], tolerance)
+            start = self.state.points[c] if np.isfinite(self.state.points[c]).all() else np.zeros(self.size)
+            out[c], reached[c], self.state.gradients[c] = self.newton(start, target[c], tolerance)
             self.state.points[c] = out[c]
         if self.size <= WIDEST:
             kernel.rebuild(kernel.Rows(self.matrix, transpose(self.matrix)), self.loss, self.ridge, self.state)

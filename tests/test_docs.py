@@ -1,0 +1,38 @@
+"""The README stays true: its code runs, its links lead somewhere, its commands exist."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def test_the_readme_s_lines_run(tmp_path, monkeypatch, capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+    (tmp_path / "lines.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path("lines.py")
+    shown = capsys.readouterr().out
+    assert float(re.findall(r"accuracy (0\.\d+)", shown)[0]) > 0.95
+    assert shown.count("against") == 6
+    assert (tmp_path / "model.json").exists()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_make_targets_and_tests_named_in_the_docs_exist(page):
+    text = page.read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"`make ([a-z-]+)", text):
+        assert re.search(rf"^{target}:", makefile, flags=re.M), f"{page.name} names make {target}"
+    for path in re.findall(r"`(tests/[\w/]+\.py)`", text):
+        assert (ROOT / path).exists(), f"{page.name} names {path}"
