@@ -5,23 +5,12 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from running import PDML, run
 
 from pdml import load_model
-from pdml.cli import main
-
-PDML = [sys.executable, "-c", "from pdml.cli import main; main()"]
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    said = capsys.readouterr()
-    assert isinstance(end.value.code, int)
-    return end.value.code, said.out, said.err
 
 
 @pytest.fixture(autouse=True)

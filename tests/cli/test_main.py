@@ -10,20 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from running import PDML, run
 
-from pdml.cli import Stopped, main, outputs
+from pdml.cli import Stopped, outputs
 from pdml.errors import InvalidInput
 
 COMMANDS = ("demo", "train", "predict")
-PDML = [sys.executable, "-c", "from pdml.cli import main; main()"]
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    said = capsys.readouterr()
-    assert isinstance(end.value.code, int)
-    return end.value.code, said.out, said.err
 
 
 def fail_with(error: BaseException) -> Callable[..., None]:

@@ -7,19 +7,16 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from running import PDML, run
 
 from pdml import PDMLClassifier, load_model
-from pdml.cli import main
 from pdml.encoder import Encoder
 from pdml.tables import read_table
-
-PDML = [sys.executable, "-c", "from pdml.cli import main; main()"]
 
 
 def people(rows: int = 300) -> pd.DataFrame:
@@ -27,14 +24,6 @@ def people(rows: int = 300) -> pd.DataFrame:
     table = pd.DataFrame({"age": rng.integers(18, 90, rows), "town": rng.choice(["Öhringen", "Ulm", "Aalen"], rows)})
     table["ill"] = np.where(table["age"] > 50, "ja", "nein")
     return table
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    said = capsys.readouterr()
-    assert isinstance(end.value.code, int)
-    return end.value.code, said.out, said.err
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

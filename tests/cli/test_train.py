@@ -7,21 +7,20 @@ import pty
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from running import PDML, run
 
 from pdml import PDMLClassifier, TrainingPlan, load_model
-from pdml.cli import main, records
+from pdml.cli import records
 from pdml.cli.train import train
 from pdml.encoder import Category, Encoder, Number
 from pdml.tables import Table
 
-PDML = [sys.executable, "-c", "from pdml.cli import main; main()"]
 DECLARED = ["--range", "age=18:100", "--range", "bmi=10:60", "--levels", "sex=female,male"]
 ROLES = ["--ignore", "id", "--ignore", "hospital", "--ignore", "wish"]
 GOOD = ["train", "people.csv", "--label", "diagnosis", *DECLARED, *ROLES]
@@ -50,14 +49,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     people().to_csv("people.csv", index=False)
     return tmp_path
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    said = capsys.readouterr()
-    assert isinstance(end.value.code, int)
-    return end.value.code, said.out, said.err
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
