@@ -13,7 +13,7 @@ CANDIDATES := python3.15 python3.14 python3.13 python3.12 python3.11 python3 pyt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench format lock clean
+.PHONY: help setup demo test check bench audit format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +34,9 @@ check: $(READY) ## lint, formatting, types, import layers
 
 bench: $(READY) ## run the benchmarks
 	$(BIN)/python -m benchmarks
+
+audit: $(READY) ## run the full audit
+	$(BIN)/pdml audit --full
 
 format: $(READY) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix

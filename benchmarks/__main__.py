@@ -15,8 +15,10 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
+from benchmarks.noise import noise_speed
 from benchmarks.problems import HARD, adult_records, federation, reference
 from benchmarks.timing import fresh_process, interleaved
+from benchmarks.utility import utility
 from pdml import PDMLClassifier
 from pdml.core import steps
 from pdml.core.losses import LOGISTIC
@@ -262,6 +264,8 @@ ALL = {
     "servers": servers_speed,
     "memory": memory,
     "start": start_up,
+    "noise": noise_speed,
+    "utility": utility,
 }
 
 if __name__ == "__main__":

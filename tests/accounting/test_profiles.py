@@ -396,12 +396,15 @@ def test_truncated_gaussian_objective_covers_a_shift_along_an_axis(shift, stddev
         assert truncated_shift(2 * shift / stddev, 2 * reach, epsilon) > claim  # half the noise
 
 
-@given(st.floats(3, 6), st.integers(1, 150))
-def test_truncated_gaussian_objective_counts_every_tail(reach, size):
-    """Without a shift, the claim at ε = 0 is o/(1 - o) alone, with o = 1 - (1 - 2Φ(-R/σ))^d: two tails in every coordinate."""
-    claim = objective_profile(noised("truncated_gaussian", shift=0.0, size=size, bound=2 * reach, stddev=2.0))(0.0)
-    outside = -np.expm1(size * np.log1p(-2 * ndtr(-reach)))
-    assert claim == pytest.approx(min(1.0, outside / (1 - outside)), rel=1e-6)
+@given(st.floats(3, 6), st.integers(1, 150), st.floats(0.01, 1))
+def test_truncated_gaussian_objective_counts_every_strip(reach, size, shift):
+    """At a large ε only the strips that one box has alone are left: in every coordinate, and more than nothing along the axis."""
+    claim = objective_profile(noised("truncated_gaussian", shift=shift, size=size, bound=2 * reach, stddev=2.0))(60.0)
+    step = shift / 2 / sqrt(size)
+    evenly = -np.expm1(size * np.log1p(-(ndtr(step - reach) - ndtr(-reach)) / (1 - 2 * ndtr(-reach))))
+    along = (ndtr(shift / 2 - reach) - ndtr(-reach)) / (1 - 2 * ndtr(-reach))
+    assert claim >= max(evenly, along) * (1 - 1e-9)
+    assert objective_profile(noised("truncated_gaussian", shift=0.0, size=size, bound=2 * reach, stddev=2.0))(0.0) < 1e-15
 
 
 @given(st.integers(1, 100), st.floats(1e-3, 1), st.floats(0.1, 10), targets)

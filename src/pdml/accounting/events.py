@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class LabelFlipped:
-    """One label was reported through randomised response; the own server sees the report."""
+    """A server's people reported their labels through randomised response, with at most this ε; the own server sees the reports."""
 
     epsilon: float
 
@@ -14,7 +14,8 @@ class LabelFlipped:
 class ObjectiveNoised:
     """Server i fixed q_i - η_i/n; all that others see of its labels is a function of this one vector.
 
-    ``label_shift`` bounds how far one reported label moves q_i (already divided by m_i), in Euclidean norm.
+    ``label_shift`` bounds how far one reported label moves q_i (already divided by m_i), in Euclidean norm;
+    ``fixed_shift`` is its part that is the same for every label: rounding (None: not known, so that all of it must count as such).
     """
 
     kind: str
@@ -23,6 +24,7 @@ class ObjectiveNoised:
     size: int  # coordinates
     n_servers: int
     label_shift: float
+    fixed_shift: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +32,15 @@ class IterateReleased:
     """Server i sent w_i(t) + θ_i(t).
 
     ``label_sensitivity`` and ``record_sensitivity`` bound how far one reported label, or one whole record, moves w_i(t);
-    both hold the certified tolerance of the primal solve.
+    both hold the certified tolerance of the primal solve, of which ``solver_slack`` is the part that no label can make smaller
+    (None: not known, so that all of the label's sensitivity must count as such).
     """
 
     t: int
     stddev: float
     label_sensitivity: float
     record_sensitivity: float
+    solver_slack: float | None = None
 
 
 Event = LabelFlipped | ObjectiveNoised | IterateReleased

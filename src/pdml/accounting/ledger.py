@@ -4,67 +4,22 @@ Rows are {label, features} x {own server, other servers, own and others together
 unless a server is named.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from math import exp, expm1, inf, isinf, log1p, sqrt
+from math import exp, inf, isinf, sqrt
 
-from scipy.special import betainc, log_ndtr
-
-from pdml.accounting import profiles
-from pdml.accounting.events import Event, IterateReleased, LabelFlipped, ObjectiveNoised
+from pdml.accounting import profiles, spending
+from pdml.accounting.budget import Budget, last_safe_round
+from pdml.accounting.events import Event, IterateReleased
 from pdml.accounting.profiles import Profile
-from pdml.errors import InvalidInput
+from pdml.accounting.spending import objective_profile
+from pdml.accounting.users import Reports, UserLines, user_lines
+from pdml.errors import BudgetExceeded, InvalidInput
+
+__all__ = ["ADVERSARIES", "DATA", "Ledger", "Line", "objective_profile"]
 
 DATA = ("label", "features")
 ADVERSARIES = ("own server", "other servers", "own and others together")
-
-
-def objective_profile(*events: ObjectiveNoised) -> Profile:
-    """Labels against others through η: one additive release per training, whatever T; several trainings compose."""
-    square, inside, flat = 0.0, 1.0, 0.0  # Σ μ², Π of the masses kept by truncation, Σ δ of uniform noises
-    for event in events:
-        shift = event.n_servers * event.label_shift
-        if event.kind == "none" or event.bound == 0:
-            return profiles.nothing_profile
-        if event.kind == "truncated_gaussian":
-            square += _square(shift / event.stddev)
-            tail = 2 * exp(float(log_ndtr(-event.bound / event.stddev)))
-            inside *= 1 + _expm1_product(tail, event.size)
-        elif event.kind == "uniform_box":
-            # 1 - Π(1 - |s_k|/2R). In u_k = s_k² each -log(1 - sqrt(u_k)/2R) is concave while |s_k| <= R, so that for a given
-            # Euclidean shift up to R the worst direction spreads it evenly; beyond R nothing is claimed.
-            each = shift / sqrt(event.size) / (2 * event.bound)
-            flat += -_expm1_product(each, event.size) if shift <= event.bound else 1.0
-        elif event.kind == "uniform_ball":
-            # Two balls of radius R whose centres are s apart: the share of one outside the other, exactly.
-            flat += float(betainc(0.5, (event.size + 1) / 2, min(1.0, shift / (2 * event.bound)) ** 2))
-        else:
-            raise InvalidInput(f"the ledger does not know objective noise of kind {event.kind!r}, so it cannot say what was spent")
-    gaussian = profiles.truncated(profiles.gaussian_profile(sqrt(square)), 1 - inside) if square or inside < 1 else (lambda _: 0.0)
-    return profiles.plus(gaussian, min(1.0, flat)) if flat else gaussian
-
-
-def _expm1_product(part: float, times: int) -> float:
-    """(1 - part)^times - 1, without losing small parts."""
-    return -1.0 if part >= 1 else expm1(times * log1p(-part))
-
-
-def _square(ratio: float) -> float:
-    return ratio * ratio  # infinite where ** would raise
-
-
-def _mu(events: Sequence[IterateReleased], sensitivity: str) -> float:
-    """T adaptive Gaussian releases equal one with μ² = Σ (D/σ_t)²."""
-    return sqrt(sum(_cost(event, sensitivity) for event in events))
-
-
-def _cost(event: IterateReleased, sensitivity: str) -> float:
-    """(D/σ)² of one release; infinite without noise."""
-    moved = getattr(event, sensitivity)
-    if moved == 0:
-        return 0.0
-    return inf if event.stddev == 0 else _square(moved / event.stddev)
 
 
 @dataclass(frozen=True)
@@ -87,47 +42,26 @@ class Line:
 class Ledger:
     """What a training has spent, server by server.
 
-    ``events[i]`` are those of server i; ``source`` says what the noise was drawn from ("simulated" protects nobody).
+    ``events[i]`` are those of server i; ``source`` says what the noise was drawn from ("simulated" protects nobody);
+    ``reports``, where known, give every record its own line.
     """
 
     events: tuple[tuple[Event, ...], ...]
     source: str = "simulated"
     delta: float = 1e-6
     classes: int = 2
-
-    def _split(self, server: int) -> tuple[float, list[ObjectiveNoised], list[IterateReleased]]:
-        """The largest label ε, the objective noises, and the iterate releases of one server."""
-        epsilon, noised, released = 0.0, [], []
-        flips = 0
-        for event in self.events[server]:
-            match event:
-                case LabelFlipped():
-                    flips += 1
-                    epsilon = max(epsilon, event.epsilon)
-                case ObjectiveNoised():
-                    noised.append(event)
-                case IterateReleased():
-                    released.append(event)
-                case _:
-                    raise InvalidInput(f"the ledger does not know the event {event!r}, so it cannot say what was spent")
-        return (epsilon if flips else inf), noised, released
+    reports: Reports | None = field(default=None, compare=False, repr=False)
 
     def profile(self, data: str, adversary: str, server: int) -> Profile:
         """δ(ε) for one piece of data at one server against one adversary."""
         _check_row(data, adversary)
-        epsilon, noised, released = self._split(server)
+        sent = spending.split(self.events[server])
         if adversary != "other servers":
-            return profiles.pure_profile(epsilon) if data == "label" else profiles.nothing_profile
-        if not released:
+            return profiles.pure_profile(sent.epsilon) if data == "label" else profiles.nothing_profile
+        if not sent.released:
             return lambda _: 0.0
-        if data == "features":
-            return profiles.gaussian_profile(_mu(released, "record_sensitivity"))
-        phase2 = profiles.gaussian_profile(_mu(released, "label_sensitivity"))
-        if noised:  # everything seen of the labels went through η
-            phase2 = profiles.better_of(phase2, objective_profile(*noised))
-        if self.classes == 2:
-            return profiles.joint_profile(epsilon, phase2)
-        return profiles.better_of(profiles.pure_profile(epsilon), phase2)
+        through_eta = objective_profile(*sent.noised) if sent.noised and data == "label" else None
+        return spending.against_others(data, sent.epsilon, spending.iterate_mu(sent.released, data), through_eta, self.classes)
 
     def line(self, data: str, adversary: str, server: int | None = None) -> Line:
         """One row; the worst server's unless one is named."""
@@ -137,7 +71,7 @@ class Ledger:
         spent = []
         for i in servers:
             if exact:
-                spent.append(self._split(i)[0] if data == "label" else inf)
+                spent.append(spending.split(self.events[i]).epsilon if data == "label" else inf)
             else:
                 spent.append(profiles.epsilon_at(self.profile(data, adversary, i), self.delta))
         return Line(data, adversary, max(spent), 0.0 if exact else self.delta, _REASONS[data, adversary])
@@ -149,19 +83,82 @@ class Ledger:
     def up_to(self, rounds: int) -> "Ledger":
         """The ledger as it stood after ``rounds`` rounds."""
         kept = tuple(tuple(e for e in events if not isinstance(e, IterateReleased) or e.t <= rounds) for events in self.events)
-        return Ledger(kept, self.source, self.delta, self.classes)
+        return replace(self, events=kept)
+
+    def check(self, budget: Budget) -> None:
+        """Refuse, in one sentence, a ledger that spends more than ``budget`` against the other servers."""
+        for data in ("features", "label"):
+            limit, delta = budget.limit(data)
+            each = [self.profile(data, "other servers", i) for i in range(len(self.events))]
+            if all(profile(limit) <= delta for profile in each):
+                continue
+            spent = [profiles.epsilon_at(profile, delta) for profile in each]
+            server = max(range(len(spent)), key=spent.__getitem__)
+            rounds = max((e.t for events in self.events for e in events if isinstance(e, IterateReleased)), default=0)
+            what = "no bound at all" if isinf(spent[server]) else f"epsilon {spent[server]:.3g}"
+            raise BudgetExceeded(
+                f"{rounds} rounds would spend {what} on the {data} against other servers (delta {delta:g}, server {server + 1}), "
+                f"but the budget is epsilon {limit:.3g}{self._way_out(budget)}"
+            )
+
+    def _way_out(self, budget: Budget) -> str:
+        sent = [[e.t for e in events if isinstance(e, IterateReleased)] for events in self.events]
+        if any(len(set(rounds)) < len(rounds) for rounds in sent):  # several trainings: `last_safe_round` takes them apart
+            return ""
+        safe = self.last_safe_round(budget)
+        return f": the last safe round is {safe}" if safe else ": not even the first round is safe"
+
+    def last_safe_round(self, budget: Budget) -> int:
+        """The last round up to which this one training stays within ``budget``; 0 if the first is too much."""
+        return last_safe_round(self.events, budget=budget, classes=self.classes)
+
+    def user_lines(self) -> UserLines:
+        """Each record's own ε, in the order of the input: never above the worst case in `lines`."""
+        if self.reports is None:
+            raise InvalidInput("this ledger does not know who reported with which epsilon: only its worst case can be told")
+        return user_lines(self.events, self.reports, delta=self.delta, classes=self.classes)
+
+    def user_line(self, record: int) -> list[Line]:
+        """The whole table as it stands for one record."""
+        if self.reports is None or not 0 <= record < len(self.reports.servers):
+            known = 0 if self.reports is None else len(self.reports.servers)
+            raise InvalidInput(f"record must be the index of one of the {known} known reports, got {record}")
+        chosen = slice(record, record + 1)
+        alone = Reports(self.reports.servers[chosen], self.reports.epsilons[chosen], self.reports.weights[chosen])
+        own = user_lines(self.events, alone, delta=self.delta, classes=self.classes)
+        table = []
+        for line in self.lines(int(alone.servers[0])):
+            if line.data == "label":
+                column = own.label_other_servers if line.adversary == "other servers" else own.label_own_server
+                line = replace(line, epsilon=float(column[0]))
+            table.append(line)
+        return table
+
+    def epsilons(self, data: str) -> list[float]:
+        """ε of labels or features against other servers after each round (worst server), at the ledger's δ."""
+        _check_row(data, "other servers")
+        sent = [spending.split(events) for events in self.events]
+        rounds = max((event.t for server in sent for event in server.released), default=0)
+        spent = [0.0] * rounds
+        totals = [[0.0] * rounds for _ in sent]
+        for server, costs in zip(sent, totals, strict=True):
+            for event in server.released:
+                costs[event.t - 1] += spending.cost(event, data)
+            costs[:] = accumulate(costs)
+        if data == "features":
+            worst = [max(costs) for costs in zip(*totals, strict=True)]
+            return [profiles.epsilon_at(profiles.gaussian_profile(sqrt(total)), self.delta) for total in worst]
+        for server, costs in zip(sent, totals, strict=True):
+            through_eta = objective_profile(*server.noised) if server.noised else None
+            for t, total in enumerate(costs):
+                if any(event.t <= t + 1 for event in server.released):
+                    profile = spending.against_others(data, server.epsilon, sqrt(total), through_eta, self.classes)
+                    spent[t] = max(spent[t], profiles.epsilon_at(profile, self.delta))
+        return spent
 
     def feature_epsilons(self) -> list[float]:
-        """ε of features against other servers after each round (worst server), at the ledger's δ."""
-        released = [self._split(i)[2] for i in range(len(self.events))]
-        rounds = max((event.t for sent in released for event in sent), default=0)
-        worst = [0.0] * rounds
-        for sent in released:
-            costs = [0.0] * rounds
-            for event in sent:
-                costs[event.t - 1] += _cost(event, "record_sensitivity")
-            worst = [max(pair) for pair in zip(worst, accumulate(costs), strict=True)]
-        return [profiles.epsilon_at(profiles.gaussian_profile(sqrt(total)), self.delta) for total in worst]
+        """`epsilons` of features: what every run watches."""
+        return self.epsilons("features")
 
     def to_dict(self) -> dict[str, object]:
         """Plain numbers for JSON; infinity as the string "inf"."""

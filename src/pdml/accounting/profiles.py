@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import atanh, exp, expm1, inf, isinf, log, tanh
 
 from numpy import logaddexp
-from scipy.special import log_ndtr, ndtr
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from pdml import _validate
 
@@ -74,6 +74,29 @@ def truncated(profile: Profile, outside: float) -> Profile:
         low, high = (low, right) if bound(left) <= bound(right) else (left, high)
     lowest = low if outside > 0 else inf
     return lambda epsilon: 0.0 if isinf(epsilon) else bound(min(epsilon, lowest))
+
+
+def truncated_gaussian_profile(mu: float, *, outside: float, edge: float) -> Profile:
+    """Gaussian noise conditioned on a box, against the same noise shifted.
+
+    Both densities are the Gaussian's divided by the same mass 1 - o (``outside`` = o), each on its own box. Where both live their
+    ratio is the Gaussian's; where only the first lives, on a strip of mass at most ``edge`` under the first and o under the second
+    Gaussian, p takes the place of p - e^ε q. So δ̃ <= (δ(ε) + min(edge, e^ε o))/(1 - o). The part with e^ε is lowest at
+    ε = -μΦ⁻¹(o) - μ²/2; a profile never grows, so beyond it stays there.
+    """
+    if not 0 <= outside < 1:
+        return nothing_profile
+    gaussian = gaussian_profile(mu)
+    lowest = inf if outside == 0 or isinf(mu) else max(0.0, -mu * float(ndtri(outside)) - mu * mu / 2)
+
+    def delta(epsilon: float) -> float:
+        if isinf(epsilon):
+            return 0.0
+        least = min(epsilon, lowest)
+        tail = exp(min(least, 700.0)) * outside
+        return min(1.0, (gaussian(epsilon) + edge) / (1 - outside), (gaussian(least) + tail) / (1 - outside))
+
+    return delta
 
 
 def joint_profile(epsilon: float, profile: Profile) -> Profile:

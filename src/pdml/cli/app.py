@@ -4,8 +4,11 @@ from typing import Annotated
 
 import typer
 
+from pdml.cli.audit import audit
 from pdml.cli.demo import demo
+from pdml.cli.plan import plan
 from pdml.cli.predict import predict
+from pdml.cli.privacy import privacy
 from pdml.cli.train import train
 
 app = typer.Typer(
@@ -40,8 +43,9 @@ def _main(
     See it work:      pdml demo
     Your own table:   pdml train people.csv --label diagnosis --range age=18:100
     Use the model:    pdml predict model.json others.csv
+    Who learns what:  pdml privacy model.json
     """
 
 
-for command in (demo, train, predict):
+for command in (demo, train, predict, privacy, audit, plan):
     app.command()(command)

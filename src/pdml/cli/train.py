@@ -29,6 +29,7 @@ def train(
     server_column: Annotated[str, typer.Option(metavar="COLUMN", help="Which server each record belongs to.")] = "",
     topology: Annotated[str, typer.Option(help="random, ring, complete, star, grid or small_world.")] = "random",
     links: Annotated[int | None, typer.Option(help="Links of a random topology.  [default: 1.3 per server]")] = None,
+    plan: Annotated[Path | None, typer.Option(metavar="FILE", help="Plan, links and budget that `pdml plan --out` wrote.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of training (T).  [default: 40]")] = None,
     penalty: Annotated[float | None, typer.Option(help="How strongly servers pull together (beta).  [default: 0.1]")] = None,
     regularization: Annotated[float | None, typer.Option(help="Keeps the model small (a).  [default: 0.01]")] = None,
@@ -68,13 +69,13 @@ def train(
     from pdml.cli import outputs
 
     outputs.check(list(files.values()), force=force)
-    from pdml.cli import card, declared, records
+    from pdml.cli import card, declared, planfile, records
     from pdml.cli.screen import working
     from pdml.mechanisms.label_flip import LabelFlip
     from pdml.report.page import write
     from pdml.train.plan import TrainingPlan
 
-    plan = _given(
+    given = _given(
         rounds=rounds,
         penalty=penalty,
         regularization=regularization,
@@ -84,7 +85,12 @@ def train(
         noise_decay=noise_decay,
     )
     _ = LabelFlip(epsilon).threshold  # refuses a bad epsilon before the data are read
-    settings = {"epsilon": epsilon, "topology": topology, "links": links, "plan": TrainingPlan(**plan), "norm_bound": norm_bound}
+    settings: dict[str, Any] = {"epsilon": epsilon, "norm_bound": norm_bound}
+    if plan is None:
+        settings |= {"topology": topology, "links": links, "plan": TrainingPlan(**given)}
+    else:
+        settings |= planfile.read(plan, given | _given(links=links, servers=servers))
+        servers = settings.pop("n_servers")
     roles = records.Roles(label=label, epsilon=epsilon_column, server=server_column, ignored=tuple(ignore or ()))
     attributes = declared.declarations(ranges or (), levels or (), encoder)
     names = tuple(name.strip() for name in classes.split(",")) if classes else ()

@@ -11,11 +11,6 @@ from pdml.core import rows
 from pdml.core.losses import Loss
 
 
-def linear_term(label_mean: Array, noise: Array, n_servers: int) -> Array:
-    """q_i - η_i/n: the one release through which others can see the labels of server i."""
-    return label_mean - noise / n_servers
-
-
 def feature_risk(matrix: Matrix, loss: Loss, points: Array) -> Array:
     """G(w) = (1/m) Σ_j g(x_j·w) for points (P, C, d), in blocks of rows."""
     count, codes, width = points.shape

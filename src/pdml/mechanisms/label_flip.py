@@ -10,11 +10,13 @@ from functools import lru_cache
 from math import isinf
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pdml import _validate
 from pdml._types import Array, IntArray
 from pdml.accounting.events import LabelFlipped
 from pdml.errors import InvalidInput
+from pdml.mechanisms.randomness import Stream
 
 WORD = 1 << 64
 MILLION = 1_000_000
@@ -70,10 +72,18 @@ def threshold(micro_epsilon: int, classes: int = 2) -> int:
         return int((p * WORD).to_integral_value(rounding=ROUND_CEILING))
 
 
-def flip_labels(labels: IntArray, epsilons: Array, classes: int, rng: np.random.Generator) -> IntArray:
+def flip_labels(labels: IntArray, epsilons: Array, classes: int, rng: Stream) -> IntArray:
     """Each record's reported class index, every record with its own ε."""
     words = rng.integers(0, WORD, size=len(labels), dtype=np.uint64, endpoint=False)
     shifts = rng.integers(1, classes, size=len(labels))
-    distinct, which = np.unique(epsilons, return_inverse=True)
-    below = np.array([LabelFlip(float(e), classes).threshold for e in distinct], dtype=np.uint64)[which]
-    return np.where(words < below, (labels + shifts) % classes, labels)
+    flipped = np.flatnonzero(words < _thresholds(epsilons, classes))
+    reported = np.array(labels)
+    reported[flipped] = (reported[flipped] + shifts[flipped]) % classes
+    return reported
+
+
+def _thresholds(epsilons: Array, classes: int) -> NDArray[np.uint64]:
+    """P of every record; one number (as an array of one) where all agree, which spares a sort."""
+    alike = len(epsilons) > 0 and bool((epsilons == epsilons[0]).all())
+    distinct, which = (epsilons[:1], np.zeros(1, dtype=np.int64)) if alike else np.unique(epsilons, return_inverse=True)
+    return np.array([LabelFlip(float(e), classes).threshold for e in distinct], dtype=np.uint64)[which]

@@ -10,6 +10,7 @@ import numpy as np
 
 from pdml import _validate
 from pdml._types import Array
+from pdml.mechanisms.randomness import SecureStream, Stream
 
 KINDS = ("truncated_gaussian", "uniform_box", "uniform_ball", "none")
 SIGMAS = 6.0  # the box reaches this many standard deviations: at 4, eps(1e-5) is infinite
@@ -42,9 +43,11 @@ class ObjectiveNoise:
         """σ of the Gaussian before truncation."""
         return self.bound / SIGMAS
 
-    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    def draw(self, shape: tuple[int, ...], rng: Stream) -> Array:
         if not self.active:
             return np.zeros(shape)
+        if isinstance(rng, SecureStream):
+            return self._draw_on_grid(shape, rng)
         if self.kind == "uniform_box":
             return rng.uniform(-self.bound, self.bound, shape)
         if self.kind == "uniform_ball":
@@ -55,3 +58,10 @@ class ObjectiveNoise:
         while (outside := np.abs(noise) > SIGMAS).any():
             noise[outside] = rng.standard_normal(int(outside.sum()))
         return noise * self.stddev
+
+    def _draw_on_grid(self, shape: tuple[int, ...], stream: SecureStream) -> Array:
+        if self.kind == "uniform_box":
+            return stream.uniform_box(shape, self.bound)
+        if self.kind == "uniform_ball":
+            return stream.uniform_ball(shape, self.bound)
+        return stream.truncated_gaussian(shape, self.stddev, self.bound)

@@ -1,7 +1,7 @@
 """`PDMLClassifier`: private decentralised training behind scikit-learn's interface.
 
 It simulates all parties in one process: users flip their labels, servers train over a graph. The ledger says what the
-parties would have learnt; the noise is drawn from a seeded generator, so a simulation itself protects nobody.
+parties would have learnt; by default the noise is drawn from a seeded generator, so a simulation itself protects nobody.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,13 +17,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
-from pdml.accounting import Ledger
+from pdml.accounting import Budget, Ledger, Reports
 from pdml.accounting.events import LabelFlipped
 from pdml.core import labels, objective, rows
 from pdml.core.graph import Graph, build
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import flip_labels
-from pdml.mechanisms.randomness import DEAL, LABELS, TOPOLOGY, Simulated
+from pdml.mechanisms.randomness import DEAL, LABELS, TOPOLOGY, Source, source_named
 from pdml.release.model import Model, prepare
 from pdml.train.engines import local
 from pdml.train.node import Server
@@ -70,18 +70,25 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         Declared ranges, mapped to [0, 1]. "from_data" takes them from the records, which is a leak and is reported as one.
     plan : TrainingPlan or None
         Every letter of the paper.
+    budget : Budget or None
+        The most that other servers may learn. A training that would spend more is refused before it starts.
+    open_ended : bool
+        Or it is stopped at the last round that ``budget`` allows, and refused only if that is none.
     diagnostics : bool
         Record the empirical risk per round (one more pass over the data per round).
     on_round : callable(t, rounds) or None
         Called after each round, for progress bars.
+    randomness : {"simulated", "secure"}
+        Where flips and noise come from: a seeded generator, or the operating system's entropy with noise exact on a grid.
     random_state
-        Makes everything reproducible to the bit.
+        Makes everything reproducible to the bit; with secure randomness only the dealing of records and the graph.
 
     Attributes
     ----------
     coef_, intercept_, classes_, n_features_in_ : as in scikit-learn; they act on scaled and clipped rows.
     history_ : `History`, per round.
-    privacy_ : `Ledger`: who can learn what.
+    privacy_ : `Ledger`: who can learn what; `privacy_.user_lines()` for each record, in the order of the input.
+    rounds_ : how many rounds were done.
     n_clipped_ : how many training records were shrunk to ``norm_bound``.
     leaks_ : sentences naming every release that no noise protects.
     server_models_ : each server's own last release as a `Model`.
@@ -101,8 +108,11 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         norm_bound: float = 1.0,
         feature_ranges: Any = None,
         plan: TrainingPlan | None = None,
+        budget: Budget | None = None,
+        open_ended: bool = False,
         diagnostics: bool = True,
         on_round: Callable[[int, int], None] | None = None,
+        randomness: str = "simulated",
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -114,8 +124,11 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self.norm_bound = norm_bound
         self.feature_ranges = feature_ranges
         self.plan = plan
+        self.budget = budget
+        self.open_ended = open_ended
         self.diagnostics = diagnostics
         self.on_round = on_round
+        self.randomness = randomness
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -135,7 +148,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         plan = self.plan or TrainingPlan()
         if self.rounds is not None:
             plan = replace(plan, rounds=self.rounds)
-        source = Simulated(_seed(self.random_state))
+        source = source_named(self.randomness, _seed(self.random_state))
         self.leaks_: list[str] = [RISK_LEAK] if self.diagnostics else []
         ranges = self._ranges(x)
         if ranges is None:  # a declared low other than 0 would fill the zeros in again
@@ -144,13 +157,54 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         chosen = self.epsilon if epsilons is None else epsilons
         label_epsilons = labels.check_epsilons(np.inf if chosen is None else chosen, len(index))
         order, cuts = self._groups(servers, len(index), source)
-        self.graph_ = build(self.topology, self.n_servers, source.stream(TOPOLOGY), self.links)
+        self.graph_ = build(self.topology, self.n_servers, source.public(TOPOLOGY), self.links)
+        ledger = self._ledger(plan, label_epsilons, order, cuts, prepared.shape[1], source)
+        asked = plan.rounds
+        plan, ledger = self._within_budget(plan, ledger)
         pooled = prepared[order]
         reported = flip_labels(index[order], label_epsilons[order], len(self.classes_), source.stream(LABELS))
         members = _servers(pooled, cuts, reported, label_epsilons[order], self.graph_, self.norm_bound, len(self.classes_))
         trained, means = self._train(plan, members, source)
-        self._publish(plan, members, label_epsilons[order], cuts, ranges, trained, means, source)
+        self.privacy_, self.rounds_ = ledger, plan.rounds
+        self._publish(plan, asked, members, ranges, trained, means, source)
         return self
+
+    def _ledger(self, plan: TrainingPlan, epsilons: Array, order: IntArray, cuts: IntArray, width: int, source: Source) -> Ledger:
+        """What the whole plan will spend: public settings only, known before any label is flipped."""
+        classes, n = len(self.classes_), self.graph_.n
+        events = []
+        owners, weights = np.empty(len(order), dtype=np.int64), np.empty(len(order))
+        for i in range(n):
+            mine = order[cuts[i] : cuts[i + 1]]
+            quietest = float(epsilons[mine].min())
+            owners[mine] = i
+            weights[mine] = np.minimum(1.0, labels.keep_weight(epsilons[mine], classes) / labels.keep_weight(quietest, classes))
+            planned = plan.events(
+                server=i,
+                n_servers=n,
+                degree=int(self.graph_.degrees[i]),
+                records=len(mine),
+                epsilon=quietest,
+                norm_bound=float(self.norm_bound),
+                width=width,
+                classes=classes,
+            )
+            events.append((LabelFlipped(epsilon=float(epsilons[mine].max())), *planned))
+        return Ledger(tuple(events), source=source.name, classes=classes, reports=Reports(owners, epsilons, weights))
+
+    def _within_budget(self, plan: TrainingPlan, ledger: Ledger) -> tuple[TrainingPlan, Ledger]:
+        """The plan as far as the budget carries it."""
+        if self.budget is None:
+            if self.open_ended:
+                raise InvalidInput("open_ended must be False without a budget, got True: nothing would ever stop the training")
+            return plan, ledger
+        if not isinstance(self.budget, Budget):
+            raise InvalidInput(f"budget must be a Budget or None, got {self.budget!r}")
+        safe = ledger.last_safe_round(self.budget) if self.open_ended else 0
+        if safe == 0:
+            ledger.check(self.budget)
+            return plan, ledger
+        return replace(plan, rounds=safe), ledger.up_to(safe)
 
     def _ranges(self, x: Matrix) -> Array | None:
         if self.feature_ranges is None:
@@ -165,12 +219,12 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             return np.column_stack([low, np.where(high > low, high, low + 1)]).astype(float)
         return np.asarray(self.feature_ranges, dtype=float)
 
-    def _groups(self, servers: Any, total: int, source: Simulated) -> tuple[IntArray, IntArray]:
+    def _groups(self, servers: Any, total: int, source: Source) -> tuple[IntArray, IntArray]:
         """Which records belong to which server, as an order of the records and the cuts between servers."""
         if servers is None:
             if total < self.n_servers:
                 raise DataError(f"n_samples={total} records cannot be dealt to n_servers={self.n_servers}: every server needs at least one")
-            return rows.deal(total, self.n_servers, source.stream(DEAL))
+            return rows.deal(total, self.n_servers, source.public(DEAL))
         owner = np.asarray(servers)
         if owner.shape != (total,) or not np.issubdtype(owner.dtype, np.integer):
             raise InvalidInput(f"servers must hold one server index per record ({total} of them)")
@@ -179,7 +233,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInput(f"servers must use every index from 0 to {self.n_servers - 1} and no other")
         return np.argsort(owner, kind="stable"), np.cumsum([0, *sizes]).astype(np.int64)
 
-    def _train(self, plan: TrainingPlan, members: list[Server], source: Simulated) -> tuple[local.Trained, Array]:
+    def _train(self, plan: TrainingPlan, members: list[Server], source: Source) -> tuple[local.Trained, Array]:
         means: list[Array] = []
 
         def observe(t: int, released: Array, _: Array) -> None:
@@ -194,30 +248,13 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     def _publish(
         self,
         plan: TrainingPlan,
+        asked: int,
         members: list[Server],
-        label_epsilons: Array,
-        cuts: IntArray,
         ranges: Array | None,
         trained: local.Trained,
         means: Array,
-        source: Simulated,
+        source: Source,
     ) -> None:
-        width, classes = members[0].matrix.shape[1], len(self.classes_)
-        events = []
-        for server, start, stop in zip(members, cuts, cuts[1:], strict=False):
-            flip = LabelFlipped(epsilon=float(label_epsilons[start:stop].max()))
-            planned = plan.events(
-                server=server.index,
-                n_servers=server.n_servers,
-                degree=server.degree,
-                records=server.records,
-                epsilon=server.epsilon,
-                norm_bound=server.norm_bound,
-                width=width,
-                classes=classes,
-            )
-            events.append((flip, *planned))
-        self.privacy_ = Ledger(tuple(events), source=source.name, classes=classes)
         self.history_ = History(
             risk=_risks(plan, members, means) if self.diagnostics else np.full(plan.rounds, np.nan),
             consensus=trained.consensus,
@@ -235,6 +272,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
                 "noise_source": source.name,
                 "leaks": self.leaks_,
                 "largest_certified_gradient": float(trained.certified.max()),
+                **({"rounds_asked": asked} if plan.rounds < asked else {}),
             },
         )
         self.coef_ = self.model_.coefficients

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from pdml._types import Array, Matrix
-from pdml.core import labels, objective, steps
+from pdml.core import labels, steps
 from pdml.core.losses import Loss
 from pdml.core.solver import PrimalSolver
 from pdml.mechanisms.iterate_noise import IterateNoise
-from pdml.mechanisms.randomness import ITERATES, OBJECTIVE, Simulated
+from pdml.mechanisms.randomness import ITERATES, OBJECTIVE, Source
 from pdml.train.plan import TrainingPlan, zeros
 
 
@@ -42,11 +42,12 @@ class Server:
     def tolerance(self, plan: TrainingPlan) -> float:
         return plan.tolerance_for(self.index, self.n_servers, self.records, self.epsilon, self.norm_bound, self.classes)
 
-    def linear(self, plan: TrainingPlan, loss: Loss, source: Simulated) -> Array:
+    def linear(self, plan: TrainingPlan, loss: Loss, source: Source) -> Array:
         """q_i - η_i/n, with η_i drawn from this server's own stream."""
         mean = labels.label_mean(self.matrix, self.codes, loss)
         noise = plan.objective().draw(mean.shape, source.stream(OBJECTIVE, self.index))
-        return objective.linear_term(mean, noise, self.n_servers)
+        reach = labels.label_shift(self.epsilon, self.norm_bound, loss, self.classes)  # at least |q_i|, and public
+        return source.less_share(mean, noise, self.n_servers, reach)
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class NodeState:
 class Node:
     """A server in training. Its solver remembers earlier solves to save work; its answers stay within the tolerance."""
 
-    def __init__(self, server: Server, plan: TrainingPlan, source: Simulated, *, use_numba: bool = False) -> None:
+    def __init__(self, server: Server, plan: TrainingPlan, source: Source, *, use_numba: bool = False) -> None:
         self.server, self.plan = server, plan
         loss = plan.loss_for(server.classes)
         self.linear = server.linear(plan, loss, source)
@@ -70,19 +71,23 @@ class Node:
         self.solver = PrimalSolver(server.matrix, loss, ridge, codes=len(self.linear), use_numba=use_numba)
         self.tolerance = server.tolerance(plan)
         self._noise: IterateNoise = plan.iterates(server.index, server.n_servers)
-        self._stream: np.random.Generator = source.stream(ITERATES, server.index)
+        self._source, self._stream = source, source.stream(ITERATES, server.index)
 
     def start(self) -> NodeState:
         origin = zeros(*self.linear.shape)
         return NodeState(0, origin, origin)
 
     def step(self, state: NodeState, heard: list[Array]) -> tuple[NodeState, Array]:
-        """Take the neighbours' releases of round t (in ascending order of their index) and return round t+1's own."""
+        """Take the neighbours' releases of round t (in ascending order of their index) and return round t+1's own.
+
+        Whoever drives a node steps once from each state: a repeated step draws noise anew, and a new node fed with a saved
+        state draws its first noise again; both would let others subtract it. Restarts are the journal's business.
+        """
         settings = {"degree": self.server.degree, "penalty": self.plan.penalty}
         total = steps.sum_heard(heard, state.sent)
         dual = steps.dual_step(state.dual, state.sent, total, **settings)
         target = steps.primal_target(self.linear, dual, state.sent, total, **settings)
         point, reached = self.solver.solve(target[None], self.tolerance)
         t = state.t + 1
-        released = steps.release_step(point[0], self._noise.draw(t, np.empty_like(point[0]), self._stream))
+        released = steps.release_step(self._source.settle(point[0]), self._noise.draw(t, np.empty_like(point[0]), self._stream))
         return NodeState(t, released, dual, float(reached[0])), released

@@ -1,18 +1,22 @@
 """The public settings of a training: every letter of the paper, and what they will spend before they start."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from pdml import _validate
 from pdml._types import Array
-from pdml.accounting.events import Event, IterateReleased, ObjectiveNoised
+from pdml.accounting import Budget, last_safe_round
+from pdml.accounting.events import Event, IterateReleased, LabelFlipped, ObjectiveNoised
 from pdml.core import labels
 from pdml.core.losses import SOFTMAX, Loss, binary_loss
 from pdml.errors import InvalidInput
+from pdml.mechanisms.exact_gaussian import rounding_shift
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.objective_noise import ObjectiveNoise
+
+MOST_ROUNDS = 20_000  # ADMM is done long before, and fading noise protects nobody by then
 
 PerServer = float | tuple[float, ...]
 
@@ -37,7 +41,7 @@ class TrainingPlan:
     loss: str = "logistic"
 
     def __post_init__(self) -> None:
-        _validate.integer("rounds", self.rounds, low=1)
+        _validate.integer("rounds", self.rounds, low=1, high=MOST_ROUNDS, why="every round is a line of the ledger")
         why = "without it the local objectives are not strongly convex (Assumption 2)"
         _validate.real("regularization", self.regularization, low=0, high=1e9, open_low=True, why=why)
         _validate.real("penalty", self.penalty, low=0, high=1e9, open_low=True, why="without it servers never agree")
@@ -98,10 +102,16 @@ class TrainingPlan:
         """What server i will have released after all rounds: known before the first one.
 
         ``epsilon`` is the smallest label ε among its records (the largest κ), ``width`` the number of features with bias.
+        Secure noise is added to n·q_i and to w_i(t) after rounding them to its grid, which can move two neighbours apart by
+        `rounding_shift`; every plan counts it (10^-11 at d = 105), so that the ledger need not know the source.
         """
+        size = width * (1 if classes == 2 else classes)
+        grid = rounding_shift(size)
         loss = self.loss_for(classes)
         label = labels.label_shift(epsilon, norm_bound, loss, classes) / records
         record = labels.record_shift(epsilon, norm_bound, loss, classes) / records
+        rounding = label * records**2 * 2.0**-52  # of the sum over m_i records in q_i, on both neighbours
+        label, record = label + rounding, record + rounding
         slack = 2 * self.tolerance_for(server, n_servers, records, epsilon, norm_bound, classes)
         ridge = self.ridge(degree, n_servers)
         eta, theta = self.objective(), self.iterates(server, n_servers)
@@ -109,20 +119,36 @@ class TrainingPlan:
             kind=eta.kind,
             bound=eta.bound,
             stddev=eta.stddev,
-            size=width * (1 if classes == 2 else classes),
+            size=size,
             n_servers=n_servers,
-            label_shift=label,
+            label_shift=label + grid / n_servers,
+            fixed_shift=rounding + grid / n_servers,
         )
         sent = (
             IterateReleased(
                 t=t,
                 stddev=theta.stddev(t),
-                label_sensitivity=(label + slack) / ridge,
-                record_sensitivity=(record + slack) / ridge,
+                label_sensitivity=(label + slack) / ridge + grid,
+                record_sensitivity=(record + slack) / ridge + grid,
+                solver_slack=(slack + rounding) / ridge + grid,
             )
             for t in range(1, self.rounds + 1)
         )
         return (first, *sent)
+
+    def last_safe_round(self, *, budget: Budget, most: int = MOST_ROUNDS, **server: Any) -> int:
+        """The last round that ``budget`` allows this plan's noise at one server, whatever ``rounds`` says; at most ``most``.
+
+        ``server`` are the arguments of `events`, and ``label_epsilon``, the largest ε of its labels (default: ``epsilon``).
+        """
+        flip = LabelFlipped(epsilon=server.pop("label_epsilon", server["epsilon"]))
+        horizon = min(most, max(self.rounds, 64))
+        while True:
+            planned = replace(self, rounds=horizon).events(**server)
+            safe = last_safe_round([(flip, *planned)], budget=budget, classes=server.get("classes", 2))
+            if safe < horizon or horizon == most:
+                return safe
+            horizon = min(most, 4 * horizon)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

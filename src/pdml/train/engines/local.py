@@ -23,7 +23,8 @@ from pdml.core.graph import Graph
 from pdml.core.rows import stored
 from pdml.core.solver import Each, ManySolvers, worth_compiling
 from pdml.errors import InvalidInput
-from pdml.mechanisms.randomness import ITERATES, Simulated
+from pdml.mechanisms.iterate_noise import draw_round
+from pdml.mechanisms.randomness import ITERATES, Source
 from pdml.train.node import Server
 from pdml.train.plan import TrainingPlan
 
@@ -38,7 +39,7 @@ class Run:
 
     plan: TrainingPlan
     servers: Sequence[Server]
-    source: Simulated
+    source: Source
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,8 @@ def _rounds(graph: Graph, runs: Sequence[Run], solvers: ManySolvers, observe: Ob
         found, norms = solvers.solve(target.swapaxes(0, 1), tolerances)
         point, certified[:, t - 1] = found.swapaxes(0, 1), norms.T
         for k in range(len(runs)):
-            for i in range(n):
-                noises[k][i].draw(t, noise[k, i], streams[k][i])
-        sent = steps.release_step(point, noise)
+            draw_round(noises[k], t, noise[k], streams[k])
+        sent = steps.release_step(np.array([run.source.settle(point[k]) for k, run in enumerate(runs)]), noise)
         recent.append(sent)
         loudness[:, t - 1] = np.sqrt(np.einsum("knij,knij->k", noise, noise) / n)
         if len(recent) == 20 or t == plan.rounds:

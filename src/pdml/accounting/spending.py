@@ -1,0 +1,128 @@
+"""From one server's events to profiles: what each kind of noise is worth against the other servers (theory, section 3)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, expm1, inf, log1p, sqrt
+
+import numpy as np
+from scipy.special import betainc, log_ndtr, ndtr
+
+from pdml._types import Array
+from pdml.accounting import profiles
+from pdml.accounting.events import Event, IterateReleased, LabelFlipped, ObjectiveNoised
+from pdml.accounting.profiles import Profile
+from pdml.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Split:
+    """One server's events by kind; ``epsilon`` adds up the reports of its labels, infinite if none was ever flipped."""
+
+    epsilon: float
+    noised: tuple[ObjectiveNoised, ...]
+    released: tuple[IterateReleased, ...]
+
+
+def split(events: Sequence[Event]) -> Split:
+    """Sort the events of one server; an unknown one is refused, because its cost is."""
+    epsilon, flips = 0.0, 0
+    noised: list[ObjectiveNoised] = []
+    released: list[IterateReleased] = []
+    for event in events:
+        match event:
+            case LabelFlipped():
+                flips += 1
+                epsilon += event.epsilon  # a second report of the same label, with fresh randomness, composes
+            case ObjectiveNoised():
+                noised.append(event)
+            case IterateReleased():
+                released.append(event)
+            case _:
+                raise InvalidInput(f"the ledger does not know the event {event!r}, so it cannot say what was spent")
+    return Split(epsilon if flips else inf, tuple(noised), tuple(released))
+
+
+def against_others(data: str, epsilon: float, mu: float, through_eta: Profile | None, classes: int) -> Profile:
+    """δ(ε') of one server's releases: ``mu`` of all its iterates together, and the objective noise's profile if there is one."""
+    phase2 = profiles.gaussian_profile(mu)
+    if data == "features":  # differences of gradients cancel η
+        return phase2
+    if through_eta is not None:  # everything seen of the labels went through η
+        phase2 = profiles.better_of(phase2, through_eta)
+    if classes == 2:
+        return profiles.joint_profile(epsilon, phase2)
+    return profiles.better_of(profiles.pure_profile(epsilon), phase2)
+
+
+def cost(event: IterateReleased, data: str) -> float:
+    """(D/σ)² of one release; infinite without noise."""
+    moved = event.record_sensitivity if data == "features" else event.label_sensitivity
+    if moved == 0:
+        return 0.0
+    ratio = inf if event.stddev == 0 else moved / event.stddev
+    return ratio * ratio  # infinite where ** would raise
+
+
+def iterate_mu(events: Sequence[IterateReleased], data: str) -> float:
+    """T adaptive Gaussian releases equal one with μ² = Σ (D/σ_t)²."""
+    return sqrt(sum(cost(event, data) for event in events))
+
+
+@dataclass(frozen=True)
+class ObjectiveParts:
+    """What all objective noises of a server amount to, for reports of one or several weights."""
+
+    mu: Array  # of the Gaussians before truncation
+    edge: Array  # mass that truncation leaves on one side only
+    outside: float  # mass cut off by truncation
+    flat: Array  # δ of the uniform noises
+
+
+def objective_parts(events: Sequence[ObjectiveNoised], weight: Array | float = 1.0) -> ObjectiveParts | None:
+    """One additive release per training, whatever T; several trainings compose. None where some training had no noise.
+
+    ``weight`` <= 1 is how far a report moves q_i against the loudest one of its server.
+    """
+    scale = np.asarray(weight, dtype=float)
+    square, edge, flat = np.zeros_like(scale), np.zeros_like(scale), np.zeros_like(scale)
+    kept = 1.0
+    for event in events:
+        fixed = event.label_shift if event.fixed_shift is None else min(event.fixed_shift, event.label_shift)
+        shift = event.n_servers * (scale * (event.label_shift - fixed) + fixed)
+        if event.kind == "none" or event.bound == 0:
+            return None
+        if event.kind == "truncated_gaussian":
+            with np.errstate(over="ignore"):
+                ratio, reach = shift / event.stddev, event.bound / event.stddev
+                square = square + ratio * ratio
+            tail = exp(float(log_ndtr(-reach)))
+            kept *= 1 + _expm1_product(2 * tail, event.size)
+            # Only [-R, -R + |s_k|] of coordinate k is missing from the shifted box. Its mass h(s_k) is convex up to R, so that
+            # Σ h(s_k) <= Σ s_k/|s| h(|s|) <= √d h(|s|); beyond R nothing is claimed.
+            strip = sqrt(event.size) * np.maximum(0.0, ndtr(ratio - reach) - tail)
+            edge = edge + np.where(ratio <= reach, strip, inf)
+        elif event.kind == "uniform_box":
+            # 1 - Π(1 - |s_k|/2R). In u_k = s_k² each -log(1 - sqrt(u_k)/2R) is concave while |s_k| <= R, so that for a given
+            # Euclidean shift up to R the worst direction spreads it evenly; beyond R nothing is claimed.
+            each = np.minimum(0.5, shift / (2 * event.bound)) / sqrt(event.size)
+            flat = flat + np.where(shift <= event.bound, -np.expm1(event.size * np.log1p(-each)), 1.0)
+        elif event.kind == "uniform_ball":
+            # Two balls of radius R whose centres are s apart: the share of one outside the other, exactly.
+            flat = flat + betainc(0.5, (event.size + 1) / 2, np.minimum(1.0, shift / (2 * event.bound)) ** 2)
+        else:
+            raise InvalidInput(f"the ledger does not know objective noise of kind {event.kind!r}, so it cannot say what was spent")
+    return ObjectiveParts(np.sqrt(square), edge, 1 - kept, np.minimum(1.0, flat))
+
+
+def objective_profile(*events: ObjectiveNoised) -> Profile:
+    """Labels against others through η."""
+    parts = objective_parts(events)
+    if parts is None:
+        return profiles.nothing_profile
+    gaussian = profiles.truncated_gaussian_profile(float(parts.mu), outside=parts.outside, edge=float(parts.edge))
+    return profiles.plus(gaussian, float(parts.flat)) if parts.flat else gaussian
+
+
+def _expm1_product(part: float, times: int) -> float:
+    """(1 - part)^times - 1, without losing small parts."""
+    return -1.0 if part >= 1 else expm1(times * log1p(-part))

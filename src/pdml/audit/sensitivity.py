@@ -1,0 +1,163 @@
+"""How far do certified solutions of neighbouring data sets lie apart? Never farther than the ledger's events say.
+
+Random servers of many shapes, neighbours that differ by one reported label or one whole record, states and messages from
+moderate to far out (saturated slopes), solvers with different histories, tolerances from negligible to dominant.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from pdml._types import Array
+from pdml.accounting.events import IterateReleased
+from pdml.audit.finding import Finding, compare
+from pdml.audit.inference import FAR, record_victims
+from pdml.audit.victim import Effort, Victim, spread
+from pdml.core import steps
+from pdml.mechanisms.randomness import Simulated
+from pdml.train.node import Node, NodeState
+from pdml.train.plan import TrainingPlan
+
+CHUNK = 100
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two neighbouring servers, and the state and message from which both take one step."""
+
+    first: Victim
+    second: Victim
+    data: str
+    state: NodeState
+    message: Array
+    detours: tuple[tuple[Array, ...], ...]  # messages that each solver had answered before
+
+
+def sensitivity(effort: Effort, seed: int) -> tuple[Finding, ...]:
+    """The largest movement and the largest gradient left, each as a share of its bound."""
+    tasks = [(seed, low, min(low + CHUNK, effort.pairs)) for low in range(0, effort.pairs, CHUNK)]
+    moved, left = np.max(spread(_chunk, tasks, effort.jobs), axis=0)
+    return (
+        compare(
+            "sensitivity: movement",
+            1.0,
+            moved,
+            f"the largest movement over {effort.pairs:,} neighbour pairs, as a share of its bound (tolerance included)",
+            quantity="ratio",
+            confidence=1.0,
+        ),
+        compare(
+            "sensitivity: tolerance",
+            1.0,
+            left,
+            f"the largest gradient left by {2 * effort.pairs:,} certified solves, as a share of the tolerance",
+            quantity="ratio",
+            confidence=1.0,
+        ),
+    )
+
+
+def _chunk(seed: int, low: int, high: int) -> tuple[float, float]:
+    with threadpool_limits(1):
+        ratios = [measure(draw_pair(np.random.default_rng([seed, k]))) for k in range(low, high)]
+    return max(moved for moved, _ in ratios), max(left for _, left in ratios)
+
+
+def measure(pair: Pair) -> tuple[float, float]:
+    """Movement over its bound, and the larger gradient left over the tolerance, both recomputed from the records."""
+    event = next(event for event in pair.first.events() if isinstance(event, IterateReleased))
+    bound = event.label_sensitivity if pair.data == "label" else event.record_sensitivity
+    points, shares = [], []
+    for victim, detours in zip((pair.first, pair.second), pair.detours, strict=True):
+        node = Node(victim.server(Simulated(0)), victim.plan, Simulated(0))
+        for message in detours:
+            node.step(pair.state, [message] * victim.degree)
+        _, point = node.step(pair.state, [pair.message] * victim.degree)
+        points.append(point)
+        shares.append(_gradient_left(node, victim, pair, point) / node.tolerance)
+    apart = float(np.linalg.norm(points[0] - points[1]))
+    rounding = ROUNDING * (1 + float(np.linalg.norm(points[0])))
+    return max(0.0, apart - rounding) / bound, max(shares)
+
+
+def _gradient_left(node: Node, victim: Victim, pair: Pair, point: Array) -> float:
+    """|∇G(w) + μw - b|, less what rounding can add here."""
+    settings = {"degree": victim.degree, "penalty": victim.plan.penalty}
+    total = steps.sum_heard([pair.message] * victim.degree, pair.state.sent)
+    dual = steps.dual_step(pair.state.dual, pair.state.sent, total, **settings)
+    target = steps.primal_target(node.linear, dual, pair.state.sent, total, **settings)
+    loss = victim.plan.loss_for(victim.classes)
+    slopes = (victim.matrix.T @ loss.slope(victim.matrix @ point.T)).T / len(victim.matrix)
+    gradient = slopes + victim.plan.ridge(victim.degree, victim.n_servers) * point - target
+    return max(0.0, float(np.linalg.norm(gradient)) - ROUNDING * (1 + float(np.linalg.norm(target))))
+
+
+def draw_pair(rng: np.random.Generator) -> Pair:
+    """One in four pairs is near the worst case; the others are of every shape."""
+    first, second, data = _worst(rng) if rng.random() < 0.25 else _random(rng)
+    shape = (1 if first.classes == 2 else first.classes, first.matrix.shape[1])
+    reach = 10 ** rng.uniform(-1, 3)
+    if len(first.heard):
+        message, sent = first.heard[-1], first.heard[-1]
+    else:
+        message, sent = rng.normal(size=shape) * reach, rng.normal(size=shape) * reach
+    dual = rng.normal(size=shape) * first.plan.penalty * (0.0 if len(first.heard) else reach)
+    detours = tuple(tuple(message + rng.normal(size=shape) * 10 ** rng.uniform(-3, 1) for _ in range(rng.integers(0, 3))) for _ in range(2))
+    return Pair(first, second, data, NodeState(1, sent, dual), message, detours)
+
+
+def _plan(penalty: float, regularization: float, loss: str = "logistic") -> TrainingPlan:
+    return TrainingPlan(rounds=1, objective_bound=0.0, noise_scale=0.0, penalty=penalty, regularization=regularization, loss=loss)
+
+
+def _worst(rng: np.random.Generator) -> tuple[Victim, Victim, str]:
+    """The mirrored record of `record_membership` with more or fewer others, and a strong penalty."""
+    pair = record_victims()
+    angle = rng.uniform(0, 0.15)
+    plan = _plan(float(10 ** rng.uniform(0, 2)), float(10 ** rng.uniform(-3, 0)))
+    others = np.zeros((int(rng.integers(0, 6)), 2))
+    mirrored = [np.vstack([[np.sin(angle), side * np.cos(angle)], others]) for side in (1, -1)]
+    labels = np.zeros(len(others) + 1, dtype=np.int64)
+    heard = pair[0].heard * (rng.uniform(0, 100) / FAR)
+    worlds = [replace(one, plan=plan, matrix=x, labels=labels, heard=heard) for one, x in zip(pair, mirrored, strict=True)]
+    return worlds[0], worlds[1], "features"
+
+
+def _random(rng: np.random.Generator) -> tuple[Victim, Victim, str]:
+    m, d, classes = int(rng.integers(1, 30)), int(rng.integers(1, 7)), int(rng.choice([2, 2, 2, 4]))
+    data = str(rng.choice(["label", "features"]))
+    losses = ["logistic", "matsushita", "square"] if data == "label" else ["logistic", "matsushita"]
+    plan = _plan(
+        float(10 ** rng.uniform(-2, 1)),
+        float(10 ** rng.uniform(-3, 0)),
+        str(rng.choice(losses)) if classes == 2 else "logistic",
+    )
+    bound = float(10 ** rng.uniform(-1, 1))
+    rows = _rows(rng, m + 1, d, bound)
+    first = Victim(
+        plan=plan,
+        matrix=rows[:m],
+        labels=rng.integers(0, classes, m),
+        epsilon=float(rng.choice([0.2, 1.0, 4.0])),
+        heard=np.empty((0, 1, d)),
+        n_servers=int(rng.integers(2, 12)),
+        degree=int(rng.integers(1, 5)),
+        norm_bound=bound,
+        classes=classes,
+    )
+    if rng.random() < 0.3:  # a tolerance that weighs as much as the record itself
+        coarse = float(rng.uniform(0.1, 1.0)) * 100 * first.server(Simulated(0)).tolerance(plan)
+        first = replace(first, plan=replace(plan, tolerance=coarse))
+    labels = first.labels.copy()
+    labels[0] = (labels[0] + rng.integers(1, classes)) % classes
+    if data == "label":
+        return first, replace(first, labels=labels), data
+    return first, replace(first, matrix=np.vstack([rows[m:], rows[1:m]]), labels=labels if rng.random() < 0.5 else first.labels), data
+
+
+def _rows(rng: np.random.Generator, count: int, width: int, bound: float) -> Array:
+    """Rows on the sphere of radius B, often crowded into one direction."""
+    rows = rng.normal(size=(count, width)) + (rng.random() < 0.5) * 3 * rng.normal(size=width)
+    return np.asarray(rows * (bound / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)))

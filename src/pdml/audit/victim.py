@@ -1,0 +1,132 @@
+"""One server under attack, run by the real code: `Node.step`, its solver, its noises and the label flip.
+
+The adversary is all the other servers together. What they send is fixed beforehand (`heard`), they know every record and
+every other label, and they see every message; so one server's transcript is all that matters, and no federation is run.
+That the engines release the same numbers as `Node` is tested to the bit in tests/train.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import inf, sqrt
+from typing import Any, TypeVar
+
+import numpy as np
+from joblib import Parallel, delayed
+from threadpoolctl import threadpool_limits
+
+from pdml._types import Array, IntArray
+from pdml.accounting import Ledger
+from pdml.accounting.events import Event, IterateReleased, ObjectiveNoised
+from pdml.core import labels
+from pdml.mechanisms.label_flip import LabelFlip, flip_labels
+from pdml.mechanisms.randomness import LABELS, Simulated
+from pdml.train.node import Node, Server
+from pdml.train.plan import TrainingPlan
+
+CHUNK = 500  # transcripts per task
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How hard to try: more samples bring the measured bounds closer to the truth."""
+
+    transcripts: int  # per world
+    labels: int  # randomised per world
+    pairs: int  # of neighbours whose solutions are compared
+    jobs: int = 1  # processes; 1 stays in this one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Victim:
+    """A server whose neighbours send ``heard``, (T, C, d); its record 0 is the one in question.
+
+    ``randomise``: the label of record 0 is a true one and goes through the device's flip; else all labels are reports.
+    ``trainings``: how often the same records are trained on, each time with fresh noise.
+    """
+
+    plan: TrainingPlan
+    matrix: Array
+    labels: IntArray
+    epsilon: float
+    heard: Array
+    n_servers: int = 2
+    degree: int = 1
+    norm_bound: float = 1.0
+    classes: int = 2
+    randomise: bool = False
+    trainings: int = 1
+
+    def server(self, source: Simulated) -> Server:
+        reported = self.labels.copy()
+        if self.randomise:
+            reported[:1] = flip_labels(reported[:1], np.array([self.epsilon]), self.classes, source.stream(LABELS))
+        codes = labels.codes(reported, self.epsilon, self.classes)
+        return Server(0, self.n_servers, self.degree, self.matrix, codes, self.epsilon, self.norm_bound, self.classes)
+
+    def events(self) -> tuple[Event, ...]:
+        """What the plan says that one training releases."""
+        return self.plan.events(
+            server=0,
+            n_servers=self.n_servers,
+            degree=self.degree,
+            records=len(self.matrix),
+            epsilon=self.epsilon,
+            norm_bound=self.norm_bound,
+            width=self.matrix.shape[1],
+            classes=self.classes,
+        )
+
+    def claim(self, data: str, delta: float) -> float:
+        """The ledger's ε at δ against the other servers: joint with the flip if there is one, else of the training alone."""
+        flip = LabelFlip(self.epsilon if self.randomise else inf).event()
+        ledger = Ledger(((flip, *(self.trainings * self.events())),), delta=delta, classes=self.classes)
+        return ledger.line(data, "other servers", 0).epsilon
+
+    def charged(self) -> int:
+        """The rounds the ledger has a line for."""
+        return self.trainings * sum(isinstance(event, IterateReleased) for event in self.events())
+
+    def transcript(self, seeds: IntArray) -> Array:
+        """Every number that left the server, (messages, numbers); one seed per training."""
+        sent: list[Array] = []
+        server = self.server(Simulated(int(seeds[0])))  # the device reports once, however often is trained
+        for seed in seeds:
+            node = Node(server, self.plan, Simulated(int(seed)))
+            state = node.start()
+            for message in self.heard:
+                state, released = node.step(state, [message] * self.degree)
+                sent.append(np.ravel(released))
+        return np.array(sent)
+
+    def with_noise(self, mu: float, data: str) -> "Victim":
+        """The same with V such that the whole training is μ-GDP by the plan's own sensitivity."""
+        released = next(event for event in self.events() if isinstance(event, IterateReleased))
+        moved = released.label_sensitivity if data == "label" else released.record_sensitivity
+        total = sum(self.plan.noise_decay**-t for t in range(self.plan.rounds))
+        return replace(self, plan=replace(self.plan, noise_scale=moved * sqrt(total) / mu))
+
+    def with_objective_noise(self, mu: float) -> "Victim":
+        """The same without iterate noise, and R such that η alone is μ-GDP for labels (truncation apart)."""
+        noised = next(event for event in self.events() if isinstance(event, ObjectiveNoised))
+        bound = 6 * noised.n_servers * noised.label_shift / mu
+        return replace(self, plan=replace(self.plan, noise_scale=0.0, objective_noise="truncated_gaussian", objective_bound=bound))
+
+
+def transcripts(victim: Victim, count: int, seed: int, world: int, jobs: int) -> Array:
+    """Independent transcripts, (count, messages · numbers)."""
+    seeds = np.random.SeedSequence(seed, spawn_key=(world,)).generate_state(count * victim.trainings, np.uint64)
+    tasks = [(victim, chunk) for chunk in np.array_split(seeds.reshape(count, -1), max(1, count // CHUNK))]
+    return np.concatenate(spread(_transcripts, tasks, jobs))
+
+
+def _transcripts(victim: Victim, seeds: IntArray) -> Array:
+    with threadpool_limits(1):
+        return np.array([victim.transcript(each).reshape(-1) for each in seeds])
+
+
+def spread(work: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], jobs: int) -> list[Result]:
+    """work(*task) for every task, in order."""
+    if jobs == 1:
+        return [work(*task) for task in tasks]
+    return list(Parallel(n_jobs=jobs)(delayed(work)(*task) for task in tasks))

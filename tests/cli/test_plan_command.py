@@ -1,0 +1,143 @@
+"""`pdml plan`: a budget becomes a plan, what it spends and what it costs; what cannot be is one sentence."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from running import run
+
+from pdml import TrainingPlan, load_model
+
+GOOD = ["plan", "--features-epsilon", "1", "--records", "1000", "--servers", "5", "--features", "10"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    return tmp_path
+
+
+def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    code, out, err = run(capsys, *arguments, "--json")
+    assert (code, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def test_says_the_plan_what_it_spends_and_what_it_costs(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, *GOOD)
+    assert (code, err) == (0, "")
+    for heading in ("The plan", "The budget", "how sure can they be", "What it costs", "noise decay (rho)", "sqrt(C)"):
+        assert heading in out
+
+
+def test_json_holds_the_plan_within_the_budget_and_the_ledger(capsys: pytest.CaptureFixture[str]) -> None:
+    found = outcome(capsys, *GOOD, "--labels-epsilon", "0.3")
+    assert all(row["spent"] <= row["allowed"] for row in found["budget"])
+    assert [row["allowed"] for row in found["budget"]] == [1.0, 0.3]
+    TrainingPlan.from_dict(found["plan"])
+    spent = {(line["data"], line["adversary"]): line["epsilon"] for line in found["ledger"]["lines"]}
+    assert spent["features", "other servers"] == pytest.approx(found["budget"][0]["spent"])
+    assert found["predicted"]["error"] == pytest.approx(
+        sum(found["predicted"][k] for k in ("optimisation", "labels", "objective", "iterates"))
+    )
+
+
+def test_writes_a_plan_that_trains(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, *GOOD, "--out", "plan.json")
+    assert code == 0 and "plan.json" in out
+    plan = TrainingPlan.from_dict(json.loads(Path("plan.json").read_text())["plan"])
+    assert plan.rounds >= 1
+    code, out, err = run(capsys, *GOOD, "--out", "plan.json")
+    assert (code, out) == (1, "") and "exists already" in err
+    assert run(capsys, *GOOD, "--out", "plan.json", "--force")[0] == 0
+
+
+def test_train_keeps_to_the_plan_its_links_and_its_budget(capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    rows = [f"{a:.3f},{b:.3f},{'yes' if a + b > 1 else 'no'}" for a, b in rng.random((8000, 2))]
+    Path("people.csv").write_text("\n".join(["height,weight,ill", *rows]))
+    asked = ["plan", "--records", "2000", "--servers", "4", "--features", "2", "--features-epsilon", "1", "--topology", "ring"]
+    assert run(capsys, *asked, "--out", "plan.json")[0] == 0
+    declared = ["--label", "ill", "--range", "height=0:1", "--range", "weight=0:1", "--classes", "no,yes"]
+    train = ["train", "people.csv", *declared, "--plan", "plan.json", "--seed", "1"]
+    code, _, err = run(capsys, *train, "--json")
+    assert code == 0, err
+    lines = {(line["data"], line["adversary"]): line["epsilon"] for line in load_model("model.json").privacy["lines"]}
+    assert 0.5 < lines["features", "other servers"] <= 1.0
+    assert load_model("model.json").provenance["links"] == [[0, 1], [0, 3], [1, 2], [2, 3]]
+    for extra, sentence in ((["--rounds", "3"], "--rounds must be left out beside --plan"), (["--epsilon", "0.5"], "budget")):
+        code, _, err = run(capsys, *train, "--force", *extra)
+        assert code == 1 and sentence in err, err
+    Path("plan.json").write_text("{}")
+    code, _, err = run(capsys, *train, "--force")
+    assert code == 1 and "is not a plan that `pdml plan --out` wrote" in err
+
+
+def test_records_may_differ_by_server(capsys: pytest.CaptureFixture[str]) -> None:
+    found = outcome(capsys, *GOOD, "--records", "500,1000,2000,4000,8000", "--topology", "ring")
+    scales = found["plan"]["noise_scale"]
+    assert scales == sorted(scales, reverse=True) and len(set(scales)) == 5
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--records", "ten"], "whole numbers"),
+        (["--records", "1,2"], r"one per server \(5"),
+        (["--records", "0"], "records must"),
+        (["--records", ""], "--records must say"),
+        (["--features", "0"], "--features must"),
+        (["--features-epsilon", "-1"], "features_epsilon must"),
+        (["--features-delta", "2"], "features_delta must"),
+        (["--epsilon", "0"], "epsilon must"),
+        (["--classes", "1"], "classes must"),
+        (["--topology", "tree"], "topology must"),
+        (["--features-epsilon", "0.0001"], "nearest that can be met"),
+        (["--target-accuracy", "0.9"], "needs --like"),
+        (["--like", "public.csv"], "needs --label"),
+        (["--like", "public.csv", "--label", "y"], "public.csv"),
+        (["--out", "."], "it is a folder"),
+    ],
+)
+def test_bad_input_is_one_sentence(capsys: pytest.CaptureFixture[str], more: list[str], said: str) -> None:
+    code, out, err = run(capsys, *GOOD, *more)
+    assert (code, out) == (1, "") and re.fullmatch(r"pdml: [^\n]+\n", err), err
+    assert re.search(said, err) and "mistake in pdml" not in err
+
+
+def public(path: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1500, 3)).round(3)
+    answer = np.where(x @ [2.0, -1.0, 0.5] > 0, "yes", "no")
+    lines = [",".join([*map(str, row), label]) for row, label in zip(x.tolist(), answer, strict=True)]
+    Path(path).write_text("a,b,c,sick\n" + "\n".join(lines) + "\n")
+
+
+def test_plans_with_public_records_of_the_same_shape(capsys: pytest.CaptureFixture[str]) -> None:
+    public("public.csv")
+    like = ["--like", "public.csv", "--label", "sick"]
+    found = outcome(capsys, "plan", "--servers", "3", "--records", "2000", *like)
+    assert found["budget"][0]["spent"] <= 1
+    code, _, err = run(capsys, "plan", "--servers", "3", "--records", "2000", "--features", "9", *like)
+    assert code == 1 and "--features must be 3" in err
+
+
+def test_the_smallest_epsilon_for_an_accuracy(capsys: pytest.CaptureFixture[str]) -> None:
+    public("public.csv")
+    command = ["plan", "--servers", "3", "--like", "public.csv", "--label", "sick"]
+    found = outcome(capsys, *command, "--target-accuracy", "0.7")
+    assert found["accuracy"] >= 0.7 and found["budget"][0]["spent"] <= found["epsilon"]
+    code, out, err = run(capsys, *command, "--target-accuracy", "0.7")
+    assert (code, err) == (0, "") and "The smallest epsilon that reaches 70.0%" in out
+    code, out, err = run(capsys, *command, "--target-accuracy", "1.5")
+    assert (code, out) == (1, "") and "target_accuracy must" in err
+
+
+def test_help_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "plan", "--help")
+    assert code == 0 and "pdml plan --features-epsilon 1" in out
