@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 
 from pdml._types import Array
+from pdml.accounting import Ledger
 from pdml.audit import inference
 from pdml.audit.evidence import separate
 from pdml.audit.finding import Finding, compare
 from pdml.audit.victim import Effort, Victim
-from pdml.mechanisms.label_flip import flip_labels
+from pdml.mechanisms.label_flip import LabelFlip, flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
 
 EPSILON, REPORTS, MANY = 1.0, 5, 20
@@ -28,16 +29,17 @@ def averaging(effort: Effort, seed: int) -> tuple[Finding, ...]:
 
 
 def _reports(effort: Effort, seed: int) -> Finding:
-    """A device that does not memoise its answer: k reports are one release of kε."""
+    """A device that does not memoise its answer: the ledger charges every report."""
     rng = Simulated(seed).stream(LABELS)
     count = effort.labels // 2
     sums = [_counts(truth, REPORTS, count, rng) for truth in (0, 1)]
     found = separate(sums[0][:, None], sums[1][:, None], 0.0)
     sure = {k: _majority(k, min(count, 100_000), rng) for k in (1, REPORTS, MANY)}
     grows = ", ".join(f"{k} report{'s' * (k > 1)} {rate:.1%}" for k, rate in sure.items())
+    charged = Ledger(((LabelFlip(EPSILON).event(),) * REPORTS,)).line("label", "own server").epsilon
     return compare(
         f"averaging: {REPORTS} reports",
-        REPORTS * EPSILON,
+        charged,
         found.epsilon,
         f"unless the device repeats its first answer, the truth emerges: {grows}; {REPORTS} reports must be charged {REPORTS} times",
     )
