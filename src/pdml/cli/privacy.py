@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pdml.cli import settings
 from pdml.errors import DataError, InvalidInput
 
 if TYPE_CHECKING:
@@ -23,15 +24,13 @@ def privacy(
     classes: Annotated[int | None, typer.Option(help="Classes of the label.  [default: 2]")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Privacy of each label on its device; inf is none.  [default: 1]")] = None,
     smallest_epsilon: Annotated[float | None, typer.Option(help="Smallest epsilon anybody chose.  [default: --epsilon]")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds of training (T).  [default: 40]")] = None,
-    penalty: Annotated[float | None, typer.Option(help="How strongly servers pull together (beta).  [default: 0.1]")] = None,
-    regularization: Annotated[float | None, typer.Option(help="Keeps the model small (a).  [default: 0.01]")] = None,
-    objective_bound: Annotated[float | None, typer.Option(help="Bound of the objective's noise (R); 0: none.  [default: 1]")] = None,
-    objective_noise: Annotated[
-        str | None, typer.Option(help="truncated_gaussian, uniform_box, uniform_ball or none.  [default: truncated_gaussian]")
-    ] = None,
-    noise_scale: Annotated[float | None, typer.Option(help="Noise on what servers send (V); 0: none.  [default: 0.3]")] = None,
-    noise_decay: Annotated[float | None, typer.Option(help="How that noise fades (rho), between 0 and 1.  [default: 0.95]")] = None,
+    rounds: settings.Rounds = None,
+    penalty: settings.Penalty = None,
+    regularization: settings.Regularization = None,
+    objective_bound: settings.ObjectiveBound = None,
+    objective_noise: settings.ObjectiveNoise = None,
+    noise_scale: settings.NoiseScale = None,
+    noise_decay: settings.NoiseDecay = None,
     norm_bound: Annotated[float | None, typer.Option(help="Longest a record may be.  [default: 1]")] = None,
     delta: Annotated[float | None, typer.Option(help="Chance for which nothing is promised.  [default: 1e-06]")] = None,
     features_epsilon: Annotated[float | None, typer.Option(help="Budget: epsilon of features against other servers.")] = None,

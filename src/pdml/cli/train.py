@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pdml.cli import settings
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -30,15 +31,13 @@ def train(
     topology: Annotated[str, typer.Option(help="random, ring, complete, star, grid or small_world.")] = "random",
     links: Annotated[int | None, typer.Option(help="Links of a random topology.  [default: 1.3 per server]")] = None,
     plan: Annotated[Path | None, typer.Option(metavar="FILE", help="Plan, links and budget that `pdml plan --out` wrote.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds of training (T).  [default: 40]")] = None,
-    penalty: Annotated[float | None, typer.Option(help="How strongly servers pull together (beta).  [default: 0.1]")] = None,
-    regularization: Annotated[float | None, typer.Option(help="Keeps the model small (a).  [default: 0.01]")] = None,
-    objective_bound: Annotated[float | None, typer.Option(help="Bound of the objective's noise (R); 0: none.  [default: 1]")] = None,
-    objective_noise: Annotated[
-        str | None, typer.Option(help="truncated_gaussian, uniform_box, uniform_ball or none.  [default: truncated_gaussian]")
-    ] = None,
-    noise_scale: Annotated[float | None, typer.Option(help="Noise on what servers send (V); 0: none.  [default: 0.3]")] = None,
-    noise_decay: Annotated[float | None, typer.Option(help="How that noise fades (rho), between 0 and 1.  [default: 0.95]")] = None,
+    rounds: settings.Rounds = None,
+    penalty: settings.Penalty = None,
+    regularization: settings.Regularization = None,
+    objective_bound: settings.ObjectiveBound = None,
+    objective_noise: settings.ObjectiveNoise = None,
+    noise_scale: settings.NoiseScale = None,
+    noise_decay: settings.NoiseDecay = None,
     norm_bound: Annotated[float, typer.Option(help="Longer records are shrunk to this length.")] = 1.0,
     test: Annotated[Path | None, typer.Option(metavar="FILE", help="Records to measure the accuracy on.")] = None,
     test_fraction: Annotated[float, typer.Option(help="Or hold back this share of DATA for it.")] = 0.0,
@@ -85,19 +84,19 @@ def train(
         noise_decay=noise_decay,
     )
     _ = LabelFlip(epsilon).threshold  # refuses a bad epsilon before the data are read
-    settings: dict[str, Any] = {"epsilon": epsilon, "norm_bound": norm_bound}
+    choices: dict[str, Any] = {"epsilon": epsilon, "norm_bound": norm_bound}
     if plan is None:
-        settings |= {"topology": topology, "links": links, "plan": TrainingPlan(**given)}
+        choices |= {"topology": topology, "links": links, "plan": TrainingPlan(**given)}
     else:
-        settings |= planfile.read(plan, given | _given(links=links, servers=servers))
-        servers = settings.pop("n_servers")
+        choices |= planfile.read(plan, given | _given(links=links, servers=servers))
+        servers = choices.pop("n_servers")
     roles = records.Roles(label=label, epsilon=epsilon_column, server=server_column, ignored=tuple(ignore or ()))
     attributes = declared.declarations(ranges or (), levels or (), encoder)
     names = tuple(name.strip() for name in classes.split(",")) if classes else ()
     with working(f"Reading {data}"):
         people = records.read(data, roles, attributes=attributes, from_data=from_data, classes=names)
         taught, tested = records.split(people, test=test, label=label, fraction=test_fraction, seed=seed)
-    training = _fit(taught, tested, servers, {**settings, "random_state": seed})
+    training = _fit(taught, tested, servers, {**choices, "random_state": seed})
 
     released = card.released(
         training.fitted,

@@ -42,6 +42,12 @@ def _logistic_value(z: Array) -> Array:
     return np.asarray(size / 2 + np.log1p(np.exp(-size)))
 
 
+def _logistic_slope(z: Array) -> Array:
+    slope = np.tanh(z * 0.5)
+    slope *= 0.5
+    return slope
+
+
 def _logistic_curvature(z: Array) -> Array:
     slope = np.tanh(z / 2) / 2
     return np.asarray((0.25 - slope**2)[..., None])
@@ -54,7 +60,7 @@ LOGISTIC = Loss(
     curvature_bound=0.25,
     third_bound=1 / (6 * sqrt(3)),  # at tanh²(z/2) = 1/3
     value=_logistic_value,
-    slope=lambda z: np.tanh(z / 2) / 2,
+    slope=_logistic_slope,
     curvature=_logistic_curvature,
 )
 
