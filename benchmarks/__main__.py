@@ -20,6 +20,8 @@ from benchmarks.problems import HARD, adult_records, federation, reference
 from benchmarks.timing import fresh_process, interleaved
 from benchmarks.utility import utility
 from pdml import PDMLClassifier
+from pdml.accounting import Budget, Ledger
+from pdml.accounting.events import LabelFlipped
 from pdml.core import steps
 from pdml.core.losses import LOGISTIC
 from pdml.core.solver import compiled_loops
@@ -27,6 +29,7 @@ from pdml.mechanisms.randomness import ITERATES, Simulated
 from pdml.train.engines import local
 
 console = Console(width=160)
+HARD_LEDGER = replace(HARD, objective_noise="truncated_gaussian", noise_decay=0.95)
 TIGHT, LOOSE = "1e-8 of the first gradient", "1% of the sensitivity"
 
 
@@ -255,6 +258,19 @@ start = time.perf_counter(); PDMLClassifier(plan=TrainingPlan(rounds=400), rando
     show("Start-up in seconds", ("", "wall", "above an empty python"), lines)
 
 
+def ledger_speed():
+    """The ledger of a 100-round plan for ten servers: six lines, spending by round and the last safe round."""
+
+    def whole():
+        where = {"n_servers": 10, "degree": 2, "records": 4500, "epsilon": 1.0, "norm_bound": 1.0, "width": 105}
+        ledger = Ledger(tuple((LabelFlipped(epsilon=1.0), *HARD_LEDGER.events(server=i, **where)) for i in range(10)))
+        ledger.lines()
+        ledger.feature_epsilons()
+        ledger.last_safe_round(Budget(features_epsilon=1.0, labels_epsilon=0.1))
+
+    show("Ledger of 100 rounds, ten servers", ("ms",), [(interleaved({"ledger": whole}, 15)["ledger"] * 1e3,)])
+
+
 ALL = {
     "adult": adult_speed,
     "author": author_way,
@@ -264,6 +280,7 @@ ALL = {
     "servers": servers_speed,
     "memory": memory,
     "start": start_up,
+    "ledger": ledger_speed,
     "noise": noise_speed,
     "utility": utility,
 }

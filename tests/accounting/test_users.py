@@ -1,6 +1,5 @@
 """Each person's own line: exact for their ε, never above the worst case, and as sensitive as a real server."""
 
-import time
 from dataclasses import replace
 from math import inf
 
@@ -160,11 +159,3 @@ def test_the_estimator_keeps_the_order_of_its_input():
         assert table["label", "other servers"] == pytest.approx(lines.label_other_servers[j], abs=4e-9)
         assert table["features", "other servers"] == fitted.privacy_.line("features", "other servers", int(servers[j])).epsilon
     assert lines.label_other_servers.max() <= fitted.privacy_.line("label", "other servers").epsilon
-
-
-def test_many_people_with_their_own_epsilon_are_quick():
-    epsilons = np.random.default_rng(0).uniform(0.2, 4, 20_000)
-    whole = ledger(TrainingPlan(rounds=50), epsilons)
-    start = time.perf_counter()
-    assert len(whole.user_lines()) == 20_000
-    assert time.perf_counter() - start < 5

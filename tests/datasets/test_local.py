@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import json
-import time
 from pathlib import Path
 
 import numpy as np
@@ -187,12 +186,3 @@ def test_unit_rows_bounds_every_norm_and_keeps_the_proportions(people: adult.Adu
     largest = np.r_[raw[:, :6].max(axis=0), np.ones(99)]
     np.testing.assert_allclose(dense, raw / largest / np.linalg.norm(raw / largest, axis=1, keepdims=True), rtol=1e-12)
     assert raw[:, :6].max() > 1  # the table itself is left as it was
-
-
-def test_adult_loads_within_a_second(data_dir: Path) -> None:
-    def seconds() -> float:
-        start = time.process_time()
-        adult.load()
-        return time.process_time() - start
-
-    assert min(seconds() for _ in range(3)) < 1

@@ -155,3 +155,19 @@ def test_sweeps_that_cannot_share_are_refused():
         local.sweep(graph, [])
     with pytest.raises(InvalidInput, match="joins 4 servers, but 3 brought records"):
         local.train(Graph.ring(4), run)
+
+
+def test_labels_reach_releases_only_through_the_linear_term():
+    """Two servers with opposite labels whose q - η/n agree send the same bits in every round: why η counts once, whatever T."""
+    graph = Graph.ring(3)
+    run = federation(graph, [40] * 3)
+    server = run.servers[0]
+    nodes = [Node(replace(server, codes=codes), run.plan, run.source) for codes in (server.codes, -server.codes)]
+    assert not np.allclose(nodes[0].linear, nodes[1].linear)
+    nodes[1].linear = nodes[0].linear
+    states = [node.start() for node in nodes]
+    rng = np.random.default_rng(0)
+    for _ in range(run.plan.rounds):
+        heard = list(rng.normal(size=(2, *states[0].sent.shape)))
+        states = [node.step(state, heard)[0] for node, state in zip(nodes, states, strict=True)]
+        np.testing.assert_array_equal(states[0].sent, states[1].sent)
