@@ -3,10 +3,17 @@
 PDMLError
 ├── InvalidInput        a parameter, a file or a data set is not acceptable (also a ValueError)
 │   ├── DataError       a table or an array, with the row and column named
-│   └── GraphError      the servers cannot reach one another
+│   ├── GraphError      the servers cannot reach one another
+│   ├── StudyError      a study file, with every mistake and its line
+│   └── MessageError    bytes that are no message of the protocol, with the code of the problem
+├── NotDelivered        a report did not reach its service, or was refused; ``code`` says why
+├── PeerError           another server broke the protocol; the sentence names it
+├── JournalError        a node's journal cannot be used: going on could repeat or renew noise
 ├── NotCertified        a primal solve did not reach the tolerance that the privacy proof needs
 └── BudgetExceeded      going on would spend more privacy than the study allows
 """
+
+from collections.abc import Sequence
 
 
 class PDMLError(Exception):
@@ -25,9 +32,44 @@ class GraphError(InvalidInput):
     """The communication graph does not connect the servers."""
 
 
+class StudyError(InvalidInput):
+    """A study file holds mistakes; ``mistakes`` are all of them as (line, sentence), line 0 where there is no file."""
+
+    def __init__(self, source: str, mistakes: Sequence[tuple[int, str]]) -> None:
+        self.source, self.mistakes = source, tuple(mistakes)
+        told = "; ".join(f"line {line}: {text}" if line else text for line, text in self.mistakes[:20])
+        told += f"; and {len(self.mistakes) - 20} more" if len(self.mistakes) > 20 else ""
+        count = f"{len(self.mistakes)} mistakes: " if len(self.mistakes) > 1 else ""
+        super().__init__(f"{source} is not a valid study: {count}{told}")
+
+
+class MessageError(InvalidInput):
+    """A message is refused; ``code`` is one of the stable names in `pdml.messages.PROBLEMS`."""
+
+    def __init__(self, text: str, code: str = "malformed") -> None:
+        self.code = code
+        super().__init__(text)
+
+
+class NotDelivered(PDMLError):
+    """A report is not known to be stored; ``code`` is the service's problem code, or empty if no clear answer came."""
+
+    def __init__(self, text: str, code: str = "") -> None:
+        self.code = code
+        super().__init__(text)
+
+
 class NotCertified(PDMLError, ArithmeticError):
     """The gradient norm at the returned point exceeds the plan's tolerance."""
 
 
 class BudgetExceeded(PDMLError):
     """The privacy budget does not cover what was asked."""
+
+
+class PeerError(PDMLError):
+    """Another server sent what no honest one would."""
+
+
+class JournalError(PDMLError):
+    """The journal cannot promise that noise is neither repeated nor renewed."""

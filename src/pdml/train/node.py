@@ -63,15 +63,20 @@ class NodeState:
 class Node:
     """A server in training. Its solver remembers earlier solves to save work; its answers stay within the tolerance."""
 
-    def __init__(self, server: Server, plan: TrainingPlan, source: Source, *, use_numba: bool = False) -> None:
+    def __init__(self, server: Server, plan: TrainingPlan, source: Source, *, linear: Array | None = None, use_numba: bool = False) -> None:
+        """``linear``: q_i - η_i/n as an earlier life of this node drew it; None draws η_i."""
         self.server, self.plan = server, plan
         loss = plan.loss_for(server.classes)
-        self.linear = server.linear(plan, loss, source)
+        self.linear = server.linear(plan, loss, source) if linear is None else linear
         ridge = plan.ridge(server.degree, server.n_servers)
         self.solver = PrimalSolver(server.matrix, loss, ridge, codes=len(self.linear), use_numba=use_numba)
         self.tolerance = server.tolerance(plan)
         self._noise: IterateNoise = plan.iterates(server.index, server.n_servers)
         self._source, self._stream = source, source.stream(ITERATES, server.index)
+
+    @property
+    def source_name(self) -> str:
+        return self._source.name
 
     def start(self) -> NodeState:
         origin = zeros(*self.linear.shape)
@@ -80,14 +85,30 @@ class Node:
     def step(self, state: NodeState, heard: list[Array]) -> tuple[NodeState, Array]:
         """Take the neighbours' releases of round t (in ascending order of their index) and return round t+1's own.
 
-        Whoever drives a node steps once from each state: a repeated step draws noise anew, and a new node fed with a saved
-        state draws its first noise again; both would let others subtract it. Restarts are the journal's business.
+        Whoever drives a node steps once from each state: a repeated step draws noise anew, which would let others average it
+        away. After a restart the rounds that were released are replayed instead.
         """
+        dual, point, certified = self._solve(state, heard)
+        released = steps.release_step(self._source.settle(point), self._draw(state.t + 1, point))
+        return NodeState(state.t + 1, released, dual, certified), released
+
+    def replay(self, state: NodeState, heard: list[Array], released: Array) -> NodeState:
+        """The state after a round whose release is known: solver and streams move on as they did then, and nothing is released.
+
+        The solver solves again because what it remembers decides the last bits of later rounds.
+        """
+        dual, point, certified = self._solve(state, heard)
+        self._draw(state.t + 1, point)
+        return NodeState(state.t + 1, released, dual, certified)
+
+    def _solve(self, state: NodeState, heard: list[Array]) -> tuple[Array, Array, float]:
+        """The dual variable brought up to date, w_i(t+1), and the gradient norm it reached."""
         settings = {"degree": self.server.degree, "penalty": self.plan.penalty}
         total = steps.sum_heard(heard, state.sent)
         dual = steps.dual_step(state.dual, state.sent, total, **settings)
         target = steps.primal_target(self.linear, dual, state.sent, total, **settings)
         point, reached = self.solver.solve(target[None], self.tolerance)
-        t = state.t + 1
-        released = steps.release_step(self._source.settle(point[0]), self._noise.draw(t, np.empty_like(point[0]), self._stream))
-        return NodeState(t, released, dual, float(reached[0])), released
+        return dual, point[0], float(reached[0])
+
+    def _draw(self, t: int, point: Array) -> Array:
+        return self._noise.draw(t, np.empty_like(point), self._stream)

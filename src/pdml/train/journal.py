@@ -1,0 +1,192 @@
+"""A node's memory: SQLite with synchronous=FULL, where the ledger is debited and the outgoing bytes are stored in one transaction.
+
+What is sent was committed before. So a node that is killed at any moment sends the same bytes again, never fresh noise, and
+no release escapes the ledger. A node that starts again replays its rounds from here: what it heard, and what it sent.
+
+Guarantees
+----------
+- `commit` is all or nothing and on disk when it returns: events, what was heard, and the release.
+- A round is committed once; another release for it is refused.
+- Budgets belong to a data set: `spent` gathers the events of every job on it.
+- The un-noised state (q_i - η_i/n) is stored sealed, and overwritten by `finish`.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pdml.accounting import records
+from pdml.accounting.events import Event
+from pdml.errors import JournalError
+
+SCHEMA = 1
+RUNNING, FINISHED = "running", "finished"
+
+_TABLES = """
+CREATE TABLE jobs (
+    job TEXT PRIMARY KEY, contract TEXT NOT NULL, server TEXT NOT NULL, dataset TEXT NOT NULL, state TEXT NOT NULL, sealed BLOB
+) STRICT;
+CREATE TABLE outbox (job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (job, round)) STRICT;
+CREATE TABLE inbox (
+    job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, sender TEXT NOT NULL, digest TEXT NOT NULL, payload BLOB,
+    PRIMARY KEY (job, round, sender)
+) STRICT;
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY, dataset TEXT NOT NULL, job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, event TEXT NOT NULL
+) STRICT;
+CREATE TABLE peers (
+    job TEXT NOT NULL REFERENCES jobs, sender TEXT NOT NULL, dataset TEXT NOT NULL, before INTEGER NOT NULL, PRIMARY KEY (job, sender)
+) STRICT;
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One row of `jobs`."""
+
+    job: str
+    contract: str
+    server: str
+    dataset: str
+    state: str
+    round: int  # the last committed one
+
+
+class Journal:
+    """One node's journal; one process at a time may hold it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its other files the mode of this one
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
+            for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON"):
+                self._db.execute(f"PRAGMA {pragma}")
+            self._prepare()
+        except (sqlite3.Error, OSError) as error:
+            raise JournalError(f"the journal {path} cannot be used: {_reason(error)}") from error
+
+    def _prepare(self) -> None:
+        with self._transaction():
+            (version,) = self._db.execute("PRAGMA user_version").fetchone()
+            if version == 0:
+                for statement in _TABLES.split(";\n"):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+            elif version != SCHEMA:
+                raise JournalError(f"the journal {self.path} has format {version}, this version reads format {SCHEMA}")
+
+    def close(self) -> None:
+        self._db.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """On disk when it ends, or not at all."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
+            self._db.execute("COMMIT")
+        except BaseException as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise JournalError(f"the journal {self.path} cannot be written: {_reason(error)}; nothing was sent") from error
+            raise
+
+    def job(self, job: str) -> Job | None:
+        row = self._db.execute("SELECT job, contract, server, dataset, state FROM jobs WHERE job = ?", (job,)).fetchone()
+        if row is None:
+            return None
+        (last,) = self._db.execute("SELECT coalesce(max(round), 0) FROM outbox WHERE job = ?", (job,)).fetchone()
+        return Job(job=row[0], contract=row[1], server=row[2], dataset=row[3], state=row[4], round=last)
+
+    def jobs(self) -> list[Job]:
+        names = [name for (name,) in self._db.execute("SELECT job FROM jobs ORDER BY rowid")]
+        return [job for name in names if (job := self.job(name)) is not None]
+
+    def begin(self, job: str, *, contract: str, server: str, dataset: str, sealed: bytes) -> None:
+        """A new job with its sealed state: whatever is drawn once for it is now drawn."""
+        with self._transaction():
+            values = (job, contract, server, dataset, RUNNING, sealed)
+            self._db.execute("INSERT INTO jobs (job, contract, server, dataset, state, sealed) VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def sealed(self, job: str) -> bytes:
+        (content,) = self._db.execute("SELECT sealed FROM jobs WHERE job = ?", (job,)).fetchone()
+        if content is None:
+            raise JournalError(f"job {job} is finished: its inner state was deleted and it cannot be continued")
+        return bytes(content)
+
+    def commit(self, job: str, t: int, *, payload: bytes, heard: Mapping[str, tuple[str, bytes]], events: Sequence[Event]) -> None:
+        """Round t: what was heard of round t - 1 (hash and payload by sender), what is sent, and what that spends."""
+        known = self.job(job)
+        if known is None or known.state != RUNNING or known.round != t - 1:
+            raise JournalError(f"round {t} of job {job} cannot be committed: the journal stands at round {known and known.round}")
+        with self._transaction():
+            for sender, (digest, content) in heard.items():
+                self._db.execute("INSERT INTO inbox VALUES (?, ?, ?, ?, ?)", (job, t - 1, sender, digest, content))
+            self._db.execute("INSERT INTO outbox VALUES (?, ?, ?)", (job, t, payload))
+            for event in events:
+                values = (known.dataset, job, t, records.dumps(event))
+                self._db.execute("INSERT INTO events (dataset, job, round, event) VALUES (?, ?, ?, ?)", values)
+
+    def outgoing(self, job: str, t: int) -> bytes:
+        return bytes(self._db.execute("SELECT payload FROM outbox WHERE job = ? AND round = ?", (job, t)).fetchone()[0])
+
+    def heard(self, job: str, t: int) -> dict[str, bytes]:
+        """The payloads of round t by sender, as they were used."""
+        return dict(self._db.execute("SELECT sender, payload FROM inbox WHERE job = ? AND round = ?", (job, t)).fetchall())
+
+    def digest(self, job: str, t: int, sender: str) -> str | None:
+        """The hash of what ``sender`` sent in round t, if it was committed."""
+        query = "SELECT digest FROM inbox WHERE job = ? AND round = ? AND sender = ?"
+        row = self._db.execute(query, (job, t, sender)).fetchone()
+        return None if row is None else row[0]
+
+    def highest(self, job: str, sender: str) -> int:
+        """The last round of ``sender`` that was committed here; 0 if none."""
+        query = "SELECT coalesce(max(round), 0) FROM inbox WHERE job = ? AND sender = ?"
+        return int(self._db.execute(query, (job, sender)).fetchone()[0])
+
+    def spent(self, dataset: str, *, but: str = "") -> tuple[Event, ...]:
+        """Every event of a data set over all its jobs; ``but`` leaves one job out."""
+        query = "SELECT event FROM events WHERE dataset = ? AND job <> ? ORDER BY id"
+        return tuple(records.loads(text) for (text,) in self._db.execute(query, (dataset, but)))
+
+    def datasets(self) -> list[str]:
+        return [name for (name,) in self._db.execute("SELECT DISTINCT dataset FROM jobs ORDER BY dataset")]
+
+    def releases(self, dataset: str) -> int:
+        """How many vectors have left for this data set, over all jobs."""
+        query = "SELECT count(*) FROM outbox JOIN jobs USING (job) WHERE dataset = ?"
+        return int(self._db.execute(query, (dataset,)).fetchone()[0])
+
+    def remember(self, job: str, sender: str, *, dataset: str, before: int) -> None:
+        """In this job ``sender`` trains on ``dataset``, which had released ``before`` vectors when the job began."""
+        with self._transaction():
+            self._db.execute("INSERT OR REPLACE INTO peers VALUES (?, ?, ?, ?)", (job, sender, dataset, before))
+
+    def known_releases(self, sender: str, dataset: str) -> int:
+        """The least that ``sender`` must have released for its data set, by what it said and what arrived here."""
+        query = """
+            SELECT coalesce(max(before + seen), 0)
+            FROM (SELECT before, coalesce(max(round), 0) AS seen
+                  FROM peers LEFT JOIN inbox USING (job, sender) WHERE sender = ? AND dataset = ? GROUP BY job)
+        """
+        return int(self._db.execute(query, (sender, dataset)).fetchone()[0])
+
+    def finish(self, job: str) -> None:
+        """The job is done: what was sealed is overwritten, what was heard is kept as hashes only."""
+        with self._transaction():
+            self._db.execute("UPDATE jobs SET state = ?, sealed = NULL WHERE job = ?", (FINISHED, job))
+            self._db.execute("UPDATE inbox SET payload = NULL WHERE job = ?", (job,))
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log held copies of what is now overwritten
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, JournalError):
+        return str(error)
+    text = str(error)
+    return "another process is using it" if "locked" in text else text

@@ -1,0 +1,239 @@
+"""One organisation in one job: the state machine of `node.py` with its journal and its signed messages. No sockets, no clock.
+
+Whoever carries the messages calls, in any order and from one thread at a time:
+
+    party.hello(peer) / party.welcome(peer, data)   once per neighbour, at every start
+    party.resend(peer)                              what the neighbour lacks
+    party.accept(peer, data)                        a neighbour's release
+    party.advance() while party.ready               commits the next round
+    party.message(peer, t)                          the release to carry to a neighbour: the same bytes whenever asked
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pdml._types import Array
+from pdml.accounting import Budget, Ledger, last_safe_round
+from pdml.accounting.events import Event, IterateReleased, LabelFlipped
+from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PeerError
+from pdml.mechanisms.randomness import Source
+from pdml.train import wire
+from pdml.train.contract import Contract
+from pdml.train.identity import Identity
+from pdml.train.journal import FINISHED, Journal
+from pdml.train.node import Node, NodeState, Server
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holdings:
+    """What a node trains on: its records as a `Server`, the digest of the data set, and the largest label ε among them."""
+
+    server: Server
+    dataset: str
+    label_epsilon: float
+
+
+class Party:
+    """This node's part in ``contract``. Opening it again after a crash continues where the journal stands.
+
+    Guarantees
+    ----------
+    - A release is committed, with its events, before `message` can return it; a round is never released twice with different bytes.
+    - The job is refused if the whole of it, after everything this data set has released before, exceeds ``budget``.
+    - What a neighbour says is used only if it is signed, of this contract, of the expected round and of a sane length; it may not
+      differ from what the neighbour said before.
+    """
+
+    def __init__(
+        self,
+        contract: Contract,
+        name: str,
+        holdings: Holdings,
+        *,
+        journal: Journal,
+        identity: Identity,
+        keys: Mapping[str, str],
+        source: Source,
+        budget: Budget | None = None,
+    ) -> None:
+        self.contract, self.name, self.holdings = contract, name, holdings
+        self.neighbours = contract.neighbours(name)
+        self._journal, self._identity, self._keys = journal, identity, keys
+        _check(contract, name, holdings, keys)
+        self._events = self._planned()
+        self._check_budget(budget or Budget())
+        self._waiting: dict[str, dict[int, tuple[str, bytes]]] = {peer: {} for peer in self.neighbours}
+        self._peer_round: dict[str, int] = {}
+        self._node, self._state = self._open(source)
+
+    def _planned(self) -> tuple[Event, ...]:
+        server = self.holdings.server
+        return self.contract.plan.events(
+            server=server.index,
+            n_servers=server.n_servers,
+            degree=server.degree,
+            records=server.records,
+            epsilon=server.epsilon,
+            norm_bound=server.norm_bound,
+            width=self.contract.width,
+            classes=self.contract.classes,
+        )
+
+    def _check_budget(self, budget: Budget) -> None:
+        """The whole job at once: a training that must stop half way has spent its budget for nothing."""
+        already = self._journal.spent(self.holdings.dataset, but=self.contract.job)
+        flip = LabelFlipped(epsilon=self.holdings.label_epsilon)
+        safe = last_safe_round([(flip, *self._events)], budget=budget, classes=self.contract.classes, already=[already])
+        if safe < self.contract.plan.rounds:
+            before = sum(isinstance(event, IterateReleased) for event in already)
+            earlier = f" after the {before} releases of earlier jobs" if before else ""
+            last = f"the last safe round is {safe}" if safe else "not even the first round is safe"
+            raise BudgetExceeded(f"{self.contract.plan.rounds} rounds exceed {self.name}'s budget for this data set{earlier}: {last}")
+
+    def _open(self, source: Source) -> tuple[Node, NodeState]:
+        contract, journal = self.contract, self._journal
+        known, purpose = journal.job(contract.job), f"{contract.digest} {self.name}".encode()
+        server, plan = self.holdings.server, contract.plan
+        if known is None:
+            node = Node(server, plan, source)
+            sealed = self._identity.seal(wire.packed(node.linear), purpose)
+            journal.begin(contract.job, contract=contract.digest, server=self.name, dataset=self.holdings.dataset, sealed=sealed)
+            return node, node.start()
+        stored = (known.contract, known.server, known.dataset)
+        if stored != (contract.digest, self.name, self.holdings.dataset):
+            raise JournalError(f"job {contract.job} is in the journal with another contract, server or data set: give the job another name")
+        if known.state == FINISHED:
+            raise JournalError(f"job {contract.job} is finished: give the job another name")
+        linear = wire.unpacked(self._identity.unseal(journal.sealed(contract.job), purpose), contract.shape)
+        node = Node(server, plan, source, linear=linear)
+        state = node.start()
+        for t in range(1, known.round + 1):
+            heard = journal.heard(contract.job, t - 1)
+            released = wire.unpacked(journal.outgoing(contract.job, t), contract.shape)
+            state = node.replay(state, self._in_order(heard), released)
+        return node, state
+
+    def _in_order(self, heard: Mapping[str, bytes]) -> list[Array]:
+        return [wire.unpacked(heard[peer], self.contract.shape) for peer in self.neighbours if peer in heard]
+
+    @property
+    def round(self) -> int:
+        """The last committed round."""
+        return self._state.t
+
+    @property
+    def done(self) -> bool:
+        return self.round == self.contract.plan.rounds
+
+    @property
+    def ready(self) -> bool:
+        """Whether every neighbour's release of this round is here."""
+        return not self.done and (self.round == 0 or all(self.round in self._waiting[peer] for peer in self.neighbours))
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The neighbours this node waits for."""
+        return () if self.ready or self.done else tuple(peer for peer in self.neighbours if self.round not in self._waiting[peer])
+
+    @property
+    def released(self) -> Array:
+        """w̃_i of the last round."""
+        return self._state.sent
+
+    @property
+    def ledger(self) -> Ledger:
+        """What this data set has spent over all jobs, this one's rounds so far included."""
+        flip = LabelFlipped(epsilon=self.holdings.label_epsilon)
+        spent = self._journal.spent(self.holdings.dataset)
+        return Ledger(((flip, *spent),), source=self._node.source_name, classes=self.contract.classes)
+
+    def advance(self) -> int:
+        """Do and commit the next round."""
+        if not self.ready:
+            raise InvalidInput(
+                f"{self.name} cannot go past round {self.round}: it waits for {', '.join(self.missing) or 'nobody, it is done'}"
+            )
+        t = self.round + 1
+        used = {peer: self._waiting[peer][t - 1] for peer in self.neighbours} if t > 1 else {}
+        heard = self._in_order({peer: payload for peer, (_, payload) in used.items()})
+        state, released = self._node.step(self._state, heard)
+        events = [event for event in self._events if (event.t if isinstance(event, IterateReleased) else 1) == t]
+        self._journal.commit(self.contract.job, t, payload=wire.packed(released), heard=used, events=events)
+        self._state = state
+        for peer in self.neighbours:
+            self._waiting[peer].pop(t - 1, None)
+        return t
+
+    def message(self, peer: str, t: int) -> bytes:
+        """The release of a committed round, signed for ``peer``."""
+        payload = self._journal.outgoing(self.contract.job, t)
+        return wire.vector(self.contract, self._identity, sender=self.name, recipient=peer, t=t, payload=payload)
+
+    def resend(self, peer: str) -> list[bytes]:
+        """What ``peer`` lacks according to its last hello: its own round's releases and all later ones."""
+        since = max(1, self._peer_round[peer])
+        return [self.message(peer, t) for t in range(since, self.round + 1)]
+
+    def hello(self, peer: str) -> bytes:
+        """Where this node stands."""
+        job, dataset = self.contract.job, self.holdings.dataset
+        digest = wire.hash_of(self._journal.outgoing(job, self.round)) if self.round else ""
+        return wire.hello(
+            self.contract,
+            self._identity,
+            sender=self.name,
+            recipient=peer,
+            t=self.round,
+            digest=digest,
+            dataset=dataset,
+            releases=self._journal.releases(dataset),
+        )
+
+    def welcome(self, peer: str, data: bytes) -> None:
+        """Take a neighbour's hello; a journal that stands before what this node has of it was rolled back."""
+        said = wire.open_hello(data, self.contract, carrier=peer, me=self.name, keys=self._keys)
+        job, journal = self.contract.job, self._journal
+        highest, before = journal.highest(job, peer), journal.known_releases(peer, said.dataset)
+        known = journal.digest(job, said.round, peer) if said.round else None
+        if said.round < highest or said.releases < before or (known is not None and known != said.digest):
+            raise PeerError(
+                f"{peer}'s journal was rolled back: it stands at round {said.round} with {said.releases} releases of its data set, "
+                f"but {self.name} has its round {highest} and knows of {before} releases"
+            )
+        journal.remember(job, peer, dataset=said.dataset, before=said.releases - said.round)
+        self._peer_round[peer] = said.round
+
+    def accept(self, peer: str, data: bytes) -> None:
+        """Take a neighbour's release; the same one again is no error, another one for the same round is."""
+        message, _ = wire.open_vector(data, self.contract, carrier=peer, me=self.name, keys=self._keys)
+        t, digest = message.round, wire.hash_of(message.payload)
+        known = self._waiting[peer].get(t, (self._journal.digest(self.contract.job, t, peer), b""))[0]
+        if known is not None:
+            if known != digest:
+                raise PeerError(f"{peer} sent two different releases for round {t}")
+            return
+        if not max(1, self.round) <= t <= self.round + 1:
+            raise PeerError(f"{peer} sent a release of round {t} while {self.name} stands at round {self.round}")
+        self._waiting[peer][t] = (digest, message.payload)
+
+    def finish(self) -> None:
+        """Delete the inner state; only a job that is done can be finished."""
+        if not self.done:
+            raise InvalidInput(f"job {self.contract.job} stands at round {self.round} of {self.contract.plan.rounds}: it is not done")
+        self._journal.finish(self.contract.job)
+
+
+def _check(contract: Contract, name: str, holdings: Holdings, keys: Mapping[str, str]) -> None:
+    server = holdings.server
+    found = (server.index, server.n_servers, server.degree, server.matrix.shape[1], server.classes, server.norm_bound)
+    index = contract.index(name)
+    degree = int(contract.graph.degrees[index])
+    if found != (index, len(contract.servers), degree, contract.width, contract.classes, contract.norm_bound):
+        raise InvalidInput(
+            f"the records of {name} do not fit the contract: (index, servers, links, width, classes, norm bound) are {found}"
+        )
+    if server.epsilon < contract.epsilon:
+        raise InvalidInput(f"the records of {name} hold epsilon {server.epsilon:g}, below the study's floor {contract.epsilon:g}")
+    for peer in contract.neighbours(name):
+        if peer not in keys:
+            raise InvalidInput(f"the public key of {peer} is not known to {name}")

@@ -1,0 +1,143 @@
+"""What nodes say to each other: signed, versioned msgpack, plain bytes with shape and dtype, never pickle.
+
+A signature covers everything but itself: contract (hence study, job and plan), round, sender, recipient and payload.
+Whatever does not check out raises `PeerError`, which names the sender.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from pdml._types import Array
+from pdml.errors import PeerError
+from pdml.train.contract import Contract
+from pdml.train.identity import Identity, verified
+
+VERSION = 1
+DTYPE = "<f8"
+ENVELOPE = 1024  # bytes a message may need beyond its payload
+
+_DOMAIN = b"pdml training message 1\0"
+
+
+class Vector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="vector"):
+    """The release of one round, for one neighbour."""
+
+    version: int
+    contract: str
+    study: str
+    job: str
+    round: int
+    sender: str
+    recipient: str
+    dtype: str
+    shape: tuple[int, int]
+    payload: bytes
+    signature: bytes = b""
+
+
+class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hello"):
+    """Where a node stands: its last committed round, that release's hash, and what its data set has released over all jobs."""
+
+    version: int
+    contract: str
+    study: str
+    job: str
+    round: int
+    sender: str
+    recipient: str
+    digest: str  # of the payload of ``round``; "" before the first
+    dataset: str
+    releases: int  # of this data set, this job's included
+    signature: bytes = b""
+
+
+Message = TypeVar("Message", Vector, Hello)
+
+
+def hash_of(payload: bytes) -> str:
+    return hashlib.sha256(payload).hexdigest()
+
+
+def vector(contract: Contract, identity: Identity, *, sender: str, recipient: str, t: int, payload: bytes) -> bytes:
+    """One release, signed for one neighbour; the same arguments give the same bytes."""
+    shape = contract.shape
+    return _signed(identity, Vector(VERSION, contract.digest, contract.study, contract.job, t, sender, recipient, DTYPE, shape, payload))
+
+
+def hello(
+    contract: Contract, identity: Identity, *, sender: str, recipient: str, t: int, digest: str, dataset: str, releases: int
+) -> bytes:
+    return _signed(identity, Hello(VERSION, contract.digest, contract.study, contract.job, t, sender, recipient, digest, dataset, releases))
+
+
+def packed(values: Array) -> bytes:
+    return np.ascontiguousarray(values, dtype=DTYPE).tobytes()
+
+
+def unpacked(payload: bytes, shape: tuple[int, int]) -> Array:
+    return np.frombuffer(payload, dtype=DTYPE).reshape(shape).astype(np.float64)
+
+
+def most_bytes(contract: Contract) -> int:
+    """The longest message this contract allows: known before anything is parsed."""
+    return 8 * contract.shape[0] * contract.shape[1] + ENVELOPE + 4 * max(map(len, contract.servers))
+
+
+def open_vector(data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]) -> tuple[Vector, Array]:
+    """Check a release from ``carrier`` (the name the transport gives its sender) and unpack it."""
+    message = _opened(Vector, data, contract, carrier=carrier, me=me, keys=keys)
+    if message.dtype != DTYPE or message.shape != contract.shape or len(message.payload) != 8 * contract.shape[0] * contract.shape[1]:
+        raise PeerError(f"{carrier} sent {message.dtype} of shape {message.shape}, expected {DTYPE} of {contract.shape}")
+    if not 1 <= message.round <= contract.plan.rounds:
+        raise PeerError(f"{carrier} sent a release of round {message.round}, but the plan has rounds 1 to {contract.plan.rounds}")
+    values = unpacked(message.payload, contract.shape)
+    if not np.isfinite(values).all():
+        raise PeerError(f"{carrier} sent a vector of round {message.round} that is not finite")
+    with np.errstate(over="ignore"):
+        norm = float(np.linalg.norm(values))
+    if not norm <= contract.norm_cap:
+        raise PeerError(
+            f"{carrier} sent a vector of length {norm:.3g} in round {message.round}: no honest one exceeds {contract.norm_cap:.3g}"
+        )
+    return message, values
+
+
+def open_hello(data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]) -> Hello:
+    message = _opened(Hello, data, contract, carrier=carrier, me=me, keys=keys)
+    if not (0 <= message.round <= contract.plan.rounds and message.releases >= message.round):
+        raise PeerError(f"{carrier} says it stands at round {message.round} of {contract.plan.rounds}: that cannot be")
+    return message
+
+
+def _signed(identity: Identity, message: Message) -> bytes:
+    return msgspec.msgpack.encode(msgspec.structs.replace(message, signature=identity.sign(_signable(message))))
+
+
+def _signable(message: Vector | Hello) -> bytes:
+    return _DOMAIN + msgspec.msgpack.encode(msgspec.structs.replace(message, signature=b""))
+
+
+def _opened(kind: type[Message], data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]) -> Message:
+    if len(data) > most_bytes(contract):
+        raise PeerError(f"{carrier} sent {len(data)} bytes, more than the {most_bytes(contract)} any message of this job needs")
+    try:
+        message = msgspec.msgpack.decode(data, type=kind)
+    except (ValueError, RecursionError) as error:  # msgspec's own errors, and text that is not UTF-8
+        raise PeerError(f"{carrier} sent something that is no {kind.__name__.lower()} message: {error}") from None
+    if message.version != VERSION:
+        raise PeerError(f"{carrier} speaks version {message.version} of the training messages, this node version {VERSION}")
+    if message.study != contract.study:
+        raise PeerError(f"{carrier} trains another study ({message.study[:12]}..., this node has {contract.study[:12]}...)")
+    if message.job != contract.job or message.contract != contract.digest:
+        raise PeerError(f"{carrier} trains under another contract (job {message.job!r}): plan, servers or links differ")
+    if message.sender not in contract.neighbours(me) or message.sender != carrier:
+        raise PeerError(f"{carrier} sent a message in the name of {message.sender!r}, who is not the neighbour that it came from")
+    if message.recipient != me:
+        raise PeerError(f"{carrier} sent a message that was meant for {message.recipient!r}")
+    if not verified(keys[message.sender], _signable(message), message.signature):
+        raise PeerError(f"{carrier} sent a message whose signature is not {message.sender}'s")
+    return message

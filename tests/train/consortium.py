@@ -1,0 +1,110 @@
+"""Parties in one process, for tests: their journals are real files, and whoever carries the messages may do what it likes."""
+
+import random
+from itertools import pairwise
+
+import numpy as np
+
+from pdml.core import labels
+from pdml.mechanisms.randomness import Simulated
+from pdml.train.contract import Contract
+from pdml.train.engines import local
+from pdml.train.identity import Identity
+from pdml.train.journal import Journal
+from pdml.train.node import Server
+from pdml.train.party import Holdings, Party
+from pdml.train.plan import TrainingPlan
+
+NAMES = ("alice", "bob", "carol", "dave")
+EDGES = ((0, 1), (1, 2), (2, 3), (0, 3), (0, 2))
+EPSILON, WIDTH = 1.0, 4
+PLAN = TrainingPlan(rounds=12, noise_scale=0.3, noise_decay=0.9, objective_bound=0.5)
+
+
+class Consortium:
+    """Four organisations with 40 to 70 records each; ``kill`` throws a party away, `party` opens it again from its journal."""
+
+    def __init__(self, folder, *, plan=PLAN, source=None, seed=3, budget=None, job="job-1", classes=2, study="5" * 64):
+        self.folder, self.budget = folder, budget
+        self.source = source or Simulated(seed)
+        rng = np.random.default_rng(seed)
+        self.contract = Contract(job=job, study=study, plan=plan, servers=NAMES, edges=EDGES, classes=classes, width=WIDTH, epsilon=EPSILON)
+        self.identities, self.keys = {}, {}
+        for name in NAMES:
+            path = folder / f"{name}.key"
+            self.identities[name] = Identity.load(path) if path.exists() else Identity.create(path)
+            self.keys[name] = self.identities[name].public
+        cuts = np.cumsum([0, 40, 50, 60, 70])
+        x = rng.standard_normal((cuts[-1], WIDTH))
+        x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True)) * (1 + 1e-9)
+        codes = labels.codes(rng.integers(classes, size=len(x)), EPSILON, classes)
+        degrees = self.contract.graph.degrees
+        self.servers = [
+            Server(i, len(NAMES), int(degrees[i]), x[a:b].copy(), codes[a:b], EPSILON, 1.0, classes)
+            for i, (a, b) in enumerate(pairwise(cuts))
+        ]
+        self.parties, self.journals = {}, {}
+
+    def party(self, name):
+        if name not in self.parties:
+            self.journals[name] = Journal(self.folder / f"{name}.db")
+            held = Holdings(server=self.servers[NAMES.index(name)], dataset=f"data of {name}", label_epsilon=EPSILON)
+            self.parties[name] = Party(
+                self.contract,
+                name,
+                held,
+                journal=self.journals[name],
+                identity=self.identities[name],
+                keys=self.keys,
+                source=self.source,
+                budget=self.budget,
+            )
+        return self.parties[name]
+
+    def kill(self, name):
+        self.parties.pop(name, None)
+        if journal := self.journals.pop(name, None):
+            journal.close()
+
+    def close(self):
+        for name in NAMES:
+            self.kill(name)
+
+    def meet(self, name):
+        """``name`` has just started: it and its neighbours say where they stand, and hand over what the other lacks."""
+        mine = self.party(name)
+        for peer in mine.neighbours:
+            theirs = self.party(peer)
+            theirs.welcome(name, mine.hello(peer))
+            mine.welcome(peer, theirs.hello(name))
+            for message in theirs.resend(name):
+                mine.accept(peer, message)
+            for message in mine.resend(peer):
+                theirs.accept(name, message)
+
+    def run(self, *, chance=0.0, seed=0, until=None):
+        """Deliver until all are done; with probability ``chance`` somebody dies before or after a commit, or before sending."""
+        rng = random.Random(seed)
+        rounds = until or self.contract.plan.rounds
+        for name in NAMES:
+            self.meet(name)
+        while any(self.party(name).round < rounds for name in NAMES):
+            name = rng.choice(NAMES)
+            party = self.party(name)
+            if rng.random() < chance:
+                self.kill(name)
+                self.meet(name)
+                continue
+            if party.ready and party.round < rounds:
+                t = party.advance()
+                if rng.random() < chance:  # committed, and nothing sent
+                    self.kill(name)
+                    self.meet(name)
+                    continue
+                for peer in rng.sample(party.neighbours, len(party.neighbours)):
+                    for _ in range(rng.choice([1, 1, 2])):  # delivered twice now and then
+                        self.party(peer).accept(name, party.message(peer, t))
+        return np.array([self.party(name).released for name in NAMES])
+
+    def by_local_engine(self):
+        return local.train(self.contract.graph, local.Run(self.contract.plan, self.servers, self.source)).released

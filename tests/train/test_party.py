@@ -1,0 +1,269 @@
+"""Organisations with journals: the local engine's numbers, to the bit, whoever dies when; and every liar named."""
+
+import shutil
+import sqlite3
+
+import msgspec
+import numpy as np
+import pytest
+from consortium import EPSILON, NAMES, PLAN, Consortium
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pdml.accounting import Budget
+from pdml.accounting.events import IterateReleased, ObjectiveNoised
+from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PeerError
+from pdml.mechanisms.randomness import Secure
+from pdml.train import wire
+from pdml.train.identity import Identity
+from pdml.train.journal import Journal
+
+
+@pytest.fixture
+def consortium(tmp_path):
+    made = Consortium(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_parties_compute_what_the_local_engine_computes(tmp_path, classes):
+    consortium = Consortium(tmp_path, classes=classes)
+    found, expected = consortium.run(), consortium.by_local_engine()
+    consortium.close()
+    if classes == 2:
+        np.testing.assert_array_equal(found, expected)
+    else:  # softmax multiplies matrices, and BLAS rounds by where they lie in memory
+        np.testing.assert_allclose(found, expected, rtol=1e-11)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32), chance=st.sampled_from([0.02, 0.1, 0.3]))
+def test_killed_at_any_moment_the_result_is_that_of_an_unbroken_run(tmp_path_factory, seed, chance):
+    """Whatever the order of deliveries, duplicates and deaths."""
+    consortium = Consortium(tmp_path_factory.mktemp("consortium"))
+    found = consortium.run(chance=chance, seed=seed)
+    consortium.close()
+    np.testing.assert_array_equal(found, consortium.by_local_engine())
+
+
+def test_secure_noise_is_never_drawn_again(tmp_path):
+    """After a restart the same bytes go out, although the source cannot be repeated, and the next round goes on from them."""
+    consortium = Consortium(tmp_path, source=Secure())
+    consortium.run(until=5)
+    before = [consortium.party("alice").message("bob", t) for t in range(1, 6)]
+    linear = consortium.party("alice")._node.linear
+    consortium.kill("alice")
+    consortium.meet("alice")
+    assert [consortium.party("alice").message("bob", t) for t in range(1, 6)] == before
+    np.testing.assert_array_equal(consortium.party("alice")._node.linear, linear)
+    consortium.run(chance=0.2, seed=4)
+    assert consortium.party("alice").message("bob", 5) == before[4]
+    consortium.close()
+
+
+def test_a_release_is_debited_in_the_transaction_that_stores_it(consortium):
+    consortium.run(until=3)
+    ledger = consortium.party("bob").ledger
+    (events,) = ledger.events
+    assert [event.t for event in events if isinstance(event, IterateReleased)] == [1, 2, 3]
+    assert sum(isinstance(event, ObjectiveNoised) for event in events) == 1
+    journal = consortium.journals["bob"]
+    failing = consortium.party("bob")
+    for peer in failing.neighbours:
+        failing.accept(peer, consortium.party(peer).message("bob", 3))
+    journal._db.execute("CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+    with pytest.raises(JournalError, match="disk full; nothing was sent"):
+        failing.advance()
+    assert journal.job("job-1").round == 3  # neither the event nor the release
+    assert failing.round == 3
+
+
+def test_budgets_belong_to_the_data_set_and_not_to_the_job(tmp_path):
+    free = Consortium(tmp_path)
+    free.run()
+    spent = free.party("alice").ledger.line("features", "other servers").epsilon
+    for name in NAMES:
+        free.party(name).finish()
+    free.close()
+    again = Consortium(tmp_path, job="job-2", budget=Budget(features_epsilon=1.01 * spent))
+    with pytest.raises(BudgetExceeded, match="after the 12 releases of earlier jobs"):
+        again.party("alice")
+    again.close()
+    (tmp_path / "other").mkdir()
+    fresh = Consortium(tmp_path / "other", job="job-2", budget=Budget(features_epsilon=1.01 * spent))
+    fresh.party("alice")  # without the first job the same budget suffices
+    fresh.close()
+    more = Consortium(tmp_path, job="job-2")
+    more.run()
+    assert more.party("alice").ledger.line("features", "other servers").epsilon > 1.3 * spent  # √2 in μ
+    more.close()
+
+
+def test_a_rolled_back_journal_is_noticed(consortium, tmp_path):
+    consortium.run(until=4)
+    consortium.kill("carol")
+    saved = shutil.copy(tmp_path / "carol.db", tmp_path / "old.db")
+    consortium.run(until=8)
+    consortium.kill("carol")
+    shutil.copy(saved, tmp_path / "carol.db")
+    with pytest.raises(PeerError, match="carol's journal was rolled back: it stands at round 4"):
+        consortium.meet("carol")
+
+
+def test_a_lost_journal_is_noticed_in_the_next_job(consortium, tmp_path):
+    consortium.run()
+    consortium.close()
+    (tmp_path / "carol.db").unlink()
+    again = Consortium(tmp_path, job="job-2")
+    with pytest.raises(PeerError, match="carol's journal was rolled back"):
+        again.run()
+    again.close()
+
+
+def forged(consortium, *, key="bob", **changes):
+    """What bob would send alice in round 1, changed, and signed by ``key``."""
+    consortium.run(until=1)
+    message = msgspec.msgpack.decode(consortium.party("bob").message("alice", 1), type=wire.Vector)
+    return wire._signed(consortium.identities[key], msgspec.structs.replace(message, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"payload": np.full((1, 4), np.nan).tobytes()}, "not finite"),
+        ({"payload": np.full((1, 4), 1e200).tobytes()}, "no honest one exceeds"),
+        ({"payload": b"\0" * 24}, "sent <f8 of shape"),
+        ({"shape": (4, 1)}, "of shape"),
+        ({"dtype": "<f4"}, "sent <f4"),
+        ({"round": 0}, "the plan has rounds 1 to 12"),
+        ({"round": 3}, "sent a release of round 3 while alice stands at round 1"),
+        ({"round": 99}, "the plan has rounds"),
+        ({"study": "6" * 64}, "trains another study"),
+        ({"contract": "6" * 64}, "under another contract"),
+        ({"job": "job-9"}, "under another contract"),
+        ({"sender": "carol"}, "in the name of 'carol'"),
+        ({"sender": "mallory"}, "in the name of 'mallory'"),
+        ({"recipient": "dave"}, "meant for 'dave'"),
+        ({"version": 2}, "speaks version 2"),
+        ({"key": "carol"}, "signature is not bob's"),
+        ({"payload": np.ones((1, 4)).tobytes()}, "two different releases for round 1"),
+    ],
+)
+def test_a_bad_message_names_its_sender(consortium, changes, said):
+    data = forged(consortium, **changes)
+    with pytest.raises(PeerError, match=rf"^bob .*{said}"):
+        consortium.party("alice").accept("bob", data)
+
+
+def test_a_message_is_measured_before_it_is_parsed(consortium):
+    with pytest.raises(PeerError, match="bob sent 1000000 bytes"):
+        consortium.party("alice").accept("bob", b"\x81" * 1_000_000)
+
+
+@given(data=st.binary(max_size=400))
+def test_any_bytes_are_refused_in_one_sentence(parties, data):
+    with pytest.raises(PeerError, match=r"^bob sent something that is no vector message"):
+        parties.party("alice").accept("bob", data)
+    with pytest.raises(PeerError, match=r"^bob sent something that is no hello message"):
+        parties.party("alice").welcome("bob", data)
+
+
+@pytest.fixture(scope="module")
+def parties(tmp_path_factory):
+    made = Consortium(tmp_path_factory.mktemp("parties"))
+    yield made
+    made.close()
+
+
+@given(position=st.integers(0, 10**6), bit=st.integers(0, 7))
+def test_no_single_bit_can_be_changed_on_the_way(parties, position, bit):
+    """A relay that flips a bit is noticed: either the message no longer parses or it is not signed."""
+    if parties.party("bob").round == 0:
+        parties.party("bob").advance()
+    sent = bytearray(parties.party("bob").message("alice", 1))
+    sent[position % len(sent)] ^= 1 << bit
+    with pytest.raises(PeerError, match=r"^bob "):
+        parties.party("alice").accept("bob", bytes(sent))
+
+
+def test_honest_releases_stay_far_below_the_cap(consortium):
+    longest = max(np.linalg.norm(released) for released in consortium.run())
+    assert longest < consortium.contract.norm_cap / 10
+
+
+def test_the_inner_state_is_sealed_and_then_gone(consortium, tmp_path):
+    consortium.run()
+    party, journal = consortium.party("alice"), consortium.journals["alice"]
+    linear, sealed = wire.packed(party._node.linear), journal.sealed("job-1")
+    files = [tmp_path / "alice.db", tmp_path / "alice.db-wal"]
+    assert not any(linear in path.read_bytes() for path in files if path.exists())
+    with pytest.raises(InvalidInput, match="cannot be opened"):
+        consortium.identities["bob"].unseal(sealed, b"")
+    for name in NAMES:
+        consortium.party(name).finish()
+    assert not any(sealed in path.read_bytes() for path in files if path.exists())
+    with pytest.raises(JournalError, match="is finished"):
+        consortium.kill("alice")
+        consortium.party("alice")
+
+
+def test_finishing_early_is_refused(consortium):
+    consortium.run(until=2)
+    with pytest.raises(InvalidInput, match="stands at round 2 of 12"):
+        consortium.party("alice").finish()
+
+
+def test_another_contract_under_the_same_name_is_refused(consortium, tmp_path):
+    from dataclasses import replace
+
+    consortium.run(until=2)
+    consortium.close()
+    other = Consortium(tmp_path, plan=replace(PLAN, penalty=0.2))
+    with pytest.raises(JournalError, match="with another contract"):
+        other.party("alice")
+    other.close()
+
+
+def test_a_journal_is_held_by_one_process_and_readable_by_its_owner_alone(tmp_path):
+    journal = Journal(tmp_path / "node.db")
+    with pytest.raises(JournalError, match="another process is using it"):
+        Journal(tmp_path / "node.db")
+    assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
+    journal.close()
+
+
+def test_a_journal_that_is_none_or_of_another_version_is_refused(tmp_path):
+    (tmp_path / "text.db").write_text("not a database, but long enough to be looked at as one" * 50)
+    with pytest.raises(JournalError, match=r"text\.db cannot be used: file is not a database"):
+        Journal(tmp_path / "text.db")
+    with sqlite3.connect(tmp_path / "new.db") as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(JournalError, match="has format 99"):
+        Journal(tmp_path / "new.db")
+    with pytest.raises(JournalError, match="cannot be used"):
+        Journal(tmp_path / "no folder" / "node.db")
+
+
+def test_keys(tmp_path):
+    made = Identity.create(tmp_path / "node.key")
+    assert Identity.load(tmp_path / "node.key").public == made.public
+    with pytest.raises(InvalidInput, match="exists already"):
+        Identity.create(tmp_path / "node.key")
+    (tmp_path / "node.key").chmod(0o644)
+    with pytest.raises(InvalidInput, match="chmod 600"):
+        Identity.load(tmp_path / "node.key")
+    (tmp_path / "bad.key").write_text("abc")
+    (tmp_path / "bad.key").chmod(0o600)
+    with pytest.raises(InvalidInput, match="64 hexadecimal digits"):
+        Identity.load(tmp_path / "bad.key")
+    assert made.sign(b"x") == made.sign(b"x")
+
+
+def test_records_below_the_floor_are_refused(tmp_path):
+    consortium = Consortium(tmp_path)
+    object.__setattr__(consortium.contract, "epsilon", EPSILON * 1.5)
+    with pytest.raises(InvalidInput, match="below the study's floor"):
+        consortium.party("alice")
+    consortium.close()
