@@ -1,4 +1,4 @@
-"""Files found through PDML_DATA_DIR: what is refused needs no data; what is read is checked against the published facts."""
+"""Files in PDML_DATA_DIR or the cache folder: what is refused needs no data; what is read is checked against the published facts."""
 
 import gzip
 import hashlib
@@ -17,7 +17,7 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
 def read(file: str = "set.csv") -> bytes:
-    return local.read(file, sha256=DIGEST, source="somewhere")
+    return local.read(file, sha256=DIGEST, dataset="some")
 
 
 @pytest.fixture
@@ -35,14 +35,39 @@ def test_reads_packed_and_plain_files(here: Path) -> None:
     assert read() == read("plain.csv") == CONTENT
 
 
-@pytest.mark.parametrize("value", [None, ""])
-def test_says_what_to_do_without_the_variable(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=[None, ""], ids=["unset", "empty"])
+def cache(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache folder, in use because the variable says nothing."""
     monkeypatch.delenv("PDML_DATA_DIR", raising=False)
-    if value is not None:
-        monkeypatch.setenv("PDML_DATA_DIR", value)
-    for call in (read, adult.load, lambda: raetsch.load("german")):
-        with pytest.raises(DataError, match=r"PDML_DATA_DIR must name the folder.*set it"):
-            call()
+    if request.param is not None:
+        monkeypatch.setenv("PDML_DATA_DIR", request.param)
+    monkeypatch.setattr(local, "cache_folder", lambda: tmp_path / "pdml")
+    return tmp_path / "pdml"
+
+
+def test_without_the_variable_the_cache_folder_is_read(cache: Path) -> None:
+    assert local.folder() == cache
+    cache.mkdir()
+    (cache / "set.csv.gz").write_bytes(gzip.compress(CONTENT))
+    assert read() == CONTENT
+
+
+def test_the_variable_comes_before_the_cache_folder(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cache.mkdir()
+    (cache / "set.csv").write_bytes(CONTENT)
+    monkeypatch.setenv("PDML_DATA_DIR", str(tmp_path))
+    assert local.folder() == tmp_path
+    with pytest.raises(DataError, match="some is not in"):
+        read()
+
+
+def test_the_cache_folder_is_where_each_system_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert local.cache_folder("linux", {}) == local.cache_folder("linux", {"XDG_CACHE_HOME": "relative"}) == tmp_path / ".cache/pdml"
+    assert local.cache_folder("linux", {"XDG_CACHE_HOME": "/elsewhere"}) == Path("/elsewhere/pdml")
+    assert local.cache_folder("darwin", {"XDG_CACHE_HOME": "/elsewhere"}) == tmp_path / "Library/Caches/pdml"
+    assert local.cache_folder("win32", {"LOCALAPPDATA": "/local"}) == Path("/local/pdml")
+    assert local.cache_folder("win32", {}) == tmp_path / "AppData/Local/pdml"
 
 
 def test_says_what_to_do_without_the_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,13 +76,24 @@ def test_says_what_to_do_without_the_folder(here: Path, monkeypatch: pytest.Monk
         read()
 
 
-def test_says_what_to_do_without_the_file(here: Path) -> None:
-    with pytest.raises(DataError, match=r"set\.csv\.gz must exist.*put it there, it comes from somewhere"):
-        read()
-    with pytest.raises(DataError, match=r"adult\.data\.gz must exist.*archive\.ics\.uci\.edu"):
+def test_says_what_to_do_on_a_machine_without_the_data(cache: Path) -> None:
+    with pytest.raises(DataError) as refused:
         adult.load()
-    with pytest.raises(DataError, match=r"german\.csv\.gz must exist.*benchmarks\.mat"):
+    assert str(refused.value) == (
+        "adult is not on this machine: run `pdml data fetch adult` where there is a network, "
+        "or set PDML_DATA_DIR to a folder that holds adult.data and adult.test"
+    )
+    with pytest.raises(DataError, match=r"raetsch is not on this machine: run `pdml data fetch raetsch`.* that holds raetsch/german\.csv$"):
         raetsch.load("german")
+
+
+def test_says_what_to_do_without_the_file(here: Path) -> None:
+    with pytest.raises(DataError) as refused:
+        adult.load()
+    assert str(refused.value) == (
+        f"adult is not in {here}, the folder PDML_DATA_DIR names: run `pdml data fetch adult` where there is a network, "
+        "or put adult.data and adult.test there"
+    )
 
 
 PACKED = gzip.compress(CONTENT, mtime=0)
@@ -66,7 +102,7 @@ PACKED = gzip.compress(CONTENT, mtime=0)
 @pytest.mark.parametrize("damaged", [b"no gzip", PACKED[:-9], PACKED[:12] + b"\xff" * 20], ids=["no gzip", "cut", "garbled"])
 def test_refuses_a_damaged_archive(here: Path, damaged: bytes) -> None:
     (here / "set.csv.gz").write_bytes(damaged)
-    with pytest.raises(DataError, match=r"must be readable.*fetch it again from somewhere"):
+    with pytest.raises(DataError, match=r"must be readable.*run `pdml data fetch some`"):
         read()
 
 

@@ -1,4 +1,4 @@
-"""Data for experiments: artificial problems to draw from, and real sets found through PDML_DATA_DIR. Nothing of this is for deployment."""
+"""Data for experiments, none of it for deployment: artificial problems to draw from, and real sets that `pdml data fetch` brings."""
 
 from pdml.datasets import adult, local, raetsch
 from pdml.datasets.generators import ringnorm, twonorm, waveform

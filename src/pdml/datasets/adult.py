@@ -1,7 +1,9 @@
 """UCI Adult as the paper uses it: 45,222 people without missing values, 105 columns (Section evaluation, "Datasets")."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
+from types import MappingProxyType
 
 import numpy as np
 from scipy import sparse
@@ -12,11 +14,12 @@ from pdml.errors import DataError
 
 ROWS, COLUMNS = 45_222, 105
 
-_SOURCE = "https://archive.ics.uci.edu/dataset/2/adult"
-_FILES = {
-    "adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
-    "adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
-}
+FILES: Mapping[str, str] = MappingProxyType(
+    {  # with their sha256
+        "adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
+        "adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
+    }
+)
 _FIELDS = (
     "age",
     "workclass",
@@ -57,7 +60,8 @@ def load() -> Adult:
     The paper's 105 dimensions come out only if "?" is no level and levels are collected before incomplete rows are dropped: everybody with
     workclass=Never-worked is incomplete, so that this column stays empty.
     """
-    lines = chain.from_iterable(local.read(file, sha256=digest, source=_SOURCE).decode().splitlines() for file, digest in _FILES.items())
+    contents = [local.read(file, sha256=digest, dataset="adult", together=tuple(FILES)) for file, digest in FILES.items()]
+    lines = chain.from_iterable(content.decode().splitlines() for content in contents)
     people = [line.split(", ") for line in lines if line.count(", ") == len(_FIELDS) - 1]  # neither blank lines nor the test file's banner
     fields = dict(zip(_FIELDS, map(np.asarray, zip(*people, strict=True)), strict=True))
     complete = np.all([fields[name] != "?" for name in CATEGORICAL], axis=0)

@@ -1,9 +1,11 @@
-"""Real data on this machine: the folder named by PDML_DATA_DIR, and bytes that are the expected ones or none at all."""
+"""Real data on this machine: one folder, and bytes that are the expected ones or none at all."""
 
 import gzip
 import hashlib
 import os
+import sys
 import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pdml.errors import DataError
@@ -11,13 +13,23 @@ from pdml.errors import DataError
 VARIABLE = "PDML_DATA_DIR"
 
 
+def cache_folder(platform: str = sys.platform, environment: Mapping[str, str] = os.environ) -> Path:
+    """The user's cache folder for pdml, by the custom of each system; it need not exist."""
+    if platform == "win32":
+        local = environment.get("LOCALAPPDATA", "")
+        return (Path(local) if local else Path.home() / "AppData" / "Local") / "pdml"
+    if platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "pdml"
+    named = environment.get("XDG_CACHE_HOME", "")
+    # The XDG specification asks to ignore relative names.
+    return (Path(named) if os.path.isabs(named) else Path.home() / ".cache") / "pdml"
+
+
 def folder() -> Path:
-    """The folder PDML_DATA_DIR names."""
+    """The folder PDML_DATA_DIR names, which must exist; without the variable, the cache folder, which `pdml data fetch` creates."""
     name = os.environ.get(VARIABLE, "")
     if not name:
-        raise DataError(
-            f"{VARIABLE} must name the folder of the data sets, got nothing: set it, for example `export {VARIABLE}=~/pdml-data`"
-        )
+        return cache_folder()
     path = Path(name).expanduser()
     if not path.is_dir():
         raise DataError(
@@ -26,23 +38,35 @@ def folder() -> Path:
     return path
 
 
-def read(file: str, *, sha256: str, source: str) -> bytes:
-    """The bytes of ``file``, or of ``file``.gz unpacked, below the folder.
+def find(file: str) -> Path | None:
+    """``file``.gz or ``file`` below the folder, whichever is there; the packed one first."""
+    return next((path for path in (folder() / f"{file}.gz", folder() / file) if path.is_file()), None)
+
+
+def read(file: str, *, sha256: str, dataset: str, together: Sequence[str] = ()) -> bytes:
+    """The bytes of ``file``, unpacked.
 
     The digest is that of the unpacked bytes, so that it does not matter who compressed them: a result on other data must not pass for one
-    on these. ``source`` says where people get the file.
+    on these. ``dataset`` is what `pdml data fetch` calls the set; ``together`` names the files people need with this one.
     """
-    packed, plain = folder() / f"{file}.gz", folder() / file
+    path = find(file)
+    if path is None:
+        raise DataError(_missing(dataset, " and ".join(together or (file,))))
+    again = f"run `pdml data fetch {dataset}` where there is a network"
     try:
-        if packed.is_file():
-            content = gzip.decompress(packed.read_bytes())
-        elif plain.is_file():
-            content = plain.read_bytes()
-        else:
-            raise DataError(f"{packed} must exist (or {plain.name} unpacked), got no such file: put it there, it comes from {source}")
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{packed.parent / file} must be readable, got {error}: fetch it again from {source}") from error
+        raise DataError(f"{path} must be readable, got {error}: {again}") from error
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
-        raise DataError(f"{file} must have the sha256 {sha256} when unpacked, got {found}: it is not the file from {source}")
+        raise DataError(f"{path} must have the sha256 {sha256} when unpacked, got {found}: {again}")
     return content
+
+
+def _missing(dataset: str, files: str) -> str:
+    fetch = f"run `pdml data fetch {dataset}` where there is a network"
+    if os.environ.get(VARIABLE):
+        return f"{dataset} is not in {folder()}, the folder {VARIABLE} names: {fetch}, or put {files} there"
+    return f"{dataset} is not on this machine: {fetch}, or set {VARIABLE} to a folder that holds {files}"

@@ -15,8 +15,6 @@ from pdml._types import Array
 from pdml.datasets import local
 from pdml.errors import DataError
 
-_SOURCE = "Rätsch's benchmarks.mat (sha256 47c19e4b...), one CSV per set, label first and no header"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
@@ -92,7 +90,7 @@ def load(name: str) -> tuple[Array, Array]:
     The files are sorted by their first column: shuffle before splitting into servers, or into training and test.
     """
     facts = FACTS[_validate.choice("name", name, NAMES)]
-    content = local.read(f"raetsch/{name}.csv", sha256=facts.sha256, source=_SOURCE)
+    content = local.read(f"raetsch/{name}.csv", sha256=facts.sha256, dataset="raetsch")
     table = np.loadtxt(io.BytesIO(content), delimiter=",", dtype=np.float64, ndmin=2)
     X, y = np.ascontiguousarray(table[:, 1:]), table[:, 0].copy()
     found = (*X.shape, int((y == 1).sum()), int((y == -1).sum()))
