@@ -8,6 +8,7 @@ PDMLError
 │   └── MessageError    bytes that are no message of the protocol, with the code of the problem
 ├── NotDelivered        a report did not reach its service, or was refused; ``code`` says why
 ├── PeerError           another server broke the protocol; the sentence names it
+├── EngineError         a machine or process that a training ran on is gone, or too slow
 ├── JournalError        a node's journal cannot be used: going on could repeat or renew noise
 ├── NotCertified        a primal solve did not reach the tolerance that the privacy proof needs
 └── BudgetExceeded      going on would spend more privacy than the study allows
@@ -73,3 +74,7 @@ class PeerError(PDMLError):
 
 class JournalError(PDMLError):
     """The journal cannot promise that noise is neither repeated nor renewed."""
+
+
+class EngineError(PDMLError):
+    """What a training ran on failed; nothing was restarted behind anybody's back."""

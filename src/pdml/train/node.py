@@ -58,6 +58,7 @@ class NodeState:
     sent: Array  # w̃_i(t)
     dual: Array  # γ_i(t - 1): `step` brings it up to date
     certified: float = 0.0  # the gradient norm that round t reached
+    noise: float = 0.0  # |θ_i(t)|, for figures about simulations
 
 
 class Node:
@@ -89,8 +90,9 @@ class Node:
         away. After a restart the rounds that were released are replayed instead.
         """
         dual, point, certified = self._solve(state, heard)
-        released = steps.release_step(self._source.settle(point), self._draw(state.t + 1, point))
-        return NodeState(state.t + 1, released, dual, certified), released
+        noise = self._draw(state.t + 1, point)
+        released = steps.release_step(self._source.settle(point), noise)
+        return NodeState(state.t + 1, released, dual, certified, float(np.linalg.norm(noise))), released
 
     def replay(self, state: NodeState, heard: list[Array], released: Array) -> NodeState:
         """The state after a round whose release is known: solver and streams move on as they did then, and nothing is released.

@@ -1,0 +1,168 @@
+"""Ray actors on a real cluster of two raylets: the local engine's numbers to the bit, and a dead actor is an error."""
+
+import os
+import signal
+import sys
+
+import numpy as np
+import pytest
+from consortium import NAMES, Consortium
+
+from pdml.errors import EngineError, InvalidInput
+from pdml.train.engines import local
+
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray's switch for "stay on loopback", read when it is imported
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+ray = pytest.importorskip("ray")
+
+from ray import cloudpickle  # noqa: E402
+
+from pdml.train.engines import ray as engine  # noqa: E402
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the actors cannot import a test
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Two raylets on loopback, in a folder of their own; each has a resource that names it."""
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_TMPDIR"] = str(tmp_path_factory.mktemp("r"))
+    made = Cluster()
+    try:
+        for name in ("north", "south"):
+            made.add_node(
+                num_cpus=2, resources={name: 10}, node_ip_address="127.0.0.1", object_store_memory=100 * 2**20, include_dashboard=False
+            )
+        ray.init(address=made.address, log_to_driver=False, _node_ip_address="127.0.0.1")
+        yield made
+    finally:
+        ray.shutdown()
+        made.shutdown()
+        del os.environ["RAY_TMPDIR"]
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = Consortium(tmp_path)
+    return made.contract.graph, local.Run(made.contract.plan, made.servers, made.source)
+
+
+def test_it_is_the_local_engine_to_the_bit(cluster, run):
+    graph, whole = run
+    expected = local.train(graph, whole)
+    seen = []
+    found = engine.train(
+        graph, whole.plan, whole.source, engine.shards_of(whole, 3), observe=lambda t, released, _: seen.append((t, released.shape))
+    )
+    np.testing.assert_array_equal(found.released, expected.released)
+    np.testing.assert_array_equal(found.certified, expected.certified)
+    np.testing.assert_allclose(found.consensus, expected.consensus, rtol=1e-12)
+    np.testing.assert_allclose(found.noise, expected.noise, rtol=1e-12)
+    assert (found.passes, found.hessians) == (expected.passes, expected.hessians)
+    assert seen == [(t, (1, 4, 1, 4)) for t in range(1, 13)]
+
+
+class Where:
+    """Loads one server's records, and leaves a note saying on which raylet."""
+
+    def __init__(self, server, note):
+        self.server, self.note = server, note
+
+    def __call__(self):
+        import ray
+
+        self.note.write_text(ray.get_runtime_context().get_node_id())
+        return [self.server]
+
+
+def test_records_are_loaded_where_they_live(cluster, run, tmp_path):
+    graph, whole = run
+    places = ["north", "south", "south", "north"]
+    shards = [
+        engine.Shard((i,), Where(server, tmp_path / str(i)), {place: 1})
+        for i, (server, place) in enumerate(zip(whole.servers, places, strict=True))
+    ]
+    found = engine.train(graph, whole.plan, whole.source, shards)
+    np.testing.assert_array_equal(found.released, local.train(graph, whole).released)
+    homes = [(tmp_path / str(i)).read_text() for i in range(4)]
+    assert homes[0] == homes[3] != homes[1] == homes[2]
+
+
+class Mortal:
+    """A server whose actor can be killed from outside."""
+
+    def __init__(self, server, note):
+        self.server, self.note = server, note
+
+    def __call__(self):
+        self.note.write_text(str(os.getpid()))
+        return [self.server]
+
+
+def test_a_dead_actor_is_an_error_that_names_its_server(cluster, run, tmp_path):
+    graph, whole = run
+    shards = [engine.Shard((i,), Mortal(server, tmp_path / str(i))) for i, server in enumerate(whole.servers)]
+
+    def murder(t, *_):
+        if t == 5:
+            os.kill(int((tmp_path / "2").read_text()), signal.SIGKILL)
+
+    with pytest.raises(EngineError, match=r"the actor of server 3 died in round 6 .*nothing was restarted"):
+        engine.train(graph, whole.plan, whole.source, shards, observe=murder)
+
+
+class Slow(Mortal):
+    def __call__(self):
+        import time
+
+        time.sleep(60)
+        return [self.server]
+
+
+def test_a_late_actor_is_an_error_that_names_its_server(cluster, run, tmp_path):
+    graph, whole = run
+    loaders = [Slow(server, tmp_path / str(i)) if i == 1 else Mortal(server, tmp_path / str(i)) for i, server in enumerate(whole.servers)]
+    shards = [engine.Shard((i,), load) for i, load in enumerate(loaders)]
+    with pytest.raises(EngineError, match="the actor of server 2 did not answer within 5 s while its records were loaded"):
+        engine.train(graph, whole.plan, whole.source, shards, timeout=5)
+
+
+class Missing(Mortal):
+    def __call__(self):
+        raise InvalidInput("the records are not here")
+
+
+def test_what_an_actor_refuses_reads_as_it_was_said(cluster, run, tmp_path):
+    graph, whole = run
+    shards = [engine.Shard((i,), Missing(server, tmp_path)) for i, server in enumerate(whole.servers)]
+    with pytest.raises(InvalidInput, match=r"^the records are not here$"):
+        engine.train(graph, whole.plan, whole.source, shards)
+
+
+def test_shards_must_cover_the_servers(cluster, run):
+    graph, whole = run
+    with pytest.raises(InvalidInput, match="every server from 0 to 3 exactly once"):
+        engine.train(graph, whole.plan, whole.source, engine.shards_of(whole, 2)[:1])
+    wrong = [engine.Shard((1, 0, 2, 3), engine._Shipped(whole.servers))]
+    with pytest.raises(InvalidInput, match="loaded"):
+        engine.train(graph, whole.plan, whole.source, wrong)
+    assert len(NAMES) == graph.n
+
+
+def test_the_same_cluster_takes_what_is_embarrassingly_parallel(cluster):
+    from pdml.experiments.parallel import each
+
+    told = []
+    with engine.for_joblib():
+        places = each(_place, list(range(8)), processes=4, progress=lambda done, total: told.append((done, total)))
+    assert told[0] == (0, 8)
+    assert told[-1] == (8, 8)
+    assert [k for k, _ in places] == list(range(8))
+    assert all(inside for _, inside in places)
+
+
+def _place(k):
+    import ray
+
+    return k, ray.get_runtime_context().get_node_id() is not None and ray.is_initialized()
