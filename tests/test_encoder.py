@@ -288,3 +288,13 @@ def test_from_data_refuses_what_it_cannot_guess() -> None:
         Encoder.from_data(table, exclude=(), max_levels=1)
     with pytest.raises(DataError, match="must have a value"):
         Encoder.from_data(people((20, "male"), (30, "?")), exclude=())
+
+
+@given(st.integers(0, 1000), st.integers(1, 1000))
+def test_entries_that_were_float32_are_shown_to_six_digits_of_the_range(low: int, steps: int) -> None:
+    """A share with an error of 2^-23 still gives whole numbers back, also far from zero."""
+    number = Number(name="x", low=1_900_000 + low, high=1_900_000 + low + 1000)
+    value = number.low + steps
+    share = steps / 1000 * (1 - 2.0**-23)
+    assert number.decode(np.array([share]), single=True) == value
+    assert number.decode(np.array([share])) != value  # fourteen digits would show the rounding

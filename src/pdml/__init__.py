@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pdml.release.estimator import PDMLClassifier
     from pdml.release.model import load_model
+    from pdml.study import Study
     from pdml.train.plan import TrainingPlan
 
-__all__ = ["PDMLClassifier", "TrainingPlan", "load_model"]
+__all__ = ["PDMLClassifier", "Study", "TrainingPlan", "load_model"]
 
-_HOMES = {"PDMLClassifier": "pdml.release.estimator", "TrainingPlan": "pdml.train.plan", "load_model": "pdml.release.model"}
+_HOMES = {
+    "PDMLClassifier": "pdml.release.estimator",
+    "Study": "pdml.study",
+    "TrainingPlan": "pdml.train.plan",
+    "load_model": "pdml.release.model",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -49,13 +49,19 @@ class Number:
         values = np.clip(table.numeric(self.name), self.low, self.high)
         return (values - self.low) / (self.high - self.low), 0
 
-    def decode(self, entries: Array) -> float:
-        """The value, freed from rounding (14 digits of the range's magnitude stay) so that people see 34, not 33.99999999."""
+    def decode(self, entries: Array, *, single: bool = False) -> float:
+        """The value, freed from rounding (14 digits of the range's magnitude stay) so that people see 34, not 33.99999999.
+
+        ``single``: the entries were float32 on the way, so that only the first 6 digits of the range's width mean something.
+        """
         share = float(entries[0])
         if not 0 <= share <= 1:
             raise InvalidInput(f"feature {self.name!r} must lie in [0, 1], got {share!r}: that is how a declared range is encoded")
         value = self.low + share * (self.high - self.low)
-        digits = 13 - math.floor(math.log10(max(abs(self.low), abs(self.high))))
+        if single:
+            digits = 5 - math.floor(math.log10(self.high - self.low))
+        else:
+            digits = 13 - math.floor(math.log10(max(abs(self.low), abs(self.high))))
         return min(max(round(value, digits), self.low), self.high)
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,7 +103,7 @@ class Category:
             raise DataError(f"column {self.name!r} must hold one of the declared levels {listed(self.levels)}, got {got}")
         return np.ones(len(cells)), codes
 
-    def decode(self, entries: Array) -> str:
+    def decode(self, entries: Array, *, single: bool = False) -> str:
         (chosen,) = np.nonzero(entries)
         if len(chosen) != 1 or entries[chosen[0]] != 1:
             raise InvalidInput(f"the features of {self.name!r} must be a single one among zeros, got {shown(entries.tolist())}")
@@ -173,7 +179,7 @@ class Encoder:
         pointers = np.arange(table.n_rows + 1) * len(self.attributes)
         return sp.csr_array((values.ravel(), features.ravel(), pointers), shape=(table.n_rows, self.n_features))
 
-    def decode(self, row: Matrix) -> dict[str, float | str]:
+    def decode(self, row: Matrix, *, single: bool = False) -> dict[str, float | str]:
         """The answers behind one encoded row, before bias and clipping: what a person is shown before sending it."""
         entries = np.asarray(row.toarray() if hasattr(row, "toarray") else row, dtype=np.float64).ravel()
         if len(entries) != self.n_features:
@@ -182,7 +188,7 @@ class Encoder:
         start = 0
         for attribute in self.attributes:
             stop = start + len(attribute.feature_names)
-            answers[attribute.name] = attribute.decode(entries[start:stop])
+            answers[attribute.name] = attribute.decode(entries[start:stop], single=single)
             start = stop
         return answers
 

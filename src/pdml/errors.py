@@ -43,6 +43,9 @@ class StudyError(InvalidInput):
         count = f"{len(self.mistakes)} mistakes: " if len(self.mistakes) > 1 else ""
         super().__init__(f"{source} is not a valid study: {count}{told}")
 
+    def __reduce__(self) -> tuple[type["StudyError"], tuple[str, tuple[tuple[int, str], ...]]]:
+        return type(self), (self.source, self.mistakes)
+
 
 class MessageError(InvalidInput):
     """A message is refused; ``code`` is one of the stable names in `pdml.messages.PROBLEMS`."""

@@ -26,7 +26,7 @@ def atomic_write(path: str | os.PathLike[str], data: bytes | str) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except OSError as error:
         raise InvalidInput(f"cannot write {os.fspath(path)}: {_reason(error, target)}") from error
     finally:
@@ -34,7 +34,7 @@ def atomic_write(path: str | os.PathLike[str], data: bytes | str) -> None:
             temporary.unlink()
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the new name itself durable; only POSIX can open a folder for that."""
     if os.name != "posix":
         return

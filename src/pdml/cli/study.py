@@ -1,0 +1,111 @@
+"""`pdml study`: write, check and read the contract of a study."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pdml.cli.study_new import new
+from pdml.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pdml.cli.studyfile import Told
+    from pdml.study import Study
+
+study = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Write, check and read the contract of a study.")
+study.command()(new)
+
+File = Annotated[Path, typer.Argument(metavar="STUDY", help="A study.toml.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of sentences.")]
+
+
+@study.command()
+def check(file: File = Path("study.toml"), as_json: Json = False) -> None:
+    """Find every mistake in a study file, each with its line; exit code 1 if there is one.
+
+    Warnings are told as well: addresses that are placeholders, and a plan that would exceed the budget with as few records as
+    the study allows.
+
+    \b
+    Example:
+      pdml study check study.toml
+    """
+    from pdml.cli import screen, studyfile
+
+    found = studyfile.examine(file)
+    if as_json:
+        told = {"file": str(file), "valid": found.study is not None, "hash": found.study.hash if found.study else None}
+        screen.print_json(told | {name: studyfile.as_json(getattr(found, name)) for name in ("mistakes", "warnings")})
+    else:
+        _list(file, found.mistakes, "")
+        _list(file, found.warnings, "warning: ")
+    if found.study is None:
+        count = len(found.mistakes)
+        raise InvalidInput(f"{file} has {count} mistake{'s' if count > 1 else ''}")
+    if not as_json:
+        typer.echo(f"{file} is a valid study: {_sizes(found.study)}")
+        typer.echo(f"hash {found.study.hash}")
+
+
+@study.command()
+def show(file: File = Path("study.toml"), as_json: Json = False) -> None:
+    """Say in words what a study asks, who takes part, and what it promises.
+
+    \b
+    Example:
+      pdml study show study.toml
+    """
+    from pdml.cli import screen, studyfile
+    from pdml.errors import StudyError
+
+    found = studyfile.examine(file)
+    if found.study is None:
+        raise StudyError(str(file), found.mistakes)
+    facts = _facts(found.study)
+    if as_json:
+        screen.print_json({**facts, "study": found.study.to_dict(), "warnings": studyfile.as_json(found.warnings)})
+        return
+    from pdml.cli.study_words import tell
+
+    tell(found.study, facts)
+    _list(file, found.warnings, "warning: ")
+
+
+def _list(file: Path, told: "tuple[Told, ...]", kind: str) -> None:
+    for line, text in told:
+        typer.echo(f"{file}:{line}: {kind}{text}" if line else f"{file}: {kind}{text}")
+
+
+def _sizes(study: "Study") -> str:
+    asked = f"{len(study.classes)} classes, {len(study.attributes)} attributes in {study.width} features"
+    return f"{study.id}, {len(study.servers)} servers, {asked}"
+
+
+def _facts(study: "Study") -> dict[str, Any]:
+    """What follows from a study and is not written in it."""
+    from pdml.cli import studyfile
+    from pdml.core.labels import keep_weight
+    from pdml.mechanisms.label_flip import LabelFlip
+
+    classes = len(study.classes)
+    floor = float(keep_weight(study.menu[0], classes))
+    plan = studyfile.plan_of(study)
+    return {
+        "hash": study.hash,
+        "page_sha256": _page(study),
+        "width": study.width,
+        "menu": [
+            {"epsilon": epsilon, "millionths": micro, "true_answer": 1 - LabelFlip(epsilon, classes).flip_probability}
+            for epsilon, micro in zip(study.menu, study.epsilon_micro, strict=True)
+        ],
+        "influence": {"weight": floor, "records": study.min_records, "cap": floor / study.min_records},
+        "plan": None if plan is None else plan.to_dict(),
+        "ledger": None if plan is None else studyfile.planned(study, plan).to_dict(),
+    }
+
+
+def _page(study: "Study") -> str:
+    """sha256 of the page that contributors see: publish it, so that anybody can compare what a server hands out."""
+    from pdml.contribute.page import render
+
+    return render(study).sha256

@@ -1,0 +1,107 @@
+"""A study in words and tables, as `pdml study show` prints it."""
+
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from pdml.cli import screen
+from pdml.encoder import Number
+from pdml.report import numbers
+from pdml.study import Study, Wording
+from pdml.tables import listed
+
+MOST_ROWS = 40
+
+
+def tell(study: Study, facts: dict[str, Any]) -> None:
+    """Everything that a person who is asked to take part may want to know."""
+    out = screen.console()
+    out.print(Text(study.title, style="bold"))
+    out.print(Text(f"{study.id}, {_when(study)}", style="dim"))
+    if study.description:
+        out.print()
+        out.print(study.description)
+
+    table = _table("if you choose", "the server sees your true answer with")
+    for choice in facts["menu"]:
+        default = "  (suggested)" if choice["epsilon"] == study.default_epsilon else ""
+        table.add_row(f"epsilon {choice['epsilon']:g}{default}", f"{choice['true_answer']:.0%}")
+    answers = ", ".join(study.classes)
+    screen.show(
+        out, "What is kept secret?", table, f"{study.question} ({answers})", "Your device replaces the answer by chance before it is sent."
+    )
+
+    table = _table("question", "answer", "features", left=2)
+    for attribute in study.attributes[:MOST_ROWS]:
+        wording = study.wording.get(attribute.name, Wording())
+        number = isinstance(attribute, Number)
+        answer = f"{attribute.low:g} to {attribute.high:g}" if isinstance(attribute, Number) else listed(attribute.levels).replace("'", "")
+        table.add_row(Text(wording.label or attribute.name), Text(answer), "1" if number else str(len(attribute.feature_names)))
+    if len(study.attributes) > MOST_ROWS:
+        table.add_row(f"... and {len(study.attributes) - MOST_ROWS} more", "", "")
+    size = f"A report holds {study.width} numbers: these, a constant, and the whole shrunk to length 1."
+    screen.show(out, "What can the own server read?", table, size)
+
+    table = _table("server", "address", "talks to", left=3)
+    for server in study.servers[:MOST_ROWS]:
+        table.add_row(server.name, server.url, ", ".join(study.neighbours(server.name)))
+    if len(study.servers) > MOST_ROWS:
+        table.add_row(f"... and {len(study.servers) - MOST_ROWS} more", "", "")
+    screen.show(out, "Who takes part?", table, f"{len(study.servers)} servers, {len(study.edges)} links.")
+
+    out.print()
+    out.print(Text("What is promised?", style="bold cyan"))
+    for sentence in (*_budget(study), *_influence(study, facts)):
+        out.print(sentence)
+    if facts["plan"] is not None:
+        table = _table("setting", "value")
+        for name, value in facts["plan"].items():
+            table.add_row(name.replace("_", " "), str(value) if value is not None else "by itself")
+        screen.show(out, "How is the model trained?", table)
+        _ledger(study, facts)
+    out.print()
+    for name, value in (("study hash", facts["hash"]), ("page sha256", facts["page_sha256"])):
+        out.print(f"{name:<12} {value}", soft_wrap=True)
+
+
+def _table(*columns: str, left: int = 1) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="left" if index < left else "right")
+    return table
+
+
+def _when(study: Study) -> str:
+    opens = f"from {study.opens:%Y-%m-%d %H:%M} UTC" if study.opens else "from now on"
+    return f"{opens}, " + (f"until {study.closes:%Y-%m-%d %H:%M} UTC" if study.closes else "without an end")
+
+
+def _budget(study: Study) -> list[str]:
+    if study.budget is None:
+        return ["No budget: nothing limits what other servers may learn from training."]
+    rows = (("features", "the answers above"), ("label", "the secret answer"))
+    told = []
+    for data, what in rows:
+        epsilon, delta = study.budget.limit(data)
+        limit = f"at most epsilon {epsilon:g} (delta {delta:g})" if epsilon < float("inf") else "no limit"
+        told.append(f"All other servers together learn of {what}: {limit}.")
+    return told
+
+
+def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
+    cap = facts["influence"]
+    return [
+        f"A server trains with {study.min_records:,} reports or more.",
+        f"One report, even a forged one, weighs at most {cap['weight']:.3g} (epsilon {study.menu[0]:g}) in {study.min_records:,}: "
+        f"it moves what its server learns from labels by no more than {cap['cap']:.2g}.",
+    ]
+
+
+def _ledger(study: Study, facts: dict[str, Any]) -> None:
+    out = screen.console()
+    out.print()
+    for line in facts["ledger"]["lines"]:
+        if line["adversary"] == "other servers":
+            spent = "no limit" if line["epsilon"] == "inf" else f"epsilon {numbers.epsilon(line['epsilon'])} (delta {line['delta']:g})"
+            out.print(f"With {study.min_records:,} reports at every server, other servers learn of the {line['data']}: {spent}.")

@@ -1,0 +1,220 @@
+"""What travels between a device and a collection service: versioned JSON, one table of problems, never pickle.
+
+A report is one JSON object of constant size for a given study. Features are float32 in little-endian order, so that both
+sides hold the same bits. `decode_report` checks the form; what depends on the study and on the store is the service's.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml.errors import InvalidInput, MessageError
+
+VERSION = 1
+MAX_BATCH = 1_000  # reports in one batch
+_HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
+
+Features = NDArray[np.float32]
+
+
+class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One person's contribution, as it leaves the device.
+
+    Guarantees
+    ----------
+    - ``label`` was randomised on the device with ``epsilon``; the true one is in no message.
+    - ``features`` are what the person answered, encoded: the server that receives them can read them.
+    - The size does not depend on the answers (label indices of several digits aside).
+    """
+
+    version: int  # 1
+    study: str  # Study.hash
+    id: str  # 128 random bits as 32 lower-case hex digits
+    epsilon: int  # millionths, on the study's menu
+    label: int  # index into the study's classes
+    features: str  # base64 of the float32 entries, little-endian
+    token: str = ""  # an invitation, 32 hex digits; "" where the service takes open reports
+
+
+class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The service's promise that it holds a report."""
+
+    id: str
+    study: str
+    server: str
+    digest: str  # sha256 of the report's bytes, in hex
+    hour: str  # UTC, for example 2026-03-01T14Z: coarse, so that it tells little about the person
+
+
+class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why something was refused, as application/problem+json (RFC 9457) with a stable ``code``."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str = ""
+    id: str = ""  # of the report in question, if it has one
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One line of the table of problems."""
+
+    status: int
+    title: str
+
+
+PROBLEMS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "malformed": Kind(400, "The message is not JSON of the expected form."),
+        "too_large": Kind(413, "The message is larger than any valid one."),
+        "wrong_version": Kind(400, "The message is of a version that this service does not speak."),
+        "wrong_study": Kind(409, "The report belongs to another study, or to another version of this one."),
+        "bad_id": Kind(400, "The report's id is not 32 lower-case hex digits."),
+        "epsilon_not_on_menu": Kind(422, "The epsilon is not on the study's menu."),
+        "bad_label": Kind(422, "The label is not one of the study's classes."),
+        "bad_features": Kind(422, "The features have a wrong length, a norm above 1, or no positive constant at the end."),
+        "token_missing": Kind(401, "This service takes invited reports only."),
+        "token_unknown": Kind(403, "The invitation is not known."),
+        "token_used": Kind(409, "The invitation was used by another report."),
+        "id_conflict": Kind(409, "Another report has the same id."),
+        "too_early": Kind(403, "The study has not opened yet."),
+        "closed": Kind(410, "The study is closed."),
+        "frozen": Kind(409, "The data set is frozen: nothing can be added or withdrawn."),
+        "batch_too_long": Kind(413, f"A batch holds at most {MAX_BATCH:,} reports."),
+        "not_found": Kind(404, "There is nothing here."),
+        "method_not_allowed": Kind(405, "This address does not take this method."),
+        "unsupported_type": Kind(415, "The content type is not the expected one."),
+        "length_required": Kind(411, "The request must say how long it is."),
+        "timeout": Kind(408, "The request did not arrive in time."),
+        "unauthorized": Kind(401, "A token is needed here."),
+        "too_many_requests": Kind(429, "Too many requests: try again later."),
+        "storage_unavailable": Kind(503, "The report could not be stored: send it again later."),
+        "internal": Kind(500, "The service made a mistake; nothing was acknowledged."),
+    }
+)
+
+
+def problem(code: str, detail: str = "", id: str = "") -> Problem:
+    """The problem with this ``code``, which must be in the table."""
+    kind = PROBLEMS[code]
+    return Problem(type=f"urn:pdml:problem:{code}", title=kind.title, status=kind.status, code=code, detail=detail, id=id)
+
+
+# Features
+
+
+def pack_features(features: NDArray[Any]) -> str:
+    """base64 of float32 entries in little-endian order; the entries must be float32 already: rounding is the encoder's."""
+    array = np.asarray(features)
+    if array.dtype.newbyteorder("=") != np.float32 or array.ndim != 1 or not len(array):
+        raise InvalidInput(f"features must be a vector of float32, got {array.ndim} dimension(s) of {array.dtype}")
+    return base64.b64encode(array.astype("<f4").tobytes()).decode("ascii")
+
+
+def unpack_features(text: str) -> Features:
+    """The inverse of `pack_features`, refusing any other spelling of the same bytes."""
+    try:
+        data = binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:  # binascii.Error, and non-ASCII text
+        raise MessageError("features must be padded base64", "bad_features") from None
+    if not data or len(data) % 4 or base64.b64encode(data).decode("ascii") != text:
+        raise MessageError("features must be base64 of whole float32 numbers", "bad_features")
+    return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
+
+
+def features_of(report: Report) -> Features:
+    """The report's features, read-only; only their form is checked (`acceptable` checks their values)."""
+    return unpack_features(report.features)
+
+
+def acceptable(features: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows of (m, d) float32 are finite, have norm at most 1 in float64, and a positive constant at the end.
+
+    Devices leave a margin of 2^-20 (`pdml.study.device`), so the order of the sum never decides about an honest report.
+    """
+    wide = np.asarray(features, dtype=np.float64)
+    squares = np.einsum("ij,ij->i", wide, wide)  # NaN and infinities make the comparison false
+    return np.asarray((squares <= 1) & (wide[:, -1] > 0))
+
+
+# Bytes
+
+_report = msgspec.json.Decoder(Report)
+_receipt = msgspec.json.Decoder(Receipt)
+_problem = msgspec.json.Decoder(Problem)
+
+
+def encode_report(report: Report) -> bytes:
+    """The canonical bytes: fields in their order, no spaces."""
+    return msgspec.json.encode(report)
+
+
+def decode_report(data: bytes) -> Report:
+    """The report, its form checked; anything else is a `MessageError` with the code of its problem."""
+    report: Report = _decode(_report, data, "a report")
+    if report.version != VERSION:
+        raise MessageError(f"version must be {VERSION}, got {_number(report.version)}", "wrong_version")
+    if not _HASH.fullmatch(report.study):
+        raise MessageError("study must be the 64 lower-case hex digits of the study's hash", "wrong_study")
+    if not _ID.fullmatch(report.id):
+        raise MessageError("id must be 32 lower-case hex digits", "bad_id")
+    if report.token and not _ID.fullmatch(report.token):
+        raise MessageError("token must be 32 lower-case hex digits or empty", "token_unknown")
+    if not 0 < report.epsilon < 1 << 53:
+        raise MessageError("epsilon must be a positive number of millionths", "epsilon_not_on_menu")
+    if not 0 <= report.label < 1 << 31:
+        raise MessageError("label must be the index of a class", "bad_label")
+    return report
+
+
+def encode_answer(answer: Receipt | Problem) -> bytes:
+    return msgspec.json.encode(answer)
+
+
+def decode_answer(data: bytes) -> Receipt | Problem:
+    """What a service says about one report."""
+    try:
+        receipt: Receipt = _receipt.decode(data)
+        return receipt
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        answer: Problem = _decode(_problem, data, "a receipt or a problem")
+        return answer
+
+
+def encode_batch(messages: Iterable[Report | Receipt | Problem]) -> bytes:
+    """One message per line (NDJSON)."""
+    return b"".join(msgspec.json.encode(message) + b"\n" for message in messages)
+
+
+def split_batch(data: bytes) -> list[bytes]:
+    """The lines of a batch, undecoded, so that each is answered by itself; only the end may lack its newline."""
+    lines = data.split(b"\n")
+    return lines[:-1] if lines[-1] == b"" else lines
+
+
+def MAX_REPORT_BYTES(width: int) -> int:
+    """No valid report of ``width`` features is longer: its canonical bytes with the longest numbers, and room for spaces."""
+    return 4 * ((4 * width + 2) // 3) + 1024
+
+
+def _decode(decoder: Any, data: bytes, what: str) -> Any:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        # msgspec's text names fields and types; it never quotes values, which may be somebody's.
+        raise MessageError(f"the message is not {what}: {error}") from None
+
+
+def _number(value: int) -> str:
+    return str(value) if abs(value) < 1 << 63 else "a huge number"

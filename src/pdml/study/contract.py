@@ -1,0 +1,273 @@
+"""The study as a value: what everybody agreed on, its canonical bytes and its hash."""
+
+import hashlib
+import json
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml.accounting import Budget
+from pdml.core.graph import Graph
+from pdml.encoder import Attribute, Encoder
+from pdml.errors import InvalidInput, StudyError
+from pdml.mechanisms.label_flip import micro
+from pdml.study import device, lines, rules
+from pdml.study.findings import Mistake
+from pdml.tables import Table, listed
+
+MOST_BYTES = 1 << 20  # of a study file
+
+
+@dataclass(frozen=True)
+class ServerEntry:
+    """One server: its name in the study and the address of its collection service."""
+
+    name: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How a form puts an attribute to people; empty where the attribute's name does."""
+
+    label: str = ""
+    help: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """The public contract of a study. A study that exists obeys every rule of `pdml.study.rules`."""
+
+    id: str
+    title: str
+    question: str
+    classes: tuple[str, ...]
+    menu: tuple[float, ...]  # label epsilons, ascending; the first is the floor
+    default_epsilon: float
+    encoder: Encoder
+    servers: tuple[ServerEntry, ...]
+    edges: tuple[tuple[str, str], ...]  # each link once, in the order of the servers
+    description: str = ""
+    budget: Budget | None = None
+    plan: Mapping[str, Any] = field(default_factory=dict)  # settings of a TrainingPlan; {} if it is not settled yet
+    opens: datetime | None = None  # UTC
+    closes: datetime | None = None
+    min_records: int = 50  # the smallest number of records with which a server may train
+    wording: Mapping[str, Wording] = field(default_factory=dict)  # by attribute
+
+    def __post_init__(self) -> None:
+        try:
+            document = self.to_dict()
+        except (TypeError, AttributeError) as error:
+            raise InvalidInput(f"the fields of a study must have their declared types: {error}") from None
+        for name, value in _typed(*rules.read(document), "this study").items():
+            object.__setattr__(self, name, value)
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_canonical, (self.canonical(),)
+
+    # From text
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read study.toml; a file that is not a study raises one `StudyError` with every mistake and its line."""
+        return cls.from_text(read_text(path), os.fspath(path))
+
+    @classmethod
+    def from_text(cls, text: str, source: str = "the study") -> Self:
+        """A study from the text of its TOML file."""
+        document, where = parse(text, source)
+        return cls(**_typed(*rules.read(document), source, where))
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], source: str = "the study") -> Self:
+        """A study from a mapping in the layout of the TOML file."""
+        return cls(**_typed(*rules.read(document), source))
+
+    @classmethod
+    def from_canonical(cls, data: bytes, source: str = "the study") -> Self:
+        """A study from its canonical bytes, as a collection service hands it out."""
+        try:
+            document = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise StudyError(source, [(0, f"the canonical form must be JSON: {error}")]) from None
+        study = cls.from_document(document, source)
+        if study.canonical() != data:
+            raise StudyError(source, [(0, "the JSON must be in canonical form: the same study would have two hashes")])
+        return study
+
+    # To canonical bytes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, in the layout of the TOML file."""
+        head: dict[str, Any] = {"id": self.id, "title": self.title, "min_records": self.min_records}
+        head |= {"description": self.description} if self.description else {}
+        head |= {key: _time(moment) for key, moment in (("opens", self.opens), ("closes", self.closes)) if moment is not None}
+        attributes = self.encoder.to_dict()["attributes"]
+        for attribute in attributes:
+            wording = self.wording.get(attribute["name"], Wording())
+            attribute |= {key: text for key, text in (("label", wording.label), ("help", wording.help)) if text}
+        document: dict[str, Any] = {
+            "study": head,
+            "label": {
+                "question": self.question,
+                "classes": list(self.classes),
+                "epsilon": {"menu": list(self.menu), "default": self.default_epsilon},
+            },
+            "attributes": attributes,
+            "servers": [{"name": server.name, "url": server.url} for server in self.servers],
+            "topology": {"edges": [list(edge) for edge in self.edges]},
+        }
+        if self.budget is not None:
+            document["budget"] = _limits(self.budget)
+        if self.plan:
+            document["plan"] = {key: list(value) if isinstance(value, tuple) else value for key, value in self.plan.items()}
+        return document
+
+    def canonical(self) -> bytes:
+        """The bytes that are hashed: JSON with sorted keys, no spaces, UTF-8, whole numbers without a fraction.
+
+        Its layout is that of the TOML file. Links are sorted; layout, comments, the order of keys, 1 or 1.0 and the spelling of
+        times leave no trace. The order of attributes, classes and servers does: it fixes features, labels and numbers.
+        """
+        plain = _plain(self.to_dict())
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode("utf-8")
+
+    @cached_property
+    def hash(self) -> str:
+        """sha256 of the canonical bytes in hex: parties with different hashes have different contracts."""
+        return hashlib.sha256(self.canonical()).hexdigest()
+
+    # What follows from it
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        return self.encoder.attributes
+
+    @cached_property
+    def width(self) -> int:
+        """d: the features and the constant 1, which is last."""
+        return self.encoder.n_features + 1
+
+    @cached_property
+    def epsilon_micro(self) -> tuple[int, ...]:
+        """The menu in millionths, exactly."""
+        return tuple(micro(epsilon) for epsilon in self.menu)
+
+    def server(self, name: str) -> ServerEntry:
+        for server in self.servers:
+            if server.name == name:
+                return server
+        known = listed([server.name for server in self.servers])
+        raise InvalidInput(f"the study {self.id!r} has no server {name!r}: its servers are {known}")
+
+    def neighbours(self, name: str) -> tuple[str, ...]:
+        """The servers linked to this one, in the study's order."""
+        own = self.server(name).name
+        linked = {a if b == own else b for a, b in self.edges if own in (a, b)}
+        return tuple(server.name for server in self.servers if server.name in linked)
+
+    def graph(self) -> Graph:
+        """The links with servers numbered in the study's order."""
+        place = {server.name: i for i, server in enumerate(self.servers)}
+        return Graph(len(self.servers), tuple((place[a], place[b]) for a, b in self.edges))
+
+    def encode(self, answers: Mapping[str, object]) -> NDArray[np.float32]:
+        """One person's features, shape (width,): see `pdml.study.device`."""
+        return device.encode(self.encoder, answers)
+
+    def encode_table(self, table: Table) -> NDArray[np.float32]:
+        """The same for every row of a table, shape (m, width); columns without an attribute are not looked at."""
+        return device.encode_table(self.encoder, table)
+
+    def decode(self, features: NDArray[Any]) -> dict[str, float | str]:
+        """The answers behind features, as they are shown to people."""
+        return device.decode(self.encoder, features)
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The text of a study file: UTF-8, and not endless."""
+    source = os.fspath(path)
+    try:
+        with open(source, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InvalidInput(f"cannot read {source}: {(error.strerror or str(error)).lower()}") from None
+    if len(data) > MOST_BYTES:
+        raise StudyError(source, [(0, f"the file must be at most {MOST_BYTES:,} bytes long")])
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise StudyError(source, [(line, "the file must be UTF-8 text, got other bytes: save it again as UTF-8")]) from None
+
+
+def parse(text: str, source: str) -> tuple[dict[str, Any], dict[lines.Path, int]]:
+    """The document and the line of every path in it; text that is not TOML is a `StudyError`."""
+    try:
+        document = tomllib.loads(text)
+        return document, lines.lines(text)
+    except tomllib.TOMLDecodeError as error:
+        told, line = _located(str(error), text)
+        raise StudyError(source, [(line, f"this is not TOML: {told}")]) from None
+    except (ValueError, RecursionError):
+        raise StudyError(source, [(0, "the file holds a number or a nesting that nobody can read")]) from None
+
+
+def line_of(path: lines.Path, where: Mapping[lines.Path, int]) -> int:
+    """The line of a path, or of the nearest table around it."""
+    while path and path not in where:
+        path = path[:-1]
+    return where.get(path, 1)
+
+
+def _located(message: str, text: str) -> tuple[str, int]:
+    """tomllib says "... (at line 3, column 7)" or "... (at end of document)"."""
+    told, _, place = message.rpartition(" (at ")
+    if place.startswith("line "):
+        line, column = (int("".join(filter(str.isdigit, part))) for part in place.split(","))
+        return f"{told[:1].lower()}{told[1:]} (column {column})", line
+    return f"{told[:1].lower()}{told[1:]} (at the end)", text.rstrip("\n").count("\n") + 1
+
+
+def _typed(
+    values: Mapping[str, Any], mistakes: Sequence[Mistake], source: str, where: Mapping[lines.Path, int] | None = None
+) -> dict[str, Any]:
+    """What the rules found, in the types of the fields; mistakes are refused, with their lines if ``where`` knows them."""
+    if mistakes:
+        told = [(0 if where is None else line_of(path, where), text) for path, text in mistakes]
+        raise StudyError(source, sorted(told, key=itemgetter(0)))
+    servers = tuple(ServerEntry(name, url) for name, url in values["servers"])
+    wording = {name: Wording(*texts) for name, texts in values["wording"].items()}
+    return {**values, "servers": servers, "wording": MappingProxyType(wording), "plan": MappingProxyType(dict(values["plan"]))}
+
+
+def _limits(budget: Budget) -> dict[str, dict[str, float]]:
+    rows = {"features": budget.limit("features"), "labels": budget.limit("label")}
+    return {row: {"epsilon": epsilon, "delta": delta} for row, (epsilon, delta) in rows.items() if epsilon != np.inf}
+
+
+def _time(moment: Any) -> Any:
+    return moment.isoformat().replace("+00:00", "Z") if isinstance(moment, datetime) else moment
+
+
+def _plain(value: Any) -> Any:
+    """Whole numbers as int, so that 1 and 1.0 are the same study."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value

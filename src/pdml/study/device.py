@@ -1,0 +1,107 @@
+"""What a device sends for its features: unit vectors of float32, bit for bit the same in Python and in a browser.
+
+    e_k = (clamp(v, low, high) - low)/(high - low) + 0, or 0 and 1 for a level; then a constant 1 as the last entry;
+    s   = ((e_1² + e_2²) + e_3²) + ...              in float64, from left to right;
+    x_k = float32(e_k · ((1 - 2^-20)/√s)).
+
+Only + - · / and √ in IEEE double precision, each rounded correctly, in a fixed order: no library decides about a bit (+ 0
+turns -0 into 0). As s ≥ 1, nothing overflows. The margin 2^-20 outweighs the roundings to float32 (2^-24 each), so that the
+norm is at most 1 in whatever order it is summed. Dividing by the last entry gives e back, because float32 is monotone and
+0 and 1 stay exact: people see what they answered.
+"""
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml._types import Matrix
+from pdml.encoder import Attribute, Encoder, Number
+from pdml.errors import DataError, InvalidInput
+from pdml.tables import MISSING, Table, listed, shown
+
+MARGIN = 1 - 2.0**-20  # the norm of every report, up to rounding
+_CHUNK = 16_384  # rows in double precision at a time
+
+
+def encode(encoder: Encoder, answers: Mapping[str, object]) -> NDArray[np.float32]:
+    """One person's features, shape (d,), d = n_features + 1."""
+    names = [attribute.name for attribute in encoder.attributes]
+    if missing := [name for name in names if name not in answers]:
+        raise DataError(f"every question must be answered, got no answer to {listed(missing)}")
+    if unknown := [name for name in answers if name not in names]:
+        raise DataError(f"answers must be to the study's questions, got {listed(list(map(str, unknown)))}: they are {listed(names)}")
+    entries: list[float] = []
+    for attribute in encoder.attributes:
+        entries += _entries(attribute, answers[attribute.name])
+    entries.append(1.0)
+    total = 0.0
+    for entry in entries:
+        total += entry * entry
+    factor = MARGIN / math.sqrt(total)
+    return np.array([entry * factor for entry in entries], dtype=np.float32)
+
+
+def encode_table(encoder: Encoder, table: Table) -> NDArray[np.float32]:
+    """The same bits for every row of a table, shape (m, d)."""
+    rows: Matrix = encoder.encode(table)
+    features = np.empty((table.n_rows, encoder.n_features + 1), dtype=np.float32)
+    for start in range(0, table.n_rows, _CHUNK):
+        part = rows[start : start + _CHUNK]
+        dense = np.asarray(part.toarray() if hasattr(part, "toarray") else part) + 0.0
+        total = np.zeros(len(dense))
+        for column in dense.T:  # numpy's own sums reorder; one column after the other does not
+            total += column * column
+        total += 1.0
+        factor = MARGIN / np.sqrt(total)
+        features[start : start + _CHUNK, :-1] = dense * factor[:, None]
+        features[start : start + _CHUNK, -1] = factor
+    return features
+
+
+def decode(encoder: Encoder, features: NDArray[Any]) -> dict[str, float | str]:
+    """The answers behind a report's features, numbers to 6 digits of their range: the inverse that people are shown."""
+    entries = np.asarray(features, dtype=np.float64)
+    if entries.shape != (encoder.n_features + 1,):
+        raise InvalidInput(f"features must be a vector of {encoder.n_features + 1} entries, got shape {entries.shape}")
+    if not (np.isfinite(entries).all() and entries[-1] > 0):
+        raise InvalidInput("features must be finite and end with a positive constant: that is what everything is measured by")
+    return encoder.decode(entries[:-1] / entries[-1], single=True)
+
+
+def _entries(attribute: Attribute, value: object) -> list[float]:
+    if isinstance(attribute, Number):
+        number = _number(attribute.name, value)
+        inside = attribute.low if number < attribute.low else attribute.high if number > attribute.high else number
+        return [(inside - attribute.low) / (attribute.high - attribute.low) + 0.0]
+    level = value.strip() if isinstance(value, str) else value
+    if level not in attribute.levels:
+        raise DataError(f"{attribute.name!r} must be one of {listed(attribute.levels)}, got {shown(value)}")
+    return [1.0 if level == other else 0.0 for other in attribute.levels]
+
+
+def _number(name: str, value: object) -> float:
+    """A finite float from a number, or from text as in a table's cell."""
+    try:
+        if isinstance(value, str):
+            text = value.strip()
+            number = math.nan if text in MISSING or "_" in text else float(text)
+        elif isinstance(value, Real) and not isinstance(value, (bool, np.bool_)):
+            number = float(value)
+        else:
+            number = math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise DataError(f"{name!r} must be a finite number, got {_shown(value)}")
+    return number
+
+
+def _shown(value: object) -> str:
+    try:
+        return shown(value)
+    except ValueError:  # Python does not print numbers of thousands of digits
+        return "a huge number"

@@ -1,0 +1,142 @@
+"""On which line of a TOML text each key and each element of an array stands; `tomllib` does not tell.
+
+The text must be valid TOML (`tomllib` has accepted it), so that scanning needs no errors of its own.
+"""
+
+import re
+import tomllib
+
+Path = tuple[str | int, ...]
+
+_SPACE = re.compile(r"[ \t]*")
+_GAP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")  # between elements: spaces, newlines, comments
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_TEXT = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:\\.|[^"\\])*"|' + r"'[^']*'",
+    re.DOTALL,
+)
+_PLAIN = re.compile(r"[^,\]}#\r\n]+")  # numbers, truth values and times, in which spaces may stand
+
+
+def lines(text: str) -> dict[Path, int]:
+    """Line (from 1) of every path, such as ("label", "epsilon", "menu", 0) or ("attributes", 2, "range")."""
+    return _Scanner(text).scan()
+
+
+class _Scanner:
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self.found: dict[Path, int] = {}
+        self.elements: dict[Path, int] = {}  # how many [[tables]] each array has so far
+        self.counted, self.line = 0, 1  # position up to which newlines are counted
+
+    def scan(self) -> dict[Path, int]:
+        table: Path = ()
+        while True:
+            self._skip(_GAP)
+            if self.at >= len(self.text):
+                return self.found
+            if self.text[self.at] == "[":
+                table = self._header()
+            else:
+                self._pair(table)
+
+    def _header(self) -> Path:
+        """The path of a [table] or of a new element of [[tables]]; on the way, such an array means its last element."""
+        start, brackets = self.at, 2 if self.text.startswith("[[", self.at) else 1
+        self.at += brackets
+        names = self._key()
+        self.at += brackets
+        path: Path = ()
+        for left, name in enumerate(names, 1 - len(names)):
+            path = (*path, name)
+            self._mark(path, start)
+            if left == 0 and brackets == 2:
+                self.elements[path] = self.elements.get(path, 0) + 1
+            if path in self.elements:
+                path = (*path, self.elements[path] - 1)
+                self._mark(path, start)
+        return path
+
+    def _pair(self, table: Path) -> None:
+        start = self.at
+        path = table
+        for name in self._key():
+            path = (*path, name)
+            self._mark(path, start)
+        self.at += 1  # the equals sign
+        self._skip(_SPACE)
+        self._value(path)
+
+    def _key(self) -> tuple[str, ...]:
+        """A dotted key and the spaces around it."""
+        names = []
+        while True:
+            self._skip(_SPACE)
+            bare = _BARE.match(self.text, self.at)
+            if bare:
+                names.append(bare.group())
+                self.at = bare.end()
+            else:
+                quoted = self._take(_TEXT)
+                names.append(next(iter(tomllib.loads(f"{quoted} = 0"))))
+            self._skip(_SPACE)
+            if not self.text.startswith(".", self.at):
+                return tuple(names)
+            self.at += 1
+
+    def _value(self, path: Path) -> None:
+        first = self.text[self.at]
+        if first == "[":
+            self._array(path)
+        elif first == "{":
+            self._inline(path)
+        elif first in "\"'":
+            self._take(_TEXT)
+        else:
+            self._take(_PLAIN)
+
+    def _array(self, path: Path) -> None:
+        self.at += 1
+        index = 0
+        while True:
+            self._skip(_GAP)
+            if self.text[self.at] == "]":
+                self.at += 1
+                return
+            self._mark((*path, index), self.at)
+            self._value((*path, index))
+            index += 1
+            self._skip(_GAP)
+            if self.text[self.at] == ",":
+                self.at += 1
+
+    def _inline(self, path: Path) -> None:
+        self.at += 1
+        while True:
+            self._skip(_GAP)
+            if self.text[self.at] == "}":
+                self.at += 1
+                return
+            self._pair(path)
+            self._skip(_GAP)
+            if self.text[self.at] == ",":
+                self.at += 1
+
+    def _mark(self, path: Path, position: int) -> None:
+        """The first line on which a path is spoken of; positions come in order, so that newlines are counted once."""
+        self.line += self.text.count("\n", self.counted, position)
+        self.counted = position
+        self.found.setdefault(path, self.line)
+
+    def _skip(self, pattern: re.Pattern[str]) -> None:
+        match = pattern.match(self.text, self.at)
+        if match:
+            self.at = match.end()
+
+    def _take(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            raise ValueError(f"no TOML at position {self.at}")  # impossible after tomllib accepted the text
+        self.at = match.end()
+        return match.group()

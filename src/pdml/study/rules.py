@@ -1,0 +1,293 @@
+"""What makes a document a study: every rule, applied to all of it, so that every mistake is told at once.
+
+A document is what `tomllib` makes of study.toml, or what JSON makes of the canonical form. `read` returns the arguments of
+`Study` and the mistakes; the arguments are whole only if there are none.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from pdml.accounting import Budget
+from pdml.encoder import Attribute, Category, Encoder, Number
+from pdml.errors import InvalidInput
+from pdml.study.findings import ABSENT, Findings, Mistake, called
+from pdml.study.lines import Path
+from pdml.tables import MISSING, listed
+
+EPSILONS = (0.01, 20.0)  # below, a label weighs hundreds of times one that is told; above, nothing is randomised
+MOST_CHOICES = 10
+MOST_CLASSES = 100
+MOST_SERVERS = 1_000
+MOST_ATTRIBUTES = 1_000
+MOST_FEATURES = 10_000  # a report of 53 kB
+MOST_RECORDS = 10**9
+TOPOLOGIES = ("ring", "complete")
+
+# The settings of a training plan, and whether each server may have its own; their domains are the plan's own business.
+PLAN: Mapping[str, tuple[type, bool]] = {
+    "rounds": (int, False),
+    "regularization": (float, False),
+    "penalty": (float, False),
+    "objective_bound": (float, False),
+    "objective_noise": (str, False),
+    "noise_scale": (float, True),
+    "noise_decay": (float, False),
+    "tolerance": (float, True),
+    "loss": (str, False),
+}
+
+
+def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
+    """The arguments of `Study`, and every mistake as (path, sentence)."""
+    f = Findings()
+    tables = f.table((), document, ("study", "label", "attributes", "servers", "topology"), ("budget", "plan"))
+    servers = _servers(f, tables.get("servers", ABSENT))
+    values = {
+        **_head(f, tables.get("study", ABSENT)),
+        **_label(f, tables.get("label", ABSENT)),
+        **_attributes(f, tables.get("attributes", ABSENT)),
+        "servers": servers,
+        "edges": _topology(f, tables.get("topology", ABSENT), [name for name, _ in servers]),
+        "budget": _budget(f, tables.get("budget", ABSENT)),
+        "plan": _plan(f, tables.get("plan", ABSENT)),
+    }
+    return values, f.mistakes
+
+
+def _head(f: Findings, value: object) -> dict[str, Any]:
+    at: Path = ("study",)
+    table = f.table(at, value, ("id", "title"), ("description", "opens", "closes", "min_records"))
+    found: dict[str, Any] = {"description": "", "opens": None, "closes": None, "min_records": 50}
+    checks: dict[str, Callable[[Path, Any], Any]] = {
+        "id": f.name,
+        "title": lambda path, value: f.text(path, value, 200),
+        "description": lambda path, value: f.text(path, value, 5_000, paragraphs=True),
+        "opens": f.time,
+        "closes": f.time,
+        "min_records": lambda path, value: f.whole_number(path, value, 1, MOST_RECORDS),
+    }
+    found |= {key: check((*at, key), table[key]) for key, check in checks.items() if key in table}
+    if found["opens"] and found["closes"] and found["closes"] <= found["opens"]:
+        f.wrong((*at, "closes"), "be later than opens", table["closes"], "nobody could contribute")
+    return found
+
+
+def _label(f: Findings, value: object) -> dict[str, Any]:
+    table = f.table(("label",), value, ("question", "classes", "epsilon"))
+    found: dict[str, Any] = {"question": "", "classes": (), "menu": (), "default_epsilon": math.nan}
+    if "question" in table:
+        found["question"] = f.text(("label", "question"), table["question"], 500)
+    if "classes" in table:
+        found["classes"] = f.texts(("label", "classes"), table["classes"], least=2, most=MOST_CLASSES)
+    at: Path = ("label", "epsilon")
+    epsilon = f.table(at, table.get("epsilon", ABSENT), ("menu", "default"))
+    if "menu" in epsilon:
+        found["menu"] = _menu(f, (*at, "menu"), epsilon["menu"])
+    if "default" in epsilon:
+        found["default_epsilon"] = default = f.number((*at, "default"), epsilon["default"])
+        if default is not None and found["menu"] and default not in found["menu"]:
+            menu = ", ".join(f"{choice:g}" for choice in found["menu"])
+            f.wrong((*at, "default"), f"be on the menu ({menu})", epsilon["default"])
+    return found
+
+
+def _menu(f: Findings, path: Path, value: object) -> tuple[float, ...]:
+    low, high = EPSILONS
+    if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= MOST_CHOICES:
+        f.wrong(path, f"be a list of 1 to {MOST_CHOICES} epsilons", value, "people choose from it")
+        return ()
+    good: list[float] = []
+    for i, item in enumerate(value):
+        epsilon = f.number((*path, i), item)
+        if epsilon is None:
+            continue
+        if not low <= epsilon <= high:
+            why = "below it a label is all but noise" if epsilon < low else "above it nothing is randomised"
+            f.wrong((*path, i), f"lie in [{low:g}, {high:g}]", item, why)
+        elif round(epsilon * 1e6) / 1e6 != epsilon:
+            f.wrong((*path, i), "have at most six decimals", item, "devices compute with millionths")
+        elif epsilon in good:
+            f.wrong((*path, i), "differ from the others on the menu", item, "it stands there twice")
+        else:
+            if good and epsilon < max(good):
+                f.wrong((*path, i), "be larger than the one before it", item, "the menu is read from most to least private")
+            good.append(epsilon)
+    return tuple(good)
+
+
+def _attributes(f: Findings, value: object) -> dict[str, Any]:
+    found: list[Attribute] = []
+    wording: dict[str, tuple[str, str]] = {}
+    names: set[str] = set()
+    for at, item in f.tables("attributes", value, most=MOST_ATTRIBUTES, why="there is nothing to predict from"):
+        table = f.table(at, item, ("name", "kind", *_own_keys(item)), ("label", "help"))
+        if "kind" in table and table["kind"] not in ("number", "category"):
+            f.wrong((*at, "kind"), "be 'number' or 'category'", table["kind"])
+        texts = {key: f.text((*at, key), table[key], 500) for key in ("label", "help") if key in table}
+        name = f.text((*at, "name"), table["name"], 100) if "name" in table else ""
+        if name in names:
+            f.wrong((*at, "name"), "differ from the names of the other attributes", name)
+        attribute = _attribute(f, at, name or "unnamed", table)
+        if name and name not in names and attribute is not None:
+            found.append(attribute)
+            if any(texts.values()):
+                wording[name] = (texts.get("label", ""), texts.get("help", ""))
+        names.add(name)
+        names.discard("")
+    width = 1 + sum(len(attribute.feature_names) for attribute in found)
+    encoder = None
+    if width > MOST_FEATURES:
+        f.add(("attributes",), f"attributes must have at most {MOST_FEATURES:,} features together, got {width:,}")
+    elif found:
+        try:
+            encoder = Encoder(attributes=tuple(found))
+        except InvalidInput as error:  # two levels whose features would have one name
+            f.add(("attributes",), str(error))
+    return {"encoder": encoder, "wording": wording}
+
+
+def _own_keys(item: Mapping[str, Any]) -> tuple[str, ...]:
+    """The key that this kind of attribute needs; while the kind is wrong, those that are there are not judged."""
+    keys = {"number": ("range",), "category": ("levels",)}
+    kind = item.get("kind")
+    return keys[kind] if isinstance(kind, str) and kind in keys else tuple({"range", "levels"} & set(item))
+
+
+def _attribute(f: Findings, at: Path, name: str, table: Mapping[str, Any]) -> Attribute | None:
+    if table.get("kind") == "number" and "range" in table:
+        ends = _range(f, (*at, "range"), table["range"])
+        return Number(name=name, low=ends[0], high=ends[1]) if ends else None
+    if table.get("kind") == "category" and "levels" in table:
+        levels = f.texts((*at, "levels"), table["levels"], least=1, most=1_000, refused=MISSING)
+        return Category(name=name, levels=levels) if levels else None
+    return None
+
+
+def _range(f: Findings, path: Path, value: object) -> tuple[float, float] | None:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        f.wrong(path, "be [low, high]", value)
+        return None
+    low, high = (f.number((*path, i), end) for i, end in enumerate(value))
+    if low is None or high is None:
+        return None
+    if not low < high:
+        f.wrong(path, "run from a smaller to a larger number", value, "answers outside are moved to its ends")
+        return None
+    if not 1e-300 < high - low < math.inf:
+        f.wrong(path, "have a width that a computer can divide by", value)
+        return None
+    return low, high
+
+
+def _servers(f: Findings, value: object) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for at, item in f.tables("servers", value, least=2, most=MOST_SERVERS, why="one server alone has nobody to hide from"):
+        table = f.table(at, item, ("name", "url"))
+        name = f.name((*at, "name"), table["name"]) if "name" in table else ""
+        url = f.url((*at, "url"), table["url"]) if "url" in table else ""
+        if url and url in found.values():
+            f.wrong((*at, "url"), "differ from the addresses of the other servers", url)
+        if name and name in found:
+            f.wrong((*at, "name"), "differ from the names of the other servers", name)
+        elif name:
+            found[name] = url
+    return tuple(found.items())
+
+
+def _topology(f: Findings, value: object, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    at: Path = ("topology",)
+    table = f.table(at, value, (), ("edges", "kind"))
+    if isinstance(value, Mapping) and len(table) != 1:
+        f.add(at, f"topology must have either edges or a kind ({' or '.join(TOPOLOGIES)})")
+    elif "kind" in table:
+        if table["kind"] not in TOPOLOGIES:
+            f.wrong((*at, "kind"), f"be {' or '.join(map(repr, TOPOLOGIES))}", table["kind"], "anything else is said by edges")
+        elif table["kind"] == "complete":
+            return tuple(combinations(names, 2))
+        elif len(names) > 1:
+            return _ordered(zip(names, (*names[1:], names[0]), strict=True), names)
+    elif "edges" in table:
+        return _edges(f, (*at, "edges"), table["edges"], names)
+    return ()
+
+
+def _edges(f: Findings, at: Path, value: object, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, (list, tuple)) or not value:
+        f.wrong(at, "be a list of pairs of servers", value)
+        return ()
+    before, known = len(f.mistakes), set(names)
+    found: set[frozenset[str]] = set()
+    for i, pair in enumerate(value):
+        if not (isinstance(pair, (list, tuple)) and len(pair) == 2 and all(isinstance(end, str) for end in pair)):
+            f.wrong((*at, i), "be a pair of names of servers", pair)
+            continue
+        for j, end in enumerate(pair):
+            if end not in known:
+                f.wrong((*at, i, j), "be the name of a server", end, f.meant(end, names))
+        if pair[0] == pair[1]:
+            f.wrong((*at, i), "link two different servers", pair)
+        elif set(pair) <= known:
+            if frozenset(pair) in found:
+                f.wrong((*at, i), "link servers that are not linked yet", pair)
+            found.add(frozenset(pair))
+    edges = _ordered((tuple(pair) for pair in found), names)
+    if len(f.mistakes) == before and (lonely := _cut_off(names, edges)):  # a misspelt name would be told twice
+        f.add(at, f"{called(at)} must connect all servers, but {listed(lonely)} cannot be reached from {names[0]!r}")
+    return edges
+
+
+def _cut_off(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> list[str]:
+    """The servers that the first one cannot reach."""
+    linked: dict[str, set[str]] = {name: set() for name in names}
+    for a, b in edges:
+        linked[a].add(b)
+        linked[b].add(a)
+    reached: set[str] = set()
+    front = list(names[:1])
+    while front:
+        name = front.pop()
+        reached.add(name)
+        front += linked[name] - reached
+    return [name for name in names if name not in reached]
+
+
+def _ordered(edges: Iterable[Sequence[str]], names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Each link once, servers in the study's order: the same graph is the same text."""
+    place = {name: i for i, name in enumerate(names)}
+    pairs = sorted({(min(place[a], place[b]), max(place[a], place[b])) for a, b in edges})
+    return tuple((names[a], names[b]) for a, b in pairs)
+
+
+def _budget(f: Findings, value: object) -> Budget | None:
+    if value is ABSENT:
+        return None
+    rows = f.table(("budget",), value, (), ("features", "labels"))
+    if isinstance(value, Mapping) and not rows:
+        f.add(("budget",), "budget must limit features or labels, or be left out")
+    limits: dict[str, float] = {}
+    for row in rows:
+        at: Path = ("budget", row)
+        table = f.table(at, rows[row], ("epsilon",), ("delta",))
+        for key in table:
+            limit = f.number((*at, key), table[key])
+            if limit is not None and not (limit > 0 and (key == "epsilon" or limit < 1)):
+                f.wrong((*at, key), "be positive" if key == "epsilon" else "lie between 0 and 1", table[key])
+            elif limit is not None:
+                limits[f"{row}_{key}"] = limit
+    return Budget(**limits)
+
+
+def _plan(f: Findings, value: object) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, item in f.table(("plan",), value, (), tuple(PLAN)).items():
+        kind, each = PLAN[key]
+        path: Path = ("plan", key)
+        if each and isinstance(item, (list, tuple)):
+            found[key] = tuple(f.number((*path, i), part) for i, part in enumerate(item))
+        elif kind is str:
+            found[key] = f.text(path, item, 100)
+        else:
+            found[key] = f.number(path, item) if kind is float else f.whole_number(path, item, 1, MOST_RECORDS)
+    return found

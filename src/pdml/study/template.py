@@ -1,0 +1,82 @@
+"""A study as a commented study.toml, for people to go on with."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pdml.study.contract import Study
+
+_HEAD = """\
+# The contract of a study: everybody who takes part has the same file. `pdml study check` finds its mistakes,
+# `pdml study show` says in words what it means. Its hash travels with every report and every training message,
+# so a change after the first report makes it another study.
+"""
+_COMMENTS = {
+    "study": "",
+    "label": """\
+# What people keep secret: the device replaces the answer by chance before it is sent. The smaller epsilon, the more
+# often. The first on the menu is the floor, because a report with a small epsilon weighs more in training.
+""",
+    "attributes": """\
+# What the model predicts from. The own server can read these answers. Ranges and levels are decided beforehand, never
+# taken from people's records: answers outside a range are moved to its ends, other levels cannot be given.
+""",
+    "servers": """\
+# Who collects and trains. The order numbers the servers.
+""",
+    "topology": """\
+# Who talks to whom in training: edges = [["a", "b"], ...], or kind = "ring" or "complete".
+""",
+    "budget": """\
+# The most that all other servers together may learn about one person; training refuses to exceed it.
+""",
+    "plan": """\
+# How to train. `pdml plan` proposes settings that meet a budget.
+""",
+}
+
+_LATER = {
+    "budget": """\
+# [budget]
+# features = { epsilon = 1, delta = 1e-6 }
+# labels = { epsilon = 0.5, delta = 1e-6 }
+""",
+    "plan": """\
+# [plan]
+# rounds = 60
+""",
+}
+
+
+def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
+    """The TOML text; ``notes`` are warnings to stand above attributes, by name. `Study.from_text` gives the study back."""
+    document = study.to_dict()
+    parts = [_HEAD, _table("study", document["study"], times=("opens", "closes"))]
+    parts.append(_COMMENTS["label"] + _table("label", document["label"]))
+    for key in ("attributes", "servers"):
+        tables = []
+        for item in document[key]:
+            note = (notes or {}).get(item["name"], "") if key == "attributes" else ""
+            tables.append((f"#\n# {note}\n" if note else "") + _table(f"[{key}]", item))
+        parts.append(_COMMENTS[key] + "\n".join(tables))
+    for key in ("topology", "budget", "plan"):
+        written = _table(key, document[key]) if key in document else _LATER[key]
+        parts.append(_COMMENTS[key] + written)
+    return "\n".join(parts)
+
+
+def _table(header: str, values: Mapping[str, Any], times: tuple[str, ...] = ()) -> str:
+    lines = (f"{key} = {value if key in times else _value(value)}\n" for key, value in values.items())
+    return f"[{header}]\n" + "".join(lines)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)  # JSON's escapes are TOML's
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return repr(value)

@@ -1,0 +1,263 @@
+"""`pdml study`: new, check and show."""
+
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import PDML, run
+
+from pdml import Study
+
+CSV = "age,sex,town,diagnosis\n34,male,A,no\n55,female,B,yes\n"
+FROM_CSV = ["study", "new", "--from-csv", "p.csv", "--label", "diagnosis", "--ignore", "town"]
+DECLARED = ["--classes", "no,yes", "--range", "age=18:100", "--levels", "sex=female,male,other"]
+PLANNED = "\n[budget]\nfeatures = {{ epsilon = 1 }}\n[plan]\nrounds = {rounds}\nnoise_scale = {scale}\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    (tmp_path / "p.csv").write_text(CSV)
+    return tmp_path
+
+
+@pytest.fixture
+def file(capsys: pytest.CaptureFixture[str], folder: Path) -> Path:
+    assert run(capsys, *FROM_CSV, *DECLARED, "--servers", "alice=https://a.test,bob=https://b.test:8443")[0] == 0
+    return folder / "study.toml"
+
+
+def add(file: Path, text: str) -> None:
+    file.write_text(file.read_text() + text)
+
+
+# new
+
+
+def test_new_from_a_table_writes_a_study_that_passes(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = Study.load(file)
+    assert study.id == "a-study-of-diagnosis" and study.classes == ("no", "yes") and study.menu == (0.4, 1.0, 2.0)
+    assert [a.to_dict() for a in study.attributes] == [
+        {"kind": "number", "name": "age", "range": [18.0, 100.0]},
+        {"kind": "category", "name": "sex", "levels": ["female", "male", "other"]},
+    ]
+    assert [s.url for s in study.servers] == ["https://a.test", "https://b.test:8443"] and study.edges == (("alice", "bob"),)
+    text = file.read_text()
+    assert text.count("#") > 10 and "TAKEN FROM THE DATA" not in text
+    code, out, err = run(capsys, "study", "check")
+    assert (code, err) == (0, "") and "is a valid study: a-study-of-diagnosis, 2 servers, 2 classes, 2 attributes in 5 features" in out
+    assert study.hash in out and "warning" not in out
+
+
+def test_ranges_are_not_taken_from_the_data_unless_told(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, *FROM_CSV, "--range", "age=18:100", "--classes", "no,yes")
+    assert (code, out) == (1, "") and "column 'sex' has no declared range or levels" in err and not Path("study.toml").exists()
+    code, _, err = run(capsys, *FROM_CSV, *DECLARED[2:])
+    assert code == 1 and "--classes must name the possible answers" in err
+    code, out, err = run(capsys, *FROM_CSV, "--range", "age=18:100", "--from-data")
+    assert code == 0 and "ranges, levels or classes of 'sex', 'diagnosis' were taken from the data: a release no noise protects" in err
+    text = Path("study.toml").read_text()
+    assert text.count("TAKEN FROM THE DATA") == 1 and "34" not in text
+    assert run(capsys, "study", "check")[0] == 0
+
+
+def test_new_tells_what_it_wrote_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, *FROM_CSV, *DECLARED, "--json", "--default", "0.4", "--title", "Ä b!", "--topology", "complete")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == {"file": "study.toml", "hash": Study.load("study.toml").hash, "leaks": []}
+    study = Study.load("study.toml")
+    assert (study.default_epsilon, study.id, len(study.edges)) == (0.4, "b", 3)
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        (["study", "new", "--label", "x"], "give it with --from-csv"),
+        (["study", "new", "--from-csv", "p.csv"], "needs --label COLUMN"),
+        ([*FROM_CSV[:-2], *DECLARED], "column 'town' has no declared range"),
+        ([*FROM_CSV, *DECLARED, "--menu", "1,x"], "--menu must be numbers separated by commas"),
+        ([*FROM_CSV, *DECLARED, "--menu", "2,1"], "label.epsilon.menu[2] must be larger than the one before it"),
+        ([*FROM_CSV, *DECLARED, "--servers", "alice"], "servers must be 2 to 1,000 tables"),
+        ([*FROM_CSV, *DECLARED, "--servers", "a=http://a.test,b"], "must begin with https://"),
+        ([*FROM_CSV, *DECLARED, "--topology", "star"], "topology.kind must be 'ring' or 'complete'"),
+        (["study", "new", "--from-csv", "no.csv", "--label", "x"], "cannot read no.csv"),
+    ],
+)
+def test_new_refuses_in_one_sentence(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (1, "") and told in err and err.count("\n") == 1 and not Path("study.toml").exists()
+
+
+def test_new_overwrites_only_if_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = file.read_text()
+    code, _, err = run(capsys, *FROM_CSV, *DECLARED)
+    assert code == 1 and "exists already" in err and file.read_text() == before
+    assert run(capsys, *FROM_CSV, *DECLARED, "--force")[0] == 0 and file.read_text() != before
+
+
+def answer(arguments: list[str], lines: list[str], folder: Path) -> tuple[int, str]:
+    """A command with a person (a pseudo-terminal) in front of it."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([*PDML, *arguments], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder)
+    os.close(theirs)
+    os.write(ours, "".join(f"{line}\n" for line in lines).encode())
+    out, _ = process.communicate(timeout=60)
+    os.close(ours)
+    return process.returncode, out.decode()
+
+
+def test_new_asks_step_by_step_and_again_after_a_mistake(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [
+        "Who smokes?",
+        "Do you smoke?",
+        "no",
+        "no,yes",
+        "age",
+        "",
+        "100:18",
+        "18:100",
+        "age",
+        "sex",
+        "colour",
+        "category",
+        "f,NA",
+        "f,m,other",
+        "",
+        "a,b",
+    ]
+    code, out = answer(["study", "new"], lines, folder)
+    assert code == 0, out
+    assert (
+        "must be a list of 2 to 100 texts" in out
+        and "range must be LOW:HIGH" in out
+        and "be number or category" in out
+        and "missing value" in out
+    )
+    study = Study.load("study.toml")
+    assert (study.id, study.title, study.question, study.classes) == ("who-smokes", "Who smokes?", "Do you smoke?", ("no", "yes"))
+    assert [a.name for a in study.attributes] == ["age", "sex"] and [s.name for s in study.servers] == ["a", "b"]
+    code, out, _ = run(capsys, "study", "check")
+    assert code == 0 and out.count("is a placeholder") == 2
+
+
+def test_new_asks_a_person_for_the_ranges_that_are_missing(folder: Path) -> None:
+    code, out = answer([*FROM_CSV, "--classes", "no,yes"], ["18:100", "female,male"], folder)
+    assert code == 0 and "Range of age that can be known without looking at anybody" in out
+    assert [a.to_dict().get("range") for a in Study.load("study.toml").attributes] == [[18.0, 100.0], None]
+
+
+def test_new_without_anybody_to_ask_writes_nothing(folder: Path) -> None:
+    done = subprocess.run([*PDML, "study", "new"], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=folder, timeout=60)
+    assert done.returncode == 1 and "Traceback" not in done.stderr and not (folder / "study.toml").exists()
+
+
+# check
+
+
+def test_check_lists_every_mistake_with_its_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        file.read_text().replace('"alice"]', '"alise"]').replace("[18, 100]", "[100, 18]").replace('["alice", "bob"]', '["alice", "bobb"]')
+    )
+    file.write_text(text + "[plan]\nrounds = 0\nnoise_decay = 1.5\nloss = 'x'\nnoise_scale = [1, 2, 3]\n")
+    rows = file.read_text().split("\n")
+    code, out, err = run(capsys, "study", "check", "study.toml")
+    assert code == 1 and err == "pdml: study.toml has 6 mistakes\n"
+    told = out.strip().split("\n")
+    assert len(told) == 6
+    for line, key in zip(told, ("range", "edges", "rounds", "noise_decay", "loss", "noise_scale"), strict=True):
+        number = int(line.split(":")[1])
+        assert line.startswith(f"study.toml:{number}: ") and rows[number - 1].startswith(key)
+    code, out, err = run(capsys, "study", "check", "--json")
+    found = json.loads(out)
+    assert code == 1 and (found["valid"], found["hash"], len(found["mistakes"])) == (False, None, 6)
+    assert found["mistakes"][0]["line"] == int(told[0].split(":")[1])
+
+
+@pytest.mark.parametrize("rounds, scale, kept", [(1, 1000, True), (60, 0.01, False)])
+def test_check_warns_of_a_plan_beyond_the_budget(
+    file: Path, capsys: pytest.CaptureFixture[str], rounds: int, scale: float, kept: bool
+) -> None:
+    add(file, PLANNED.format(rounds=rounds, scale=scale))
+    code, out, _ = run(capsys, "study", "check")
+    assert code == 0 and ("the plan does not keep to the budget: with 50 records per server" not in out) == kept
+    assert "is a valid study" in out
+
+
+def test_check_warns_of_what_is_allowed_but_unwise(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    levels = ", ".join(f'"t{i}"' for i in range(1000))
+    text = file.read_text().replace("menu = [0.4, 1, 2]", "menu = [1, 8]").replace("https://a.test", "https://a.example")
+    file.write_text(text.replace('["female", "male", "other"]', f"[{levels}]"))
+    code, out, _ = run(capsys, "study", "check", "--json")
+    told = " ".join(row["text"] for row in json.loads(out)["warnings"])
+    assert code == 0 and "epsilon 8 hides almost nothing" in told and "is a placeholder" in told and "1,002 features are many" in told
+
+
+@pytest.mark.parametrize(
+    "data, told",
+    [
+        (b"[study\n", "study.toml:1: this is not TOML"),
+        (b"a = '\xff'", "study.toml:1: the file must be UTF-8"),
+        (b"#" * 2_000_000, "at most 1,048,576 bytes"),
+    ],
+)
+def test_check_of_files_that_are_no_study(capsys: pytest.CaptureFixture[str], data: bytes, told: str) -> None:
+    Path("study.toml").write_bytes(data)
+    code, out, err = run(capsys, "study", "check")
+    assert code == 1 and told in out and err == "pdml: study.toml has 1 mistake\n"
+
+
+def test_check_of_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "study", "check") == (1, "", "pdml: cannot read study.toml: no such file or directory\n")
+
+
+# show
+
+
+def test_show_says_it_in_words(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add(file, PLANNED.format(rounds=3, scale=1000))
+    code, out, err = run(capsys, "study", "show")
+    assert (code, err) == (0, "")
+    study = Study.load(file)
+    for words in ("epsilon 1  (suggested)", "73%", "60%", "88%", "18 to 100", "female, male, other", "A report holds 5 numbers"):
+        assert words in out
+    for words in ("talks to", "https://b.test:8443", "at most epsilon 1 (delta 1e-06)", "no limit", "weighs at most 5.07", study.hash):
+        assert words in out
+    assert "With 50 reports at every server, other servers learn of the features: epsilon" in out
+
+
+def test_show_as_json_holds_the_numbers(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "study", "show", "--json")
+    found: dict[str, Any] = json.loads(out)
+    study = Study.load(file)
+    assert code == 0 and found["hash"] == study.hash and found["width"] == 5 and found["plan"] is None
+    assert found["study"] == json.loads(study.canonical())
+    e = 2.718281828459045
+    assert [row["true_answer"] for row in found["menu"]] == pytest.approx([e**x / (1 + e**x) for x in study.menu])
+    assert found["influence"]["cap"] == pytest.approx((e**0.4 + 1) / (e**0.4 - 1) / 50)
+    assert len(found["page_sha256"]) == 64
+
+
+def test_show_refuses_what_check_refuses(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add(file, "[plan]\nrounds = 0\n")
+    code, out, err = run(capsys, "study", "show")
+    assert (code, out) == (1, "") and "plan.rounds must be" in err
+
+
+def test_a_loss_that_cannot_take_the_classes_is_a_mistake_for_both(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(file.read_text().replace('["no", "yes"]', '["no", "maybe", "yes"]') + "[plan]\nloss = 'square'\n")
+    code, out, err = run(capsys, "study", "check")
+    assert code == 1 and "plan.loss must be 'logistic' for 3 classes" in out and err == "pdml: study.toml has 1 mistake\n"
+    code, out, err = run(capsys, "study", "show")
+    assert (code, out) == (1, "") and "plan.loss must be 'logistic' for 3 classes" in err
+
+
+def test_a_loss_without_a_bound_for_features_is_shown_as_no_limit(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add(file, PLANNED.format(rounds=3, scale=1000) + "loss = 'square'\n")
+    code, out, _ = run(capsys, "study", "show")
+    assert code == 0 and "other servers learn of the features: no limit" in out and "does not keep to the budget" in out
+    assert run(capsys, "study", "show", "--json")[0] == 0

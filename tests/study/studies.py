@@ -1,0 +1,127 @@
+"""Studies for tests: one by hand, and any that the rules allow."""
+
+import math
+import string
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import strategies as st
+
+from pdml.accounting import Budget
+from pdml.encoder import Category, Encoder, Number
+from pdml.study import ServerEntry, Study, Wording
+from pdml.tables import MISSING
+
+TOML = """\
+[study]
+id = "hiv-2026"
+title = "Who is at risk?"
+description = "A survey."
+opens = 2026-03-01T08:00:00+01:00
+closes = 2026-06-01T00:00:00Z
+min_records = 200
+
+[label]
+question = "Have you been diagnosed?"
+classes = ["no", "yes"]
+epsilon = { menu = [0.4, 1.0, 2.0], default = 1.0 }   # a floor
+
+[[attributes]]
+name = "age"
+kind = "number"
+range = [18, 100]
+
+[[attributes]]
+name = "sex"
+kind = "category"
+levels = ["female", "male", "other"]
+label = "Your sex"
+
+[[servers]]
+name = "alice"
+url = "https://alice.example"
+[[servers]]
+name = "bob"
+url = "https://bob.example"
+[[servers]]
+name = "carol"
+url = "http://127.0.0.1:8000/"
+
+[topology]
+edges = [["bob", "alice"], ["carol", "bob"]]
+
+[budget]
+features = { epsilon = 1.0, delta = 1e-6 }
+labels = { epsilon = 0.1 }
+
+[plan]
+rounds = 60
+noise_scale = [1, 2.5, 3]
+"""
+
+slugs = st.builds(str.__add__, st.sampled_from(string.ascii_lowercase), st.text(string.ascii_lowercase + string.digits + "._-", max_size=8))
+letters = st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp", "Cf"))
+texts = st.text(letters, min_size=1, max_size=12).map(str.strip).filter(bool)
+levels = texts.filter(lambda text: text not in MISSING)
+epsilons = st.integers(10_000, 20_000_000).map(lambda micro: micro / 1e6)
+times = st.datetimes(datetime(1900, 1, 1), datetime(2900, 1, 1)).map(lambda moment: moment.replace(microsecond=0, tzinfo=UTC))
+
+
+@st.composite
+def numbers(draw: st.DrawFn, name: str) -> Number:
+    low = draw(st.floats(-1e9, 1e9) | st.integers(-100, 100).map(float))
+    return Number(name=name, low=low, high=low + draw(st.floats(1e-3, 1e9)))
+
+
+@st.composite
+def encoders(draw: st.DrawFn) -> Encoder:
+    names = draw(st.lists(texts.filter(lambda text: "=" not in text), min_size=1, max_size=4, unique=True))
+    several = st.lists(levels, min_size=1, max_size=5, unique=True).map(tuple)
+    return Encoder(
+        attributes=tuple(draw(numbers(name)) if draw(st.booleans()) else Category(name=name, levels=draw(several)) for name in names)
+    )
+
+
+@st.composite
+def answers(draw: st.DrawFn, encoder: Encoder, *, wild: bool = True) -> dict[str, Any]:
+    """One person's; ``wild`` ones lie outside the ranges, too."""
+    found: dict[str, Any] = {}
+    for attribute in encoder.attributes:
+        if isinstance(attribute, Category):
+            found[attribute.name] = draw(st.sampled_from(attribute.levels))
+        else:
+            inside = st.floats(attribute.low, attribute.high)
+            found[attribute.name] = draw(inside | st.floats(allow_nan=False, allow_infinity=False) if wild else inside)
+    return found
+
+
+@st.composite
+def studies(draw: st.DrawFn) -> Study:
+    menu = tuple(sorted(draw(st.sets(epsilons, min_size=1, max_size=5))))
+    names = draw(st.lists(slugs, min_size=2, max_size=5, unique=True))
+    # A tree and a few more links: connected whatever is drawn.
+    edges = {(names[draw(st.integers(0, i - 1))], names[i]) for i in range(1, len(names))}
+    edges |= {(a, b) for a in names for b in names if names.index(a) < names.index(b) and draw(st.booleans())}
+    encoder = draw(encoders())
+    opens, closes = draw(st.none() | times), draw(st.none() | times)
+    if opens and closes and closes <= opens:
+        closes = None
+    limit = st.floats(1e-6, 100)
+    return Study(
+        id=draw(slugs),
+        title=draw(texts),
+        description=draw(st.text(letters | st.just("\n"), max_size=30)),
+        question=draw(texts),
+        classes=tuple(draw(st.lists(texts, min_size=2, max_size=4, unique=True))),
+        menu=menu,
+        default_epsilon=draw(st.sampled_from(menu)),
+        encoder=encoder,
+        servers=tuple(ServerEntry(name, f"https://{i}.example") for i, name in enumerate(names)),
+        edges=tuple(edges),
+        budget=draw(st.none() | st.builds(Budget, features_epsilon=limit, labels_epsilon=st.just(math.inf) | limit)),
+        plan=draw(st.sampled_from([{}, {"rounds": 3}, {"penalty": 0.5, "noise_scale": (1.0,) * len(names), "loss": "logistic"}])),
+        opens=opens,
+        closes=closes,
+        min_records=draw(st.integers(1, 10**6)),
+        wording={encoder.attributes[0].name: draw(st.builds(Wording, label=texts, help=st.just("") | texts))},
+    )

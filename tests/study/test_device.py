@@ -1,0 +1,186 @@
+"""The encoding on the device: exact vectors, norm at most 1 however it is summed, and an inverse."""
+
+import json
+import math
+import random
+import shutil
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from studies import answers, encoders
+
+from pdml.encoder import Category, Encoder, Number
+from pdml.errors import DataError, InvalidInput
+from pdml.messages import Report, acceptable, decode_report, encode_report, features_of, pack_features
+from pdml.study import Study, device
+from pdml.tables import Table
+
+PATH = Path(__file__).parents[1] / "vectors" / "encoding.json"
+VECTORS = json.loads(PATH.read_text(encoding="utf-8"))
+CASES = [(study, case) for study in VECTORS["studies"] for case in study["cases"]]
+PAIR = Encoder(attributes=(Number(name="age", low=18, high=100), Category(name="sex", levels=("f", "m"))))
+
+
+def test_the_vectors_are_those_of_their_maker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PATH.parent))
+    import make_encoding
+
+    assert make_encoding.text() == PATH.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("study, case", CASES, ids=[f"{i}" for i in range(len(CASES))])
+def test_vectors(study: dict[str, Any], case: dict[str, Any]) -> None:
+    """Made from rationals without this package: the entries' bits, the report's bytes, the answers shown again."""
+    contract = Study.from_canonical(study["canonical"].encode())
+    features = contract.encode(case["answers"])
+    assert features.astype("<f4").tobytes().hex() == case["features_hex"]
+    assert contract.decode(features) == case["decoded"]
+    assert pack_features(features) == case["report"]["features"]
+    report = Report(**case["report"])
+    assert encode_report(report).decode() == case["report_bytes"]
+    assert decode_report(case["report_bytes"].encode()) == report
+    assert features_of(report).tobytes() == features.tobytes()
+    columns = {name: np.array([value]) for name, value in case["answers"].items()}
+    assert contract.encode_table(Table(columns=columns)).tobytes() == features.tobytes()
+
+
+SCRIPT = """
+const vectors = JSON.parse(require("fs").readFileSync(process.argv[1]));
+const hex = [];
+for (const study of vectors.studies) {
+  const {attributes} = JSON.parse(study.canonical);
+  for (const {answers} of study.cases) {
+    const e = [];
+    for (const a of attributes) {
+      const v = answers[a.name];
+      if (a.kind === "category") for (const level of a.levels) e.push(level === v ? 1 : 0);
+      else { const [low, high] = a.range; e.push((Math.min(Math.max(v, low), high) - low) / (high - low) + 0); }
+    }
+    e.push(1);
+    let s = 0;
+    for (const x of e) s += x * x;
+    const factor = (1 - 2 ** -20) / Math.sqrt(s);
+    hex.push(Buffer.from(Float32Array.from(e, x => x * factor).buffer).toString("hex"));
+  }
+}
+console.log(JSON.stringify(hex));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs a JavaScript engine (node)")
+def test_the_formula_gives_the_same_bits_in_javascript() -> None:
+    done = subprocess.run(["node", "-e", SCRIPT, str(PATH)], capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(done.stdout) == [case["features_hex"] for _, case in CASES]
+
+
+@given(st.data())
+def test_norm_at_most_one_in_any_order_of_summation(data: st.DataObject) -> None:
+    encoder = data.draw(encoders())
+    features = device.encode(encoder, data.draw(answers(encoder)))
+    squares = [float(x) * float(x) for x in features]
+    assert sum(map(Fraction, squares)) < 1
+    for _ in range(5):
+        random.Random(data.draw(st.integers(0, 99))).shuffle(squares)
+        total = 0.0
+        for square in squares:
+            total += square
+        assert total <= 1
+    assert acceptable(features[None]).all()
+    assert math.sqrt(sum(squares)) > 1 - 2**-19  # no more is lost than the margin
+    assert ((features >= 0) & ~np.signbit(features)).all()
+
+
+@pytest.mark.parametrize("ones", [1, 10, 3_000])
+def test_the_margin_holds_for_the_widest_reports(ones: int) -> None:
+    numbers = Encoder(attributes=tuple(Number(name=f"x{i}", low=0, high=1) for i in range(ones)))
+    features = device.encode(numbers, {f"x{i}": 1.0 for i in range(ones)})
+    assert sum(Fraction(float(x)) ** 2 for x in features) < 1 and acceptable(features[None]).all()
+
+
+@given(st.data())
+def test_a_table_has_the_bits_of_its_rows(data: st.DataObject) -> None:
+    encoder = data.draw(encoders())
+    people = data.draw(st.lists(answers(encoder), min_size=1, max_size=4))
+    table = Table(columns={a.name: np.array([person[a.name] for person in people]) for a in encoder.attributes})
+    rows = device.encode_table(encoder, table)
+    assert rows.dtype == np.float32 and rows.shape == (len(people), encoder.n_features + 1)
+    assert rows.tobytes() == b"".join(device.encode(encoder, person).tobytes() for person in people)
+
+
+def test_long_tables_go_chunk_by_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(columns={"age": np.arange(100.0), "sex": np.array(["f", "m"] * 50, dtype=object)})
+    whole = device.encode_table(PAIR, table)
+    monkeypatch.setattr(device, "_CHUNK", 7)
+    assert device.encode_table(PAIR, table).tobytes() == whole.tobytes()
+
+
+@given(st.data())
+@settings(max_examples=200)
+def test_decoding_gives_the_answers_back(data: st.DataObject) -> None:
+    """Levels exactly; numbers to a millionth of their range, and what has few digits exactly."""
+    encoder = data.draw(encoders())
+    person = data.draw(answers(encoder, wild=False))
+    shown = device.decode(encoder, device.encode(encoder, person))
+    for attribute in encoder.attributes:
+        if isinstance(attribute, Category):
+            assert shown[attribute.name] == person[attribute.name]
+        else:
+            width = attribute.high - attribute.low
+            tolerance = 6e-6 * width + 4 * np.spacing(max(abs(attribute.low), abs(attribute.high)))
+            assert abs(float(shown[attribute.name]) - person[attribute.name]) <= tolerance
+
+
+@given(st.integers(18, 100), st.sampled_from("fm"))
+def test_whole_ages_are_shown_as_they_were_given(age: int, sex: str) -> None:
+    assert device.decode(PAIR, device.encode(PAIR, {"age": age, "sex": sex})) == {"age": age, "sex": sex}
+
+
+def test_numbers_as_text_and_spaces_are_understood() -> None:
+    assert (device.encode(PAIR, {"age": " 34 ", "sex": " m"}) == device.encode(PAIR, {"age": 34, "sex": "m"})).all()
+    assert (device.encode(PAIR, {"age": np.float32(34), "sex": "m"}) == device.encode(PAIR, {"age": np.int64(34), "sex": "m"})).all()
+
+
+@pytest.mark.parametrize(
+    "age",
+    [None, True, "", "NA", "old", "1_0", "nan", math.nan, math.inf, "1e999", 10**400, 1 << 20_000, [3], 1j],
+    ids=lambda age: type(age).__name__,
+)
+def test_answers_that_are_no_finite_numbers(age: Any) -> None:
+    with pytest.raises(DataError, match="'age' must be a finite number, got"):
+        device.encode(PAIR, {"age": age, "sex": "f"})
+
+
+@pytest.mark.parametrize(
+    "given_, told",
+    [
+        ({"age": 3}, "no answer to 'sex'"),
+        ({"age": 3, "sex": "f", "town": "x"}, "got 'town': they are 'age', 'sex'"),
+        ({"age": 3, "sex": "x"}, "'sex' must be one of 'f', 'm', got 'x'"),
+        ({"age": 3, "sex": ["f"]}, "'sex' must be one of"),
+    ],
+)
+def test_answers_that_do_not_fit(given_: dict[str, Any], told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        device.encode(PAIR, given_)
+
+
+@pytest.mark.parametrize(
+    "features, told",
+    [
+        ([0.5, 0, 0.5], "vector of 4 entries"),
+        ([[0.5, 0.5, 0, 0.5]], "vector of 4 entries"),
+        ([0.5, 0.5, 0, 0], "positive constant"),
+        ([0.5, math.nan, 0, 0.5], "finite"),
+        ([0.9, 0.5, 0, 0.5], r"must lie in \[0, 1\]"),
+        ([0.1, 0.5, 0.5, 0.5], "single one"),
+    ],
+)
+def test_features_that_no_answers_have(features: Any, told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        device.decode(PAIR, np.array(features, dtype=np.float32))
