@@ -53,7 +53,7 @@ def plan(
     Example, the smallest epsilon for an accuracy on public records:
       pdml plan --target-accuracy 0.9 --like public.csv --label diagnosis
     """
-    from pdml.cli import outputs, planfile, screen
+    from pdml.cli import described, outputs, planfile, screen
 
     if out is not None:
         outputs.check([out], force=force)
@@ -61,11 +61,11 @@ def plan(
         raise InvalidInput("--target-accuracy needs --like FILE: accuracy is measured on public records of the same shape")
     from pdml.train.planner import Budget, propose
 
-    public = None if like is None else _public(like, label, norm_bound)
+    public = None if like is None else described.public_records(like, label, norm_bound)
     if public is not None:
         classes = public[2]
-    graph = _graph(topology, servers, links, seed)
-    per_server = _records(records, servers, None if public is None else len(public[1]))
+    graph = described.graph_of(topology, servers, links, seed)
+    per_server = described.records_of(records, servers, None if public is None else len(public[1]))
     sizes = _sizes(per_server, features, public, epsilon, classes, norm_bound)
     found: dict[str, Any] = {}
     if target_accuracy is not None and public is not None:
@@ -104,39 +104,6 @@ def plan(
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text + "\n", encoding="utf-8")
-
-
-def _graph(topology: str, servers: int, links: int | None, seed: int) -> "Graph":
-    from pdml.core.graph import build
-    from pdml.mechanisms.randomness import TOPOLOGY, Simulated
-
-    return build(topology, servers, Simulated(seed).stream(TOPOLOGY), links)
-
-
-def _records(text: str, servers: int, public: int | None) -> tuple[int, ...]:
-    if not text:
-        if public is None:
-            raise InvalidInput("--records must say how many records each server has, got nothing (or --like, to count public ones)")
-        return (max(1, (public - public // 4) // servers),) * servers
-    try:
-        counts = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InvalidInput(f"--records must be whole numbers separated by commas, got {text!r}") from None
-    if len(counts) not in (1, servers):
-        raise InvalidInput(f"--records must be one number or one per server ({servers} of them), got {len(counts)}")
-    return counts * servers if len(counts) == 1 else counts
-
-
-def _public(path: Path, label: str, norm_bound: float) -> "tuple[Matrix, IntArray, int]":
-    """Public records as they would be trained on; ranges and levels may come from the data, which are public."""
-    if not label:
-        raise InvalidInput("--like needs --label COLUMN: the column that public records are to predict")
-    from pdml.cli import records
-    from pdml.release.model import prepare
-
-    read = records.read(path, records.Roles(label=label), attributes={}, from_data=True)
-    prepared, _ = prepare(read.x, norm_bound=norm_bound, fit_intercept=True, ranges=None)
-    return prepared, read.codes, len(read.classes)
 
 
 def _sizes(
