@@ -1,0 +1,261 @@
+"""Many devices in one process, to try a study out: a table of people becomes reports on the disk, and these are delivered.
+
+The outbox is written whole, before any network activity, and never drawn again: an interrupted delivery goes on where it
+stopped, with the same reports. Its first line says what it was made from; each further line is one report without token.
+"""
+
+import hashlib
+import os
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from threading import local
+from typing import BinaryIO
+
+import msgspec
+import numpy as np
+
+from pdml._types import Array, IntArray
+from pdml.contribute.delivery import Answer, Service
+from pdml.encoder import Number
+from pdml.errors import DataError, NotDelivered
+from pdml.mechanisms.label_flip import flip_labels, micro
+from pdml.mechanisms.randomness import SecureStream
+from pdml.messages import VERSION, Receipt, Report, decode_report, encode_report, pack_features
+from pdml.study import Study
+from pdml.tables import Table
+
+BATCH = 100
+CONNECTIONS = 4
+_CHUNK = 10_000  # reports encoded at a time
+_TOKEN = re.compile(r"\b[0-9a-f]{32}\b")
+
+
+class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an outbox was made from."""
+
+    study: str
+    source: str  # sha256 of the table's file and of the columns used
+    reports: int
+
+
+@dataclass(frozen=True)
+class Undelivered:
+    """A report that the service does not hold, and why."""
+
+    row: int  # from 1
+    id: str
+    code: str
+
+
+@dataclass
+class Tally:
+    """Every report is in exactly one place."""
+
+    stored: int = 0
+    stored_before: int = 0
+    undelivered: list[Undelivered] = field(default_factory=list)
+    trouble: str = ""  # the sentence with which delivery ended early
+
+    def by_code(self) -> dict[str, int]:
+        return dict(sorted(Counter(one.code for one in self.undelivered).items()))
+
+
+def labels_of(study: Study, table: Table, column: str) -> IntArray:
+    """Class indices of a column; errors name rows, never a person's label."""
+    position = {name: k for k, name in enumerate(study.classes)}
+    codes = np.array([position.get(cell, -1) for cell in table.text(column, private=True)], dtype=np.int64)
+    if (codes < 0).any():
+        raise DataError(
+            f"column {column!r} must hold one of the study's classes, got something else in {table.where(int(np.argmin(codes)))}"
+        )
+    return codes
+
+
+def epsilons_of(study: Study, table: Table, column: str) -> Array:
+    """A column of epsilons, all on the menu."""
+    values = table.numeric(column)
+    off = np.array([micro(value) not in study.epsilon_micro if value > 0 else True for value in values.tolist()])
+    if off.any():
+        row = int(np.argmax(off))
+        raise DataError(f"column {column!r} must hold epsilons on the study's menu, got {values[row]:g} in {table.where(row)}")
+    return values
+
+
+def require_in_range(study: Study, table: Table) -> None:
+    """Refuse a table with numbers outside the declared ranges, which encoding would clamp."""
+    for attribute in study.attributes:
+        if isinstance(attribute, Number):
+            values = table.numeric(attribute.name)
+            outside = (values < attribute.low) | (values > attribute.high)
+            if outside.any():
+                row = int(np.argmax(outside))
+                domain, got = f"[{attribute.low:g}, {attribute.high:g}]", f"{values[row]:g} in {table.where(row)}"
+                count = f"{int(outside.sum()):,} of {table.n_rows:,} rows do not"
+                raise DataError(f"column {attribute.name!r} must lie in {domain}, got {got}: {count}, and --clamp takes the nearest end")
+
+
+def read_tokens(path: Path, needed: int) -> list[str]:
+    """Invitations, one per line, bare or inside links."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}") from None
+    tokens = [found[-1] for line in lines if (found := _TOKEN.findall(line))]
+    if len(set(tokens)) != len(tokens):
+        raise DataError(f"{path} must hold each invitation once, got one twice")
+    if len(tokens) < needed:
+        raise DataError(f"{path} must hold an invitation for each of the {needed:,} records, got {len(tokens):,}")
+    return tokens
+
+
+def fill(path: Path, study: Study, table: Table, labels: IntArray, epsilons: Array, *, source: str) -> Origin:
+    """Draw every report and write the outbox; if it exists already for the same source, nothing is drawn again.
+
+    Guarantees
+    ----------
+    - Each label is ε-LDP with its own ε, from OS entropy; the outbox holds no true label.
+    - The file appears whole or not at all, readable by its owner alone.
+    """
+    origin = Origin(study=study.hash, source=source, reports=table.n_rows)
+    if path.exists():
+        if (found := _origin(path)) != origin:
+            what = "another study" if found.study != study.hash else "another table or other columns"
+            raise DataError(f"{path} holds reports drawn for {what}: move it away, or name another --outbox")
+        return origin
+    reported = flip_labels(labels, epsilons, len(study.classes), SecureStream()).tolist()
+    micros = [micro(value) for value in epsilons.tolist()]
+    features = study.encode_table(table)
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(origin) + b"\n")
+            for start in range(0, table.n_rows, _CHUNK):
+                rows = range(start, min(start + _CHUNK, table.n_rows))
+                file.writelines(encode_report(_report(study, micros[i], reported[i], features[i])) + b"\n" for i in rows)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+    return origin
+
+
+def deliver(
+    path: Path,
+    receipts: Path,
+    connect: Callable[[], Service],
+    *,
+    tokens: Sequence[str] = (),
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    connections: int = CONNECTIONS,
+) -> Tally:
+    """Send what has no receipt yet, in batches over a few open connections; each receipt is written down as it comes.
+
+    A service that cannot be reached ends the delivery; what is left counts as "not_sent" and goes out next time.
+    """
+    origin, tally = _origin(path), Tally()
+    with connect() as service:
+        service.require_study(origin.study)
+    held = _receipts(receipts)
+    own, kept = local(), ExitStack()
+
+    def send(batch: list[tuple[int, bytes]]) -> list[Answer]:
+        if not hasattr(own, "service"):
+            own.service = kept.enter_context(connect())
+        answers: list[Answer] = own.service.send_batch([data for _, data in batch])
+        return answers
+
+    running: dict[Future[list[Answer]], list[tuple[int, bytes]]] = {}
+    todo = _unsent(path, held, tokens, tally)
+    with (
+        kept,
+        ThreadPoolExecutor(connections) as pool,
+        open(os.open(receipts, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file,
+    ):
+        while True:
+            while not tally.trouble and len(running) < 2 * connections and (batch := list(islice(todo, BATCH))):
+                running[pool.submit(send, batch)] = batch
+            if not running:
+                break
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                _account(tally, running.pop(future), future, file)
+            file.flush()
+            progress(tally.stored + tally.stored_before + len(tally.undelivered), origin.reports)
+        os.fsync(file.fileno())
+    tally.undelivered += [Undelivered(row, decode_report(data).id, "not_sent") for row, data in todo]
+    tally.undelivered.sort(key=lambda one: one.row)
+    return tally
+
+
+def _account(tally: Tally, batch: list[tuple[int, bytes]], future: "Future[list[Answer]]", file: BinaryIO) -> None:
+    try:
+        answers = future.result()
+    except NotDelivered as error:
+        tally.trouble = tally.trouble or str(error)
+        tally.undelivered += [Undelivered(row, decode_report(data).id, "not_delivered") for row, data in batch]
+        return
+    for (row, data), answer in zip(batch, answers, strict=True):
+        if isinstance(answer, Receipt):
+            tally.stored += 1
+            file.write(msgspec.json.encode(answer) + b"\n")
+        else:
+            tally.undelivered.append(Undelivered(row, decode_report(data).id, answer.code))
+
+
+def _unsent(path: Path, held: set[str], tokens: Sequence[str], tally: Tally) -> Iterator[tuple[int, bytes]]:
+    """Row and bytes of each report without receipt; the invitation is put in now, because it may come later than the draw."""
+    with open(path, "rb") as file:
+        next(file)
+        for row, line in enumerate(file, start=1):
+            report = decode_report(line)
+            if report.id in held:
+                tally.stored_before += 1
+            else:
+                yield row, encode_report(msgspec.structs.replace(report, token=tokens[row - 1]) if tokens else report)
+
+
+def _report(study: Study, micro_epsilon: int, label: int, features: Array) -> Report:
+    return Report(
+        version=VERSION, study=study.hash, id=secrets.token_hex(16), epsilon=micro_epsilon, label=label, features=pack_features(features)
+    )
+
+
+def _origin(path: Path) -> Origin:
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.readline(), type=Origin)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise DataError(f"{path} must be an outbox that `pdml contribute --csv` wrote, got something else: name another --outbox") from None
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _receipts(path: Path) -> set[str]:
+    """Ids that a service holds already; a last line that an interrupt cut short is sent again, which is safe."""
+    if not path.exists():
+        return set()
+    held = set()
+    for line in path.read_bytes().splitlines():
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            held.add(msgspec.json.decode(line, type=Receipt).id)
+    return held
+
+
+def source_digest(path: Path, *columns: str) -> str:
+    """sha256 of a file and of how it is read."""
+    digest = hashlib.sha256("\n".join(columns).encode())
+    with open(path, "rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,165 @@
+"""Bytes to a collection service and its answer back: the standard library's HTTP, verified TLS, the same bytes at every attempt."""
+
+import hashlib
+import ipaddress
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn, Self
+from urllib.parse import SplitResult, urlsplit
+
+from pdml.errors import DataError, InvalidInput, MessageError, NotDelivered
+from pdml.messages import Problem, Receipt, decode_answer, decode_report, split_batch
+
+ATTEMPTS = 5
+_FIRST_PAUSE = 0.5  # seconds; each further one is twice as long
+_TIMEOUT = 30.0
+_MOST_ANSWER = 1 << 22  # bytes of an answer that are read at all
+_AGAIN = {408, 425, 429, 500, 502, 503, 504}  # nothing was acknowledged: the same bytes may be sent again
+
+Answer = Receipt | Problem
+
+
+class Service:
+    """A connection to one collection service, kept open.
+
+    Guarantees
+    ----------
+    - Off this machine, https with a verified certificate or nothing; redirections are not followed.
+    - An attempt that got no clear answer is repeated with the same bytes, which services count once.
+    - A receipt is believed only if it is for exactly the bytes that were sent.
+    """
+
+    def __init__(self, url: str, *, ca: Path | None = None, attempts: int = ATTEMPTS, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.url = url.rstrip("/")
+        self._parts = _checked(self.url)
+        self._tls = _context(ca) if self._parts.scheme == "https" else None
+        self._attempts, self._sleep = attempts, sleep
+        self._open: HTTPConnection | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._close()
+
+    def require_study(self, study: str) -> None:
+        """Refuse a service that works for another study, before anything about a person is sent to it."""
+        status, body = self._ask("GET", "/v1/study")
+        if status != 200:
+            raise NotDelivered(f"{self.url} is no collection service: it answered {status} when asked for its study")
+        if (found := hashlib.sha256(body).hexdigest()) != study:
+            raise NotDelivered(
+                f"{self.url} works for another study, or another version of it ({found[:12]}..., not {study[:12]}...)", "wrong_study"
+            )
+
+    def send(self, report: bytes) -> Answer:
+        """Deliver one report: its receipt, or the problem for which it was refused."""
+        _, body = self._ask("POST", "/v1/reports", report, "application/json")
+        return self._answer(report, body)
+
+    def send_batch(self, reports: Sequence[bytes]) -> list[Answer]:
+        """Deliver many reports: one answer for each, in the same order."""
+        status, body = self._ask("POST", "/v1/batches", b"".join(report + b"\n" for report in reports), "application/x-ndjson")
+        lines = split_batch(body)
+        if status != 200:
+            answer = self._understood(body)
+            return [answer] * len(reports) if isinstance(answer, Problem) else self._unclear()
+        if len(lines) != len(reports):
+            self._unclear()
+        return [self._answer(report, line) for report, line in zip(reports, lines, strict=True)]
+
+    def _answer(self, report: bytes, line: bytes) -> Answer:
+        answer = self._understood(line)
+        if isinstance(answer, Receipt):
+            promised = decode_report(report)
+            if (answer.id, answer.study, answer.digest) != (promised.id, promised.study, hashlib.sha256(report).hexdigest()):
+                raise NotDelivered(f"{self.url} gave a receipt for something else than what was sent: it may or may not hold the report")
+        return answer
+
+    def _understood(self, line: bytes) -> Answer:
+        try:
+            return decode_answer(line)
+        except MessageError:
+            self._unclear()
+
+    def _unclear(self) -> NoReturn:
+        raise NotDelivered(f"{self.url} gave an answer that is none of a collection service: it may or may not hold the report")
+
+    def _ask(self, method: str, path: str, body: bytes | None = None, kind: str = "") -> tuple[int, bytes]:
+        headers = {"Content-Type": kind, "Accept": "application/json"} if kind else {"Accept": "application/json"}
+        why = "it did not answer"
+        for attempt in range(self._attempts):
+            if attempt:
+                self._sleep(_FIRST_PAUSE * 2 ** (attempt - 1))
+            try:
+                status, answer = self._once(method, path, body, headers)
+            except ssl.SSLCertVerificationError as error:
+                raise NotDelivered(
+                    f"{self.url} could not prove who it is: {error.verify_message}; nothing was sent (--ca names an own CA)"
+                ) from None
+            except (OSError, HTTPException) as error:
+                self._close()
+                why = f"no answer ({_reason(error)})"
+                continue
+            if status not in _AGAIN or attempt == self._attempts - 1:
+                return status, answer
+            why = f"answer {status}"
+        raise NotDelivered(
+            f"{self.url} could not be reached, {why} after {self._attempts} attempts: try again later, it will be the same report"
+        )
+
+    def _once(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
+        if self._open is None:
+            host, port = self._parts.hostname or "", self._parts.port
+            if self._tls is None:
+                self._open = HTTPConnection(host, port, timeout=_TIMEOUT)
+            else:
+                self._open = HTTPSConnection(host, port, timeout=_TIMEOUT, context=self._tls)
+        self._open.request(method, self._parts.path + path, body, headers)
+        response = self._open.getresponse()
+        answer = response.read(_MOST_ANSWER + 1)
+        if len(answer) > _MOST_ANSWER:
+            raise HTTPException("an endless answer")
+        if 300 <= response.status < 400:
+            raise NotDelivered(f"{self.url} points elsewhere ({response.status}): give the address where the service itself is")
+        return response.status, answer
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+
+def _checked(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        good = False
+    if not good or parts.username or parts.query or parts.fragment:
+        raise InvalidInput(f"the address of a service must look like https://alice.example, got {url!r}")
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise InvalidInput(f"the address must begin with https:// off this machine, got {url!r}: others could read your answers on the way")
+    return parts
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _context(ca: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=None if ca is None else str(ca))
+    except (OSError, ssl.SSLError) as error:
+        raise DataError(f"{ca} must hold certificates in PEM form, got a file that cannot be used: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()

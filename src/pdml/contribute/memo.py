@@ -1,0 +1,107 @@
+"""What a device remembers of a study, so that chance decides once: asking again repeats the answer, and nobody can average it away.
+
+One file per study and record. It holds, one after the other:
+
+    id, epsilon, reported         drawn: what would be reported for EACH possible label, so that the file does not hold the true one
+    ..., sent                     a report left and no clear answer came: only these bytes may leave from now on
+    id, epsilon, sent, receipt    stored by the service: the draws are forgotten
+"""
+
+import contextlib
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from pdml.errors import DataError, InvalidInput
+from pdml.files import sync_folder
+from pdml.mechanisms.label_flip import MILLION, flip_labels
+from pdml.mechanisms.randomness import SecureStream, Stream
+from pdml.messages import Receipt
+
+
+class Memo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One device's memory of one record in one study."""
+
+    study: str
+    id: str
+    epsilon: int  # millionths
+    reported: tuple[int, ...] = ()  # by true label
+    sent: str = ""  # the report's bytes, which are ASCII
+    receipt: Receipt | None = None
+
+
+def draw(micro_epsilon: int, classes: int, stream: Stream | None = None) -> tuple[int, ...]:
+    """What would be reported for each possible label, each randomised on its own (`mechanisms.label_flip`) from OS entropy."""
+    epsilons = np.full(classes, micro_epsilon / MILLION)
+    return tuple(flip_labels(np.arange(classes), epsilons, classes, SecureStream() if stream is None else stream).tolist())
+
+
+class Memory:
+    """The folder of memos, readable by its owner alone.
+
+    Guarantees
+    ----------
+    - A draw is on the disk before anybody sees it, and the first one on the disk is the one that counts.
+    - A file that cannot be read is an error, never a reason to draw again.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def recall(self, study: str, record: str) -> Memo | None:
+        path = self._path(study, record)
+        try:
+            memo = msgspec.json.decode(path.read_bytes(), type=Memo)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise DataError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise DataError(f"{path} must be what this device remembers of the study, got something else: restore it from a copy") from None
+        if memo.study != study:
+            raise DataError(f"{path} must be about the study {study[:12]}..., got one about {memo.study[:12]}...: restore it from a copy")
+        return memo
+
+    def settle(self, study: str, record: str, micro_epsilon: int, classes: int) -> Memo:
+        """The memo of this record; drawn now if there is none. Of two at the same time the first wins."""
+        if (known := self.recall(study, record)) is not None:
+            return known
+        memo = Memo(study=study, id=secrets.token_hex(16), epsilon=micro_epsilon, reported=draw(micro_epsilon, classes))
+        self._write(record, memo, first=True)
+        settled = self.recall(study, record)
+        assert settled is not None
+        return settled
+
+    def keep(self, record: str, memo: Memo) -> Memo:
+        """Replace a memo, on the disk before this returns."""
+        self._write(record, memo, first=False)
+        return memo
+
+    def _path(self, study: str, record: str) -> Path:
+        return self._folder / (hashlib.sha256(f"{study}\n{record}".encode()).hexdigest()[:32] + ".json")
+
+    def _write(self, record: str, memo: Memo, *, first: bool) -> None:
+        path = self._path(memo.study, record)
+        temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(handle, "wb") as file:
+                file.write(msgspec.json.encode(memo))
+                file.flush()
+                os.fsync(file.fileno())
+            if first:
+                with contextlib.suppress(FileExistsError):
+                    os.link(temporary, path)
+            else:
+                os.replace(temporary, path)
+            sync_folder(self._folder)
+        except OSError as error:
+            raise InvalidInput(f"cannot remember the draw in {self._folder}: {(error.strerror or str(error)).lower()}") from None
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()

@@ -1,0 +1,115 @@
+"""What one server could train with the reports it holds now: the ledger's figures, and the answers with chance taken out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import Any
+
+from pdml.accounting import Ledger, profiles
+from pdml.accounting.events import LabelFlipped
+from pdml.collect.summary import Summary
+from pdml.core.labels import keep_weight
+from pdml.mechanisms.label_flip import MILLION, WORD, threshold
+from pdml.study import Study
+from pdml.train.plan import TrainingPlan
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A class: its reports, and the share of people whose true answer it is, with its standard error."""
+
+    name: str
+    reported: int
+    share: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Spending:
+    """One row of the budget: what the planned training would let the other servers learn, against what is allowed."""
+
+    data: str
+    planned: float  # ε; infinite without protection
+    allowed: float  # infinite without a limit
+    delta: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview:
+    """What a training with the present reports would be."""
+
+    title: str
+    question: str
+    records: int
+    min_records: int
+    estimates: tuple[Estimate, ...]
+    influence: float  # the most that one report can weigh, κ(ε_min)/m
+    worth: float  # the number of answers without chance that would be as exact
+    rounds: int | None = None  # of the study's plan; None if it settles none
+    spending: tuple[Spending, ...] = ()
+    last_safe_round: int | None = None  # None without plan or budget
+
+    @property
+    def enough(self) -> bool:
+        return self.records >= self.min_records
+
+
+def preview(study: Study, summary: Summary) -> Preview:
+    """From totals alone: no report is looked at."""
+    used = [epsilon for epsilon, count in summary.per_epsilon.items() if count]
+    m, classes = summary.reports, len(study.classes)
+    weights = {epsilon: float(keep_weight(epsilon / MILLION, classes)) for epsilon in used}
+    spread = sum(summary.per_epsilon[epsilon] * weight**2 for epsilon, weight in weights.items())
+    held = Preview(
+        title=study.title,
+        question=study.question,
+        records=m,
+        min_records=study.min_records,
+        estimates=estimates(study.classes, summary.per_epsilon_and_class),
+        influence=max(weights.values()) / m if used else 0.0,
+        worth=m**2 / spread if used else 0.0,
+    )
+    return _with_plan(held, study, summary.server, min(used) / MILLION, max(used) / MILLION) if used and study.plan else held
+
+
+def estimates(classes: tuple[str, ...], counts: Mapping[int, tuple[int, ...]]) -> tuple[Estimate, ...]:
+    """n̂_k = Σ_ε (c_k - m q)/(1 - p - q), unbiased: p another class is reported, q = p/(K-1) a certain one, m reports with ε.
+
+    Given the true answers its variance is Σ_ε (n_k p(1-p) + (m - n_k) q(1-q))/(1 - p - q)², with n̂_k put for n_k.
+    """
+    total = sum(map(sum, counts.values()))
+    found = []
+    for k, name in enumerate(classes):
+        number = variance = 0.0
+        for micro, reported in counts.items():
+            m, p = sum(reported), threshold(micro, len(classes)) / WORD
+            q = p / (len(classes) - 1)
+            estimate = (reported[k] - m * q) / (1 - p - q)
+            likely = min(max(estimate, 0.0), float(m))
+            number += estimate
+            variance += (likely * p * (1 - p) + (m - likely) * q * (1 - q)) / (1 - p - q) ** 2
+        reports = sum(reported[k] for reported in counts.values())
+        found.append(Estimate(name, reports, number / total if total else 0.0, sqrt(variance) / total if total else 0.0))
+    return tuple(found)
+
+
+def _with_plan(held: Preview, study: Study, server: str, lowest: float, highest: float) -> Preview:
+    plan = TrainingPlan(**study.plan)
+    position = [entry.name for entry in study.servers].index(server)
+    setting: dict[str, Any] = {
+        "server": position,
+        "n_servers": len(study.servers),
+        "degree": len(study.neighbours(server)),
+        "records": held.records,
+        "epsilon": lowest,
+        "norm_bound": 1.0,
+        "width": study.width,
+        "classes": len(study.classes),
+    }
+    ledger = Ledger(((LabelFlipped(epsilon=highest), *plan.events(**setting)),), source="planned", classes=len(study.classes))
+    rows = []
+    for data in ("features", "label"):
+        allowed, delta = (inf, ledger.delta) if study.budget is None else study.budget.limit(data)
+        rows.append(Spending(data, profiles.epsilon_at(ledger.profile(data, "other servers", 0), delta), allowed, delta))
+    safe = None if study.budget is None else plan.last_safe_round(budget=study.budget, label_epsilon=highest, **setting)
+    return Preview(**{**vars(held), "rounds": plan.rounds, "spending": tuple(rows), "last_safe_round": safe})

@@ -1,0 +1,137 @@
+"""How tests drive the page in a real Chromium: as a person would, by what is on the screen."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--force-color-profile=srgb",
+)
+
+
+def missing() -> str:
+    """What is not installed, or nothing."""
+    return next((name for name in ("chromium", "chromedriver") if shutil.which(name) is None), "")
+
+
+@contextmanager
+def chromium(profile: Path, *flags: str) -> Iterator[Chrome]:
+    """A browser with a fresh profile."""
+    options = ChromeOptions()
+    options.binary_location = str(shutil.which("chromium"))
+    for flag in (*FLAGS, *flags, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        browser.set_script_timeout(60)
+        browser.set_window_size(1000, 1000)
+        yield browser
+    finally:
+        browser.quit()
+
+
+class Visitor:
+    """A person in front of the page."""
+
+    def __init__(self, browser: Chrome, url: str) -> None:
+        self.browser, self.url = browser, url
+
+    def opens(self, fragment: str = "", *, fresh: bool = False) -> "Visitor":
+        """The page anew; ``fresh``: on a device that remembers nothing."""
+        self.browser.get("about:blank")  # else a new fragment alone would not load the page
+        if fresh:
+            self.browser.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": self.url, "storageTypes": "local_storage"})
+        self.browser.get(self.url + "/" + fragment)
+        WebDriverWait(self.browser, 20, 0.02).until(lambda _: self.shown())
+        return self
+
+    def shown(self) -> str:
+        """The step on the screen."""
+        return str(self.browser.execute_script("return [...document.forms].find(f => f.offsetParent !== null)?.id ?? ''"))
+
+    def waits_for(self, step: str) -> None:
+        WebDriverWait(self.browser, 20, 0.02).until(lambda _: self.shown() == step, f"the step {step!r}")
+
+    def find(self, css: str) -> WebElement:
+        return self.browser.find_element(By.CSS_SELECTOR, css)
+
+    def text(self, css: str) -> str:
+        return str(self.find(css).get_property("textContent"))
+
+    def press(self, css: str) -> None:
+        self.find(css).click()
+
+    def go_on(self) -> None:
+        self.press(f"#{self.shown()} .primary")
+
+    def answers(self, fields: Mapping[str, str]) -> None:
+        """What to enter by the id or the name of a field; radio buttons and lists take the level's position."""
+        for name, value in fields.items():
+            if lists := self.browser.find_elements(By.CSS_SELECTOR, f"select#{name}"):
+                Select(lists[0]).select_by_value(value)
+            elif texts := self.browser.find_elements(By.CSS_SELECTOR, f"input#{name}"):
+                texts[0].clear()
+                texts[0].send_keys(value)
+            else:
+                self.press(f"label:has(input[name={name}][value='{value}'])")
+
+    def fills_by_hand(self, about: Mapping[str, str], label: int, epsilon: int) -> None:
+        """All steps up to the preview, with mouse and keyboard."""
+        self.answers(about)
+        self.go_on()
+        self.waits_for("privacy")
+        self.answers({"epsilon": str(epsilon)})
+        self.go_on()
+        self.waits_for("question")
+        self.answers({"answer": str(label)})
+        self.go_on()
+        self.waits_for("check")
+
+    def fills(self, about: Mapping[str, str], label: int, epsilon: int | None = None) -> None:
+        """The same in one go, for tests about what comes after."""
+        self.browser.execute_script(
+            """
+            const [about, label, epsilon] = arguments, form = (id) => document.getElementById(id);
+            const enter = (name, value) => {
+              const box = document.getElementById(name);
+              if (box) box.value = value; else document.querySelector(`input[name="${name}"][value="${value}"]`).click();
+            };
+            for (const [name, value] of Object.entries(about)) enter(name, value);
+            form("about").requestSubmit();
+            if (epsilon !== null) enter("epsilon", epsilon);
+            form("privacy").requestSubmit();
+            enter("answer", label);
+            form("question").requestSubmit();""",
+            dict(about),
+            label,
+            epsilon,
+        )
+        self.waits_for("check")
+
+    def sends(self) -> None:
+        self.press("#send")
+        self.waits_for("done")
+
+    def complaint(self) -> str:
+        """The sentence after a send that failed; the button can be pressed again by then."""
+        WebDriverWait(self.browser, 30, 0.02).until(
+            lambda _: self.text("#problem") != "" and self.find("#send").is_enabled(), "a problem to be told"
+        )
+        return self.text("#problem")

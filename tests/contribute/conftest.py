@@ -1,0 +1,56 @@
+"""What tests of the contributor's side share: a study, its page, a recording server and one real browser."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browsing import Visitor, chromium, missing
+from example_study import TEXT
+from recording import Recorder
+from selenium.webdriver import Chrome
+
+from pdml.contribute.page import Page, render
+from pdml.study import Study
+
+
+@pytest.fixture(scope="session")
+def study() -> Study:
+    return Study.from_text(TEXT)
+
+
+@pytest.fixture
+def study_file(tmp_path: Path) -> Path:
+    path = tmp_path / "study.toml"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def page(study: Study) -> Page:
+    return render(study)
+
+
+@pytest.fixture
+def recorder(page: Page, study: Study) -> Iterator[Recorder]:
+    with Recorder(page, study.canonical()) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    if name := missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"the page must be tested in a real browser: install {name}")
+        pytest.skip(f"needs a real browser: install {name}")
+    with chromium(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture
+def visitor(browser: Chrome, recorder: Recorder) -> Iterator[Visitor]:
+    """A person on a device that remembers nothing. Whatever the policy forbids and the page tries is a failure."""
+    browser.get_log("browser")  # empties it
+    yield Visitor(browser, recorder.url).opens(fresh=True)
+    complaints = [entry["message"] for entry in browser.get_log("browser") if "Failed to load resource" not in entry["message"]]
+    assert not complaints  # neither a violation of the policy nor an error of the script

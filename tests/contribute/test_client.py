@@ -1,0 +1,98 @@
+"""One person's report: prepared before any network activity, kept, sent, and never drawn again."""
+
+from pathlib import Path
+
+import pytest
+from recording import Recorder, receipt, refusal
+
+from pdml.contribute.client import prepare, preview, require_in_range, submit
+from pdml.contribute.delivery import Service
+from pdml.contribute.memo import Memo, Memory
+from pdml.errors import DataError, InvalidInput, NotDelivered
+from pdml.messages import decode_report, features_of
+from pdml.study import Study
+
+ANSWERS = {"age": 34, "sex": "female", "region": "south"}
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Memory:
+    return Memory(tmp_path / "state")
+
+
+def service(recorder: Recorder) -> Service:
+    return Service(recorder.url, sleep=lambda seconds: None)
+
+
+def drawn(memory: Memory, study: Study, reported: tuple[int, ...]) -> None:
+    memory.keep("", Memo(study=study.hash, id="ab" * 16, epsilon=1_000_000, reported=reported))
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_the_report_holds_the_draw_and_not_the_truth(study: Study, memory: Memory, label: int) -> None:
+    drawn(memory, study, (1, 0))
+    report = decode_report(prepare(study, memory, ANSWERS, label, 1_000_000, token="cd" * 16))
+    assert (report.label, report.id, report.epsilon, report.token, report.study) == (1 - label, "ab" * 16, 1_000_000, "cd" * 16, study.hash)
+    assert features_of(report).tobytes() == study.encode(ANSWERS).tobytes()
+
+
+def test_the_preview_is_read_back_from_the_bytes(study: Study, memory: Memory) -> None:
+    drawn(memory, study, (0, 0))
+    data = prepare(study, memory, ANSWERS, 1, 1_000_000)
+    seen = preview(study, data)
+    assert (seen.answers, seen.label, seen.epsilon, seen.bytes) == (ANSWERS, "no", 1.0, data)
+    assert seen.flip_probability == pytest.approx(0.2689414)
+
+
+def test_what_has_left_is_all_that_can_leave(study: Study, memory: Memory, recorder: Recorder) -> None:
+    data = prepare(study, memory, ANSWERS, 1, 1_000_000)
+    recorder.answer = lambda body: None
+    with service(recorder) as silent, pytest.raises(NotDelivered):
+        submit(memory, silent, data)
+    assert prepare(study, memory, {**ANSWERS, "age": 50}, 0, 2_000_000) == data  # in doubt: the same bytes, whatever is said now
+    recorder.answer = receipt
+    with service(recorder) as honest:
+        first = submit(memory, honest, data)
+        assert submit(memory, honest, data) == first
+    assert set(recorder.bodies) == {data}
+    known = memory.recall(study.hash, "")
+    assert known is not None and known.reported == () and known.receipt == first  # the draws are forgotten
+
+
+def test_a_refused_report_can_be_corrected_but_not_redrawn(study: Study, memory: Memory, recorder: Recorder) -> None:
+    data = prepare(study, memory, ANSWERS, 1, 1_000_000)
+    recorder.answer = refusal("token_missing")
+    with service(recorder) as closed, pytest.raises(NotDelivered, match="token_missing"):
+        submit(memory, closed, data)
+    again = decode_report(prepare(study, memory, {**ANSWERS, "age": 35}, 1, 400_000, token="cd" * 16))
+    before = decode_report(data)
+    assert (again.id, again.label, again.epsilon) == (before.id, before.label, before.epsilon)
+    assert (again.token, again.features) != (before.token, before.features)
+
+
+def test_bytes_from_elsewhere_are_not_sent(study: Study, memory: Memory, recorder: Recorder, tmp_path: Path) -> None:
+    foreign = prepare(study, Memory(tmp_path / "other"), ANSWERS, 1, 1_000_000)
+    with service(recorder) as honest, pytest.raises(InvalidInput, match="same memory"):
+        submit(memory, honest, foreign)
+    assert recorder.bodies == []
+
+
+def test_a_service_of_another_study_gets_nothing(study: Study, memory: Memory, recorder: Recorder) -> None:
+    recorder.canonical += b" "
+    with service(recorder) as wrong, pytest.raises(NotDelivered, match="another study"):
+        submit(memory, wrong, prepare(study, memory, ANSWERS, 1, 1_000_000))
+    assert recorder.bodies == []
+
+
+def test_bad_answers_draw_nothing(study: Study, memory: Memory) -> None:
+    for answers, label, epsilon in (({"age": 3}, 1, 1_000_000), (ANSWERS, 2, 1_000_000), (ANSWERS, -1, 1_000_000), (ANSWERS, 1, 999_999)):
+        with pytest.raises(InvalidInput):
+            prepare(study, memory, answers, label, epsilon)
+    assert memory.recall(study.hash, "") is None
+
+
+def test_a_number_outside_its_range_is_refused_before_it_would_be_clamped(study: Study) -> None:
+    require_in_range(study, ANSWERS)
+    for age in (17.9, 100.1, -1, float("nan")):
+        with pytest.raises(DataError, match=r"'age' must lie in \[18, 100\]"):
+            require_in_range(study, {**ANSWERS, "age": age})

@@ -1,0 +1,139 @@
+"""The page as bytes: what it contains, what it may do, and that a study's words never become markup."""
+
+import hashlib
+import re
+from base64 import b64encode
+from html.parser import HTMLParser
+from urllib.parse import urlsplit
+
+import pytest
+
+from pdml.contribute.page import Page, render
+from pdml.study import Study
+
+HOSTILE = """
+[study]
+id = "hostile"
+title = "</title><script>alert(1)</script>"
+description = "<img src=x onerror=alert(1)> &amp; $title ${script}"
+[label]
+question = "</pre></script><b>Which?</b>"
+classes = ["<i>no</i>", "\\"yes\\" &lt;"]
+epsilon = { menu = [1.0], default = 1.0 }
+[[attributes]]
+name = "<b>a</b>"
+kind = "category"
+levels = ["</pre><script>alert(2)</script>", "b"]
+[[servers]]
+name = "alice"
+url = "https://alice.example"
+[[servers]]
+name = "bob"
+url = "https://bob.example"
+[topology]
+edges = [["alice", "bob"]]
+"""
+
+
+class Read(HTMLParser):
+    """The document as a browser would take it apart."""
+
+    def __init__(self, page: Page) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.inside: dict[str, str] = {}
+        self._open: list[str] = []
+        self.feed(page.html.decode("utf-8"))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attributes)))
+        self._open.append(dict(attributes).get("id") or tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.inside[self._open[-1]] = self.inside.get(self._open[-1], "") + data
+
+
+def policy(page: Page) -> dict[str, list[str]]:
+    rules = (rule.split() for rule in page.headers["content-security-policy"].split(";"))
+    return {name: values for name, *values in rules}
+
+
+def test_the_policy_allows_the_page_itself_and_nothing_else(page: Page) -> None:
+    read, rules = Read(page), policy(page)
+    for tag in ("script", "style"):
+        assert [found for found, _ in read.tags].count(tag) == 1
+        digest = b64encode(hashlib.sha256(read.inside[tag].encode()).digest()).decode()
+        assert rules[f"{tag}-src"] == [f"'sha256-{digest}'"]
+    assert rules["default-src"] == rules["form-action"] == rules["base-uri"] == rules["frame-ancestors"] == ["'none'"]
+    assert rules["connect-src"] == ["'self'"]
+    assert "unsafe" not in page.headers["content-security-policy"]
+    assert page.headers["referrer-policy"] == "no-referrer"
+    assert page.headers["x-content-type-options"] == "nosniff"
+
+
+def test_nothing_comes_from_elsewhere(page: Page) -> None:
+    for _, attributes in Read(page).tags:
+        for name in ("src", "href", "action", "data"):
+            assert urlsplit(attributes.get(name) or "").scheme in ("", "data")
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]  # the policy would refuse them
+    script = Read(page).inside["script"]
+    assert re.findall(r"""(?:fetch|import)\(\s*["'`]([^"'`]*)""", script) == ["v1/reports"]
+    assert not re.search(
+        r"Math\.random|innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function|sendBeacon|WebSocket|cookie", script
+    )
+
+
+def test_the_study_in_the_page_is_the_one_that_is_hashed(page: Page, study: Study) -> None:
+    assert hashlib.sha256(Read(page).inside["study"].encode()).hexdigest() == study.hash
+
+
+def test_a_study_cannot_write_markup() -> None:
+    study = Study.from_text(HOSTILE)
+    page, read = render(study), Read(render(study))
+    assert read.inside["study"].encode() == study.canonical()
+    assert read.inside["title"] == study.title
+    assert read.inside["p"].count(study.description) == 1
+    assert [tag for tag, _ in read.tags] == [tag for tag, _ in Read(render(Study.from_text(plain()))).tags]
+    assert policy(page)["script-src"] == policy(render(Study.from_text(plain())))["script-src"]
+
+
+def plain() -> str:
+    return re.sub(r"<[^>]*>|[&$]", "x", HOSTILE).replace('levels = ["xxalert(2)x"', 'levels = ["c"')
+
+
+def test_the_same_study_gives_the_same_page_and_another_gives_another(study: Study) -> None:
+    assert render(study).sha256 == render(study).sha256 == hashlib.sha256(render(study).html).hexdigest()
+    assert render(study).sha256 != render(Study.from_text(HOSTILE)).sha256
+
+
+PAIRS = (  # text on its background
+    *(("ink", on) for on in ("paper", "wash", "tint", "sand")),
+    *(("muted", on) for on in ("paper", "wash", "tint")),
+    ("orange", "paper"),
+    ("blue", "wash"),
+    ("on-blue", "blue"),
+    ("on-blue", "deep"),
+)
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_text_stands_out(page: Page, scheme: int) -> None:
+    """Contrast of at least 4.5 for text and 3 for the edges of fields, as WCAG 2 asks (AA)."""
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", Read(page).inside["style"].split(":root")[1 + scheme]))
+
+    def contrast(a: str, b: str) -> float:
+        dark, light = sorted(luminance(colours[name]) for name in (a, b))
+        return (light + 0.05) / (dark + 0.05)
+
+    assert min(contrast(*pair) for pair in PAIRS) >= 4.5
+    assert contrast("edge", "paper") >= 3 and contrast("blue", "paper") >= 3

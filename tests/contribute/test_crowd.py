@@ -1,0 +1,151 @@
+"""Many devices: every report drawn once, on the disk before the first is sent, and all of them accounted for."""
+
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recording import Recorder, receipt, refusal
+from scipy.stats import binom
+
+from pdml.contribute import crowd
+from pdml.contribute.delivery import Service
+from pdml.errors import DataError, NotDelivered
+from pdml.mechanisms.label_flip import LabelFlip
+from pdml.messages import decode_report, features_of
+from pdml.study import Study
+from pdml.tables import Table
+
+PEOPLE = 1050
+
+
+@pytest.fixture
+def table() -> Table:
+    rng = np.random.default_rng(5)
+    return Table(
+        columns={
+            "age": rng.integers(18, 101, PEOPLE),
+            "sex": rng.choice(["female", "male", "other"], PEOPLE),
+            "region": rng.choice(["north", "east", "south"], PEOPLE),
+            "ill": rng.choice(["no", "yes"], PEOPLE),
+            "epsilon": rng.choice([0.4, 1.0, 2.0], PEOPLE),
+        }
+    )
+
+
+@pytest.fixture
+def outbox(tmp_path: Path, study: Study, table: Table) -> Path:
+    path = tmp_path / "people.reports.ndjson"
+    crowd.fill(path, study, table, crowd.labels_of(study, table, "ill"), crowd.epsilons_of(study, table, "epsilon"), source="s")
+    return path
+
+
+def connect(recorder: Recorder) -> Service:
+    return Service(recorder.url, sleep=lambda seconds: None)
+
+
+def test_the_outbox_is_every_device_drawn_on_its_own(outbox: Path, study: Study, table: Table) -> None:
+    """Flips at each ε lie in the exact binomial interval: false alarms in 3e-6 of runs; ε = 0.4 for 2.0 would be seen."""
+    reports = [decode_report(line) for line in outbox.read_bytes().splitlines()[1:]]
+    assert len({report.id for report in reports}) == PEOPLE
+    features = study.encode_table(table)
+    assert all((features_of(report) == row).all() for report, row in zip(reports, features, strict=True))
+    truth, epsilons = crowd.labels_of(study, table, "ill"), table.numeric("epsilon")
+    assert [report.epsilon for report in reports] == [round(1e6 * epsilon) for epsilon in epsilons]
+    flipped = np.array([report.label for report in reports]) != truth
+    for epsilon in (0.4, 1.0, 2.0):
+        among = epsilons == epsilon
+        low, high = binom.ppf([5e-7, 1 - 5e-7], among.sum(), LabelFlip(epsilon).flip_probability)
+        assert low <= flipped[among].sum() <= high
+    assert not low <= flipped[epsilons == 0.4].sum() <= high  # the test would notice another ε
+    assert stat.S_IMODE(outbox.stat().st_mode) == 0o600
+
+
+def test_an_outbox_is_never_drawn_again(outbox: Path, study: Study, table: Table) -> None:
+    before, labels, epsilons = outbox.read_bytes(), crowd.labels_of(study, table, "ill"), table.numeric("epsilon")
+    crowd.fill(outbox, study, table, labels, epsilons, source="s")
+    assert outbox.read_bytes() == before
+    with pytest.raises(DataError, match="another table"):
+        crowd.fill(outbox, study, table, labels, epsilons, source="changed")
+    outbox.write_text("something else\n")
+    with pytest.raises(DataError, match="outbox"):
+        crowd.fill(outbox, study, table, labels, epsilons, source="s")
+
+
+def test_everything_is_delivered_and_only_once(outbox: Path, recorder: Recorder, tmp_path: Path) -> None:
+    receipts, seen = tmp_path / "receipts", []
+    tally = crowd.deliver(outbox, receipts, lambda: connect(recorder), progress=lambda done, of: seen.append((done, of)))
+    assert (tally.stored, tally.stored_before, tally.undelivered) == (PEOPLE, 0, [])
+    assert seen[-1] == (PEOPLE, PEOPLE)
+    sent = [line for body in recorder.bodies for line in body.splitlines()]
+    assert sorted(sent) == sorted(outbox.read_bytes().splitlines()[1:])
+    assert max(len(body.splitlines()) for body in recorder.bodies) == crowd.BATCH
+    recorder.bodies.clear()
+    again = crowd.deliver(outbox, receipts, lambda: connect(recorder))
+    assert (again.stored, again.stored_before, recorder.bodies) == (0, PEOPLE, [])
+
+
+def test_what_is_refused_is_told_and_sent_again_unchanged(outbox: Path, recorder: Recorder, tmp_path: Path) -> None:
+    ids = [decode_report(line).id for line in outbox.read_bytes().splitlines()[1:]]
+    unlucky = set(ids[10:200:7])
+    recorder.answer = lambda line: refusal("token_missing")(line) if decode_report(line).id in unlucky else receipt(line)
+    tally = crowd.deliver(outbox, tmp_path / "receipts", lambda: connect(recorder))
+    assert tally.by_code() == {"token_missing": len(unlucky)}
+    assert [(one.row, one.id) for one in tally.undelivered] == [(i + 1, ids[i]) for i in range(10, 200, 7)]
+    recorder.answer, tokens = receipt, [f"{i:032x}" for i in range(PEOPLE)]
+    recorder.bodies.clear()
+    tally = crowd.deliver(outbox, tmp_path / "receipts", lambda: connect(recorder), tokens=tokens)  # invitations came later
+    assert (tally.stored, tally.stored_before) == (len(unlucky), PEOPLE - len(unlucky))
+    late = [decode_report(line) for body in recorder.bodies for line in body.splitlines()]
+    assert {(one.id, one.token) for one in late} == {(ids[i], tokens[i]) for i in range(10, 200, 7)}
+
+
+def test_a_service_that_dies_ends_the_delivery_and_nothing_is_lost(outbox: Path, recorder: Recorder, tmp_path: Path) -> None:
+    count = 0
+
+    def dying(line: bytes) -> tuple[int, bytes] | None:
+        nonlocal count
+        count += 1
+        return receipt(line) if count <= 500 else None  # then batches come back short
+
+    recorder.answer = dying
+    tally = crowd.deliver(outbox, tmp_path / "receipts", lambda: connect(recorder), connections=1)
+    assert "may or may not hold" in tally.trouble
+    assert tally.stored + len(tally.undelivered) == PEOPLE
+    assert set(tally.by_code()) == {"not_delivered", "not_sent"}
+    recorder.answer = receipt
+    tally = crowd.deliver(outbox, tmp_path / "receipts", lambda: connect(recorder))
+    assert tally.stored + tally.stored_before == PEOPLE
+
+
+def test_another_study_gets_nothing(outbox: Path, recorder: Recorder, tmp_path: Path) -> None:
+    recorder.canonical = b"{}"
+    with pytest.raises(NotDelivered, match="another study"):
+        crowd.deliver(outbox, tmp_path / "receipts", lambda: connect(recorder))
+    assert recorder.bodies == []
+
+
+def test_bad_tables_are_refused_without_telling_labels(study: Study, table: Table) -> None:
+    secret = Table(columns={**table.columns, "ill": ["positive"] * PEOPLE})
+    with pytest.raises(DataError, match="row 1") as refused:
+        crowd.labels_of(study, secret, "ill")
+    assert "positive" not in str(refused.value)
+    with pytest.raises(DataError, match="menu, got 3 in row 1"):
+        crowd.epsilons_of(study, Table(columns={"e": [3.0]}), "e")
+    old = Table(columns={**table.columns, "age": [*table.columns["age"][:-2], 130, 131]})
+    with pytest.raises(DataError, match=r"got 130 in row 1049 .*: 2 of 1,050 rows do not"):
+        crowd.require_in_range(study, old)
+    crowd.require_in_range(study, table)
+
+
+def test_invitations_are_found_bare_or_in_links(tmp_path: Path) -> None:
+    path, tokens = tmp_path / "tokens.csv", [f"{i:032x}" for i in range(3)]
+    path.write_text("token,link\n" + "".join(f"{token},https://alice.example/#t={token}\n" for token in tokens))
+    assert crowd.read_tokens(path, 3) == tokens
+    with pytest.raises(DataError, match=r"each of the 4 records, got 3"):
+        crowd.read_tokens(path, 4)
+    path.write_text(f"{tokens[0]}\n{tokens[0]}\n")
+    with pytest.raises(DataError, match="twice"):
+        crowd.read_tokens(path, 1)
+    with pytest.raises(DataError, match="cannot read"):
+        crowd.read_tokens(tmp_path / "absent", 1)

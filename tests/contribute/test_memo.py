@@ -1,0 +1,78 @@
+"""Chance decides once per record, on the disk before anybody sees it, and never in a way that tells the true label."""
+
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from pdml.contribute.memo import Memory, draw
+from pdml.errors import DataError, InvalidInput
+from pdml.mechanisms.label_flip import WORD, threshold
+from pdml.mechanisms.randomness import SecureStream
+
+STUDY = "ab" * 32
+
+
+def test_the_same_record_gets_the_same_draw_for_ever(tmp_path: Path) -> None:
+    first = Memory(tmp_path).settle(STUDY, "", 400_000, 3)
+    assert Memory(tmp_path).settle(STUDY, "", 2_000_000, 3) == first  # whatever is asked later
+    assert len(first.reported) == 3 and set(first.reported) <= {0, 1, 2}
+
+
+def test_records_and_studies_are_drawn_on_their_own(tmp_path: Path) -> None:
+    memory = Memory(tmp_path)
+    memos = [memory.settle(study, record, 1_000_000, 2) for study in (STUDY, "cd" * 32) for record in ("", "ann", "bob")]
+    assert len({memo.id for memo in memos}) == 6
+
+
+def test_two_at_the_same_time_get_one_draw(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        memos = list(pool.map(lambda _: Memory(tmp_path).settle(STUDY, "", 1_000_000, 50), range(32)))
+    assert len(set(memos)) == 1
+
+
+def test_only_the_owner_can_read(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        memory = Memory(tmp_path / "state")
+        memory.keep("", memory.settle(STUDY, "", 1_000_000, 2))
+    finally:
+        os.umask(before)
+    (file,) = (tmp_path / "state").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"study": 1}', b"null"])
+def test_a_broken_memory_is_an_error_not_a_second_draw(tmp_path: Path, content: bytes) -> None:
+    memory = Memory(tmp_path)
+    memo = memory.settle(STUDY, "", 1_000_000, 2)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(content)
+    with pytest.raises(DataError, match="restore it"):
+        memory.settle(STUDY, "", 1_000_000, 2)
+    file.write_bytes(msgspec.json.encode(msgspec.structs.replace(memo, study="cd" * 32)))
+    with pytest.raises(DataError, match="about the study"):
+        memory.recall(STUDY, "")
+
+
+def test_a_folder_that_cannot_be_written_refuses_to_draw(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(InvalidInput, match="not a directory"):
+        Memory(blocked / "state").settle(STUDY, "", 1_000_000, 2)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7])
+def test_a_draw_is_the_mechanism_at_every_label(classes: int) -> None:
+    """Words at the edge of the threshold decide exactly, for each label on its own."""
+    bound = threshold(1_000_000, classes)
+    words = iter([np.full(classes, bound, dtype=np.uint64), np.zeros(classes, dtype=np.uint64)])
+    assert draw(1_000_000, classes, SecureStream(lambda count: next(words))) == tuple(range(classes))
+    words = iter([np.full(classes, bound - 1, dtype=np.uint64), np.zeros(classes, dtype=np.uint64)])
+    assert draw(1_000_000, classes, SecureStream(lambda count: next(words))) == tuple((k + 1) % classes for k in range(classes))
+    assert 0 < bound < WORD

@@ -1,0 +1,88 @@
+"""Pictures of every step for people to look at (PDML_SCREENSHOTS names their folder), on a phone and a desk, by day and by night."""
+
+import io
+import os
+from base64 import b64decode
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browsing import Visitor
+from example_study import ABOUT
+from PIL import Image
+from selenium.webdriver import Chrome
+
+SIZES = {"phone": (390, 844), "desk": (1200, 900)}
+LOOKS = [("phone", "light"), ("phone", "dark"), ("desk", "light"), ("desk", "dark")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = Path(os.environ.get("PDML_SCREENSHOTS") or tmp_path)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@pytest.fixture(params=LOOKS, ids="-".join)
+def look(request: pytest.FixtureRequest, browser: Chrome) -> Iterator[str]:
+    size, scheme = request.param
+    width, height = SIZES[size]
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == "phone"}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    features = [{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    yield f"{size}-{scheme}"
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def picture(browser: Chrome, path: Path) -> Image.Image:
+    """The whole page."""
+    width, height = browser.execute_script("return [innerWidth, document.documentElement.scrollHeight]")
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+    shot = b64decode(browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})["data"])
+    path.write_bytes(shot)
+    return Image.open(io.BytesIO(shot)).convert("RGB")
+
+
+def test_every_step_looks_right(look: str, visitor: Visitor, folder: Path) -> None:
+    steps = {
+        "1-about": lambda: None,
+        "2-privacy": lambda: visitor.browser.execute_script("show('privacy')"),
+        "3-question": lambda: visitor.browser.execute_script("show('question')"),
+        "4-check": lambda: visitor.fills(ABOUT, label=1),
+        "5-done": lambda: visitor.sends(),
+    }
+    for name, act in steps.items():
+        act()
+        image = picture(visitor.browser, folder / f"{look}-{name}.png")
+        light = sum(image.getpixel((2, image.height - 2))) / 3
+        assert light > 200 if look.endswith("light") else light < 60  # the background is the scheme's
+        assert len(image.getcolors(image.width * image.height) or ()) > 20  # letters and edges: not a blank page
+        wide = visitor.browser.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, f"{name} scrolls sideways"
+    small: list[str] = visitor.browser.execute_script(
+        "return [...document.querySelectorAll('button, .choice')].filter(e => e.offsetParent && e.offsetHeight < 44).map(e => e.id)"
+    )
+    assert small == []  # fingers need room
+
+
+def test_nothing_moves_by_itself(look: str, visitor: Visitor) -> None:
+    visitor.fills(ABOUT, label=1)
+    moved: float = visitor.browser.execute_async_script(
+        """const done = arguments[0];
+        let sum = 0;
+        new PerformanceObserver((list) => { for (const e of list.getEntries()) if (!e.hadRecentInput) sum += e.value; })
+          .observe({type: "layout-shift", buffered: true});
+        setTimeout(() => done(sum), 100)"""
+    )
+    assert moved < 0.01
+
+
+def test_the_study_s_times_are_told_by_the_device_s_clock(visitor: Visitor) -> None:
+    told = "return warning(arguments[0], new Date('2026-03-01T12:00:00Z'))"
+    times = {"opens": "2026-03-01T08:00:00Z", "closes": "2026-03-02T08:00:00Z"}
+    assert visitor.browser.execute_script(told, times) == ""
+    assert "is closed" in visitor.browser.execute_script(told, {**times, "closes": "2026-03-01T12:00:00Z"})
+    assert "has not opened" in visitor.browser.execute_script(told, {**times, "opens": "2026-03-01T12:00:01Z"})
+    assert visitor.browser.execute_script(told, {}) == ""

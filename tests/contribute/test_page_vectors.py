@@ -1,0 +1,71 @@
+"""The page's arithmetic in a real browser, held to the vectors that Python is held to."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import Visitor
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+FLIPS = json.loads((VECTORS / "label_flip.json").read_text())
+ENCODING = json.loads((VECTORS / "encoding.json").read_text())
+
+
+def test_thresholds_and_decisions_are_the_vectors(visitor: Visitor) -> None:
+    wrong: list[Any] = visitor.browser.execute_script(
+        """
+        const wrong = [];
+        for (const {micro_epsilon, classes, threshold: bound, cases} of arguments[0]) {
+          if (String(threshold(micro_epsilon, classes)) !== bound) wrong.push([micro_epsilon, classes]);
+          for (const {word, flip} of cases) {
+            const words = [BigInt(word), 0n];
+            if ((randomise(0, micro_epsilon, classes, () => words.shift()) !== 0) !== flip) wrong.push([micro_epsilon, classes, word]);
+          }
+        }
+        return wrong""",
+        FLIPS["flips"],
+    )
+    assert wrong == []
+    assert len(FLIPS["flips"]) > 50
+
+
+def test_another_class_is_chosen_without_bias(visitor: Visitor) -> None:
+    shifts: list[int] = visitor.browser.execute_script(
+        """return arguments[0].map(({classes, words}) => {
+          const drawn = words.map(BigInt);
+          const shift = otherClass(classes - 1, classes, () => drawn.shift()) + 1;
+          return drawn.length === 0 || words.length > 1 ? shift : -1;
+        })""",
+        FLIPS["other_class"],
+    )
+    assert shifts == [case["shift"] for case in FLIPS["other_class"]]
+
+
+@pytest.mark.parametrize("case", ENCODING["studies"], ids=lambda case: str(json.loads(case["canonical"])["study"]["id"]))
+def test_encoding_and_report_are_the_vectors_to_the_bit(visitor: Visitor, case: dict[str, Any]) -> None:
+    assert case["cases"]
+    found = visitor.browser.execute_async_script(
+        """
+        const [canonical, cases, done] = arguments, study = JSON.parse(canonical);
+        sha256(canonical).then((hash) => done({hash, cases: cases.map(({answers, report}) => {
+          const given = JSON.parse(answers), features = encode(study.attributes, given);
+          const memo = {id: report.id, epsilon: report.epsilon, reported: study.label.classes.map(() => report.label)};
+          return {text: reportText(hash, memo, 0, features, report.token), hex: hex(new Uint8Array(features.buffer)),
+                  decoded: decode(study.attributes, unpack(pack(features)))};
+        })}))""",
+        case["canonical"],
+        [{"answers": json.dumps(one["answers"]), "report": one["report"]} for one in case["cases"]],  # as text: -0 survives
+    )
+    assert found["hash"] == case["hash"]
+    study = json.loads(case["canonical"])
+    for mine, theirs in zip(found["cases"], case["cases"], strict=True):
+        assert mine["hex"] == theirs["features_hex"]
+        assert mine["text"] == theirs["report_bytes"]
+        for attribute in study["attributes"]:
+            got, expected = (one["decoded"][attribute["name"]] for one in (mine, theirs))
+            if attribute["kind"] == "category":
+                assert got == expected
+            else:  # what people see is rounded to six digits of the range
+                low, high = attribute["range"]
+                assert got == pytest.approx(expected, abs=1.01e-5 * (high - low), rel=1e-12)

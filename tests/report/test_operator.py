@@ -1,0 +1,158 @@
+"""The operator's page: figures that are the mathematics', words for every state, and nothing but text from outside."""
+
+from dataclasses import replace
+from math import exp, inf, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdml.accounting import Budget
+from pdml.collect.store import State
+from pdml.collect.summary import Summary
+from pdml.mechanisms.label_flip import WORD, threshold
+from pdml.report.operator import render
+from pdml.report.operator_preview import estimates, preview
+from pdml.study import Study
+
+TEXT = """
+[study]
+id = "small"
+title = "A <b>small</b> study"
+min_records = 100
+[label]
+question = "Are you <i>ill</i>?"
+classes = ["no", "yes"]
+epsilon = { menu = [0.5, 1.0], default = 1.0 }
+[[attributes]]
+name = "age"
+kind = "number"
+range = [18, 100]
+[[servers]]
+name = "alice"
+url = "https://alice.example"
+[[servers]]
+name = "bob"
+url = "https://bob.example"
+[topology]
+edges = [["alice", "bob"]]
+"""
+PLAN = "[plan]\nrounds = 30\nnoise_scale = 0.5\n"
+STUDY = Study.from_text(TEXT)
+
+
+def summary(no: int, yes: int, **changes: object) -> Summary:
+    base = Summary(
+        study_id="small",
+        study_hash=STUDY.hash,
+        server="alice",
+        state=State.OPEN,
+        in_window=True,
+        reports=no + yes,
+        withdrawn=2,
+        invitations=5000,
+        invitations_used=no + yes,
+        require_tokens=True,
+        per_minute=(0,) * 58 + (7, 3),
+        per_epsilon={500_000: 0, 1_000_000: no + yes},
+        per_class=(no, yes),
+        per_epsilon_and_class={500_000: (0, 0), 1_000_000: (no, yes)},
+        problems={"token_used": 12, "closed": 3},
+        replayed=4,
+        uptime=7300.0,
+        taken_at=1_780_000_000.0,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+@given(
+    truth=st.lists(st.integers(0, 300), min_size=2, max_size=5).filter(lambda n: sum(n) > 0),
+    micros=st.lists(st.integers(100_000, 4_000_000), min_size=1, max_size=3, unique=True),
+)
+def test_the_estimate_is_unbiased_and_its_error_exact(truth: list[int], micros: list[int]) -> None:
+    """With expected reports in place of counts the estimate is the truth, and the variance that of the randomised response."""
+    classes = len(truth)
+    counts, variance = {}, np.zeros(classes)
+    for micro in micros:
+        p = threshold(micro, classes) / WORD
+        q = p / (classes - 1)
+        counts[micro] = tuple(n * (1 - p) + (sum(truth) - n) * q for n in truth)
+        variance += [(n * p * (1 - p) + (sum(truth) - n) * q * (1 - q)) / (1 - p - q) ** 2 for n in truth]
+    found = estimates(tuple(map(str, range(classes))), counts)  # type: ignore[arg-type]
+    people = len(micros) * sum(truth)
+    np.testing.assert_allclose([one.share for one in found], np.array(truth) / sum(truth), atol=1e-9)
+    np.testing.assert_allclose([one.error for one in found], np.sqrt(variance) / people, rtol=1e-6, atol=1e-9)
+
+
+def test_two_classes_in_closed_form() -> None:
+    p = 1 / (1 + exp(1))
+    _, yes = estimates(("no", "yes"), {1_000_000: (600, 400)})
+    assert yes.share == pytest.approx((0.4 - p) / (1 - 2 * p))
+    assert yes.error == pytest.approx(sqrt(p * (1 - p) / 1000) / (1 - 2 * p))
+
+
+def test_what_can_be_trained_is_the_ledgers_own_answer() -> None:
+    """The last safe round is where the planned spending meets the budget: a budget of what is planned allows just the plan."""
+    study = Study.from_text(TEXT + PLAN)
+    held = preview(study, summary(600, 400))
+    assert held.rounds == 30 and held.last_safe_round is None  # no budget
+    features, label = held.spending
+    assert 0 < features.planned < inf and 0 < label.planned < inf and features.allowed == inf
+    limits = Budget(features_epsilon=1.0001 * features.planned, labels_epsilon=1.0001 * label.planned)
+    exact = preview(replace(study, budget=limits), summary(600, 400))
+    assert exact.last_safe_round == 30
+    tight = preview(replace(study, budget=replace(limits, features_epsilon=0.9 * features.planned)), summary(600, 400))
+    assert tight.last_safe_round is not None and tight.last_safe_round < 30
+    more = preview(study, summary(6000, 4000))
+    assert more.spending[0].planned < features.planned  # more reports, less to learn about each
+
+
+def test_influence_and_worth() -> None:
+    held = preview(STUDY, summary(600, 400))
+    kappa = (exp(1) + 1) / (exp(1) - 1)
+    assert held.influence == pytest.approx(kappa / 1000)
+    assert held.worth == pytest.approx(1000 / kappa**2)
+
+
+@pytest.mark.parametrize(
+    ("study", "counts", "words"),
+    [
+        (TEXT, (30, 20), "Not enough yet: 50 reports more"),
+        (TEXT, (0, 0), "Not enough yet: 100 reports more"),
+        (TEXT, (600, 400), "The study settles no plan yet"),
+        (TEXT + PLAN, (600, 400), "Ready: 30 rounds"),
+        (TEXT + PLAN + "[budget]\nfeatures = { epsilon = 0.001, delta = 1e-6 }\n", (600, 400), "would exceed the budget for features"),
+    ],
+)
+def test_every_state_has_its_sentence(study: str, counts: tuple[int, int], words: str) -> None:
+    parsed, now = Study.from_text(study), summary(*counts)
+    assert words in render(now, preview(parsed, now))
+
+
+def test_the_page_is_text_without_scripts() -> None:
+    now = summary(600, 400, problems={"<script>": 1, "token_used": 1200})
+    page = render(now, preview(STUDY, now))
+    assert "<script" not in page and "<b>small" not in page and "<i>ill" not in page
+    assert "&lt;script&gt;" in page and "A &lt;b&gt;small" in page
+    assert "default-src 'none'" in page and 'http-equiv="refresh"' in page
+    assert "src=" not in page and "http" not in page.replace("http-equiv", "")
+    assert "The invitation was used by another report." in page and "1,200" in page
+    assert page == render(now, preview(STUDY, now))
+
+
+def test_minutes_are_bars_in_proportion() -> None:
+    page = render(summary(600, 400), preview(STUDY, summary(600, 400)))
+    heights = [float(part.split('height="')[1].split('"')[0]) for part in page.split("<rect")[1:]]
+    assert heights == [98.0, 42.0]  # 7 and 3 of 10, on 140 units
+    assert page.count("bar running") == 1 and "10 in all, at most 7 in one" in page
+    quiet = summary(600, 400, per_minute=(0,) * 60)
+    assert "<rect" not in render(quiet, preview(STUDY, quiet))
+
+
+@pytest.mark.parametrize(
+    ("state", "window", "words"), [("open", True, ">open<"), ("open", False, "outside its opening times"), ("frozen", True, ">frozen<")]
+)
+def test_the_state_is_said(state: str, window: bool, words: str) -> None:
+    now = summary(1, 1, state=State(state), in_window=window)
+    assert words in render(now, preview(STUDY, now))
