@@ -9,6 +9,7 @@ PDMLError
 ├── NotDelivered        a report did not reach its service, or was refused; ``code`` says why
 ├── PeerError           another server broke the protocol; the sentence names it
 ├── EngineError         a machine or process that a training ran on is gone, or too slow
+├── StorageUnavailable  a collection cannot be written now; nothing was acknowledged
 ├── JournalError        a node's journal cannot be used: going on could repeat or renew noise
 ├── NotCertified        a primal solve did not reach the tolerance that the privacy proof needs
 └── BudgetExceeded      going on would spend more privacy than the study allows
@@ -81,3 +82,7 @@ class JournalError(PDMLError):
 
 class EngineError(PDMLError):
     """What a training ran on failed; nothing was restarted behind anybody's back."""
+
+
+class StorageUnavailable(PDMLError):
+    """The store cannot commit now (full, read-only, gone); nothing of what was asked is acknowledged."""

@@ -1,0 +1,98 @@
+"""The few parts of HTTP that the hot path needs, straight on ASGI: bodies under a cap, and answers.
+
+Frameworks' request objects cost more than checking and storing a report does.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pdml.messages import Problem, problem
+
+Scope = Any
+Receive = Any
+Send = Any
+
+_PATIENCE = 30.0  # seconds for a body to arrive
+_RETRY = b"1"  # seconds: the queue drains in less
+Headers = list[tuple[bytes, bytes]]
+SAFE: Headers = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+
+
+class Refused(Exception):
+    """The request cannot be an acceptable one; ``problem`` says why."""
+
+    def __init__(self, code: str, detail: str = "") -> None:
+        self.problem = problem(code, detail)
+
+
+class Gone(Exception):
+    """The client left before its request was complete: there is nobody to answer."""
+
+
+def header(scope: Scope, name: bytes) -> bytes:
+    """The first value of a header, or nothing."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return b""
+
+
+def require_type(scope: Scope, *allowed: bytes) -> None:
+    """Refuse other content types. Browsers let any site post text or forms; JSON they ask about first, and are told no."""
+    given = header(scope, b"content-type")
+    if given in allowed:
+        return
+    if given.partition(b";")[0].strip().lower() not in allowed:
+        raise Refused("unsupported_type", f"the content type must be {' or '.join(each.decode() for each in allowed)}")
+
+
+async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
+    """The request's body, of at most ``limit`` bytes: by its declared length before reading, and counted while it arrives."""
+    declared = header(scope, b"content-length")
+    if declared and (len(declared) > 15 or int(declared) > limit):
+        raise Refused("too_large", f"the body may have at most {limit} bytes")
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body"):
+        body = bytes(message.get("body", b""))
+        if len(body) > limit:
+            raise Refused("too_large", f"the body may have at most {limit} bytes")
+        return body
+    parts = []
+    size = 0
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            while True:
+                if message["type"] != "http.request":
+                    raise Gone
+                part = message.get("body", b"")
+                size += len(part)
+                if size > limit:
+                    raise Refused("too_large", f"the body may have at most {limit} bytes")
+                parts.append(part)
+                if not message.get("more_body"):
+                    return b"".join(parts)
+                message = await receive()
+    except TimeoutError:
+        raise Refused("timeout", f"the body must arrive within {_PATIENCE:g} seconds") from None
+
+
+async def send(send: Send, status: int, body: bytes, kind: bytes, more: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *SAFE, *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def problem_headers(answer: Problem) -> Mapping[str, str]:
+    """What HTTP wants beside some statuses."""
+    if answer.status == 503:
+        return {"retry-after": _RETRY.decode()}
+    return {"www-authenticate": "Bearer"} if answer.status == 401 else {}
+
+
+async def send_problem(sender: Send, answer: Problem, *, close: bool = False) -> None:
+    """``close``: the body was not read, and the connection must not be used on with it in the way."""
+    more = [(key.encode(), value.encode()) for key, value in problem_headers(answer).items()]
+    await send(sender, answer.status, msgspec.json.encode(answer), b"application/problem+json", more + [(b"connection", b"close")] * close)

@@ -1,0 +1,74 @@
+"""Decides on reports: rules first, then the store, then one answer for each. Knows nothing of HTTP but the status."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from pdml.collect.rules import Clock, Refusal, Rules
+from pdml.collect.store import Entry, Outcome
+from pdml.collect.summary import Counters
+from pdml.collect.writer import Overloaded, Writer
+from pdml.errors import StorageUnavailable
+from pdml.messages import Problem, Receipt, problem
+
+_DETAILS = {  # what the store found, in a sentence
+    "id_conflict": "a report with this id and other bytes was stored before",
+    "overloaded": "the service has more to do than it can now",
+    "withdrawn": "a report with this id was withdrawn and cannot be sent again",
+}
+_CODES = {"withdrawn": "id_conflict", "overloaded": "storage_unavailable"}  # a withdrawn id is taken for ever
+
+
+class Intake:
+    """Accepts reports for one collection."""
+
+    def __init__(self, rules: Rules, server: str, writer: Writer, counters: Counters, clock: Clock) -> None:
+        self.rules = rules
+        self._server = server
+        self._writer = writer
+        self._counters = counters
+        self._clock = clock
+
+    async def accept(self, lines: Sequence[bytes]) -> list[tuple[Receipt | Problem, bool]]:
+        """One answer per report in the same order, and whether it is newly stored. Whatever happens, no line goes unanswered."""
+        now = self._clock()
+        read = self.rules.read(lines, now)
+        entries = [each for each in read if type(each) is Entry]
+        outcomes = iter(await self._commit(entries) if entries else ())
+        answers = [self._answer(each, next(outcomes) if type(each) is Entry else None) for each in read]
+        stored = 0
+        for answer, new in answers:
+            if new:
+                stored += 1
+            elif type(answer) is Problem:
+                self._counters.problems[answer.code] += 1
+            else:
+                self._counters.replayed += 1
+        if stored:
+            self._counters.store(stored, now)
+        return answers
+
+    async def _commit(self, entries: Sequence[Entry]) -> list[Outcome]:
+        try:
+            return await self._writer.commit(entries)
+        except Overloaded:
+            return [Outcome("overloaded")] * len(entries)
+        except StorageUnavailable:
+            return [Outcome("storage_unavailable")] * len(entries)
+
+    def _answer(self, each: Entry | Refusal, outcome: Outcome | None) -> tuple[Receipt | Problem, bool]:
+        if outcome is None:
+            return problem(*each), False
+        assert type(each) is Entry
+        code, hour = outcome
+        if code == "stored" or code == "replayed":
+            stored = code == "stored"
+            when = hour_text(each.hour if stored else hour)
+            return Receipt(each.id.hex(), self.rules.study_hash, self._server, each.digest.hex(), when), stored
+        return problem(_CODES.get(code, code), _DETAILS.get(code, ""), each.id.hex()), False
+
+
+@lru_cache(maxsize=64)
+def hour_text(hour: int) -> str:
+    """Hours since 1970 as 2026-03-01T14Z."""
+    return datetime.fromtimestamp(hour * 3600, UTC).strftime("%Y-%m-%dT%HZ")

@@ -1,0 +1,102 @@
+"""uvicorn, set up so that nothing about people reaches a log and nothing travels in the clear."""
+
+import gc
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from pdml.errors import InvalidInput
+
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of 1.3 are all good
+
+
+def check_transport(host: str, *, cert: Path | None, key: Path | None, insecure_http: bool) -> bool:
+    """Whether TLS is spoken; refuses plain HTTP where others could listen."""
+    if (cert is None) != (key is None):
+        raise InvalidInput("--cert and --key belong together, got only one of them")
+    if cert is None and not insecure_http and not is_loopback(host):
+        raise InvalidInput(
+            f"host {host} can be reached from elsewhere, where plain HTTP would show people's answers to everybody on the way: "
+            "give --cert and --key, or --insecure-http if something in front of it speaks TLS"
+        )
+    return cert is not None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``; names other than localhost may mean anything."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def serve(
+    app: Any, *, host: str, port: int, cert: Path | None = None, key: Path | None = None, on_ready: Callable[[str], None] = lambda url: None
+) -> None:
+    """Serve until a signal asks to stop; reports taken by then are stored and answered first. ``on_ready`` is told the address."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        lifespan="on",
+        access_log=False,  # addresses and times of people
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        ssl_certfile=cert,
+        ssl_keyfile=key,
+        ssl_ciphers=_CIPHERS,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=10,
+        backlog=2048,
+    )
+    try:
+        config.load()  # reads the certificate
+    except OSError as error:
+        raise InvalidInput(f"cannot use --cert {cert} with --key {key}: {(error.strerror or str(error)).lower()}") from None
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    gc.freeze()  # what was loaded stays; and a report leaves no cycles, so that looking for them often is waste
+    gc.set_threshold(50_000, 20, 20)
+    listener = _listen(host, port)
+    place = f"[{host}]" if ":" in host else host
+    server = _Announcing(config, lambda: on_ready(f"{'https' if cert else 'http'}://{place}:{listener.getsockname()[1]}"))
+    with listener:
+        server.run(sockets=[listener])
+
+
+class _Announcing(uvicorn.Server):
+    """Says when it is ready, not when it hopes to be."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Our own socket: its errors are sentences, and port 0 tells which port it became."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(2048)
+        except BaseException:
+            listener.close()
+            raise
+    except OSError as error:
+        raise InvalidInput(f"cannot listen on {host} port {port}: {(error.strerror or str(error)).lower()}") from None
+    return listener

@@ -1,0 +1,84 @@
+"""One running collection: the store, its writer, and what is known about it."""
+
+import asyncio
+from collections.abc import Callable
+
+from pdml.collect.intake import Intake
+from pdml.collect.rules import Clock, Rules
+from pdml.collect.store import Store, Totals
+from pdml.collect.summary import Counters, Summary
+from pdml.collect.writer import Writer
+from pdml.errors import StorageUnavailable
+from pdml.study import Study
+
+_HEALTH_LASTS = 1.0  # seconds for which a proof of health is good: asking often must not cost a sync each
+
+
+class Service:
+    """Everything the routes share. Between `start` and `stop` it takes reports."""
+
+    def __init__(self, study: Study, server: str, store: Store, *, clock: Clock, require_tokens: bool, capacity: int) -> None:
+        self.study = study
+        self.server = server
+        self.clock = clock
+        self.rules = Rules.of(study, require_tokens=require_tokens)
+        self.counters = Counters(clock())
+        self.writer: Writer
+        self.intake: Intake
+        self._store = store
+        self._capacity = capacity
+        self._health: tuple[float, str] = (-1.0, "")
+        self._probing = asyncio.Lock()
+
+    async def start(self) -> None:
+        self.writer = Writer(self._store, capacity=self._capacity)
+        self.intake = Intake(self.rules, self.server, self.writer, self.counters, self.clock)
+
+    async def stop(self) -> None:
+        await self.writer.stop()
+        self._store.close()
+
+    async def ailment(self) -> str:
+        """Why the store cannot commit now; empty if it can, as a real commit has just shown."""
+        loop = asyncio.get_running_loop()
+        async with self._probing:
+            if loop.time() >= self._health[0]:
+                try:
+                    await asyncio.to_thread(self._store.probe)
+                    found = ""
+                except StorageUnavailable as error:
+                    found = str(error)
+                self._health = (loop.time() + _HEALTH_LASTS, found)
+            return self._health[1]
+
+    async def summary(self) -> Summary:
+        """Raises `StorageUnavailable`."""
+        return self.summarize(await asyncio.to_thread(self._store.totals))
+
+    def summarize(self, totals: Totals) -> Summary:
+        now = self.clock()
+        menu = sorted(self.rules.menu)
+        grid = {epsilon: tuple(totals.tallies.get((epsilon, label), 0) for label in range(self.rules.classes)) for epsilon in menu}
+        return Summary(
+            study_id=self.study.id,
+            study_hash=self.study.hash,
+            server=self.server,
+            state=totals.state,
+            in_window=self.rules.opens <= now < self.rules.closes,
+            reports=totals.reports,
+            withdrawn=totals.withdrawn,
+            invitations=totals.invitations,
+            invitations_used=totals.invitations_used,
+            require_tokens=self.rules.require_tokens,
+            per_minute=self.counters.per_minute(now),
+            per_epsilon={epsilon: sum(counts) for epsilon, counts in grid.items()},
+            per_class=tuple(map(sum, zip(*grid.values(), strict=True))),
+            per_epsilon_and_class=grid,
+            problems=dict(sorted(self.counters.problems.items())),
+            replayed=self.counters.replayed,
+            uptime=now - self.counters.started,
+            taken_at=now,
+        )
+
+
+Render = Callable[[Summary], str]

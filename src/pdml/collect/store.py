@@ -1,0 +1,164 @@
+"""What a collection keeps, and what every store promises about it; `sqlite` and `postgres` keep it.
+
+A database holds one collection: the reports of one study at one server. docs/collect.md tells each row's life.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from pdml.errors import InvalidInput
+
+SCHEMA = 1  # raised with every change of the tables; an older program refuses a newer database
+
+
+class State(StrEnum):
+    """A collection's life: open <-> closed -> frozen."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    FROZEN = "frozen"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Whose reports these are: fixed when the database is made, and checked whenever it is opened."""
+
+    study_id: str
+    study_hash: str
+    server: str
+    width: int  # d, entries of a report's features
+    classes: int  # K
+
+
+class Entry(NamedTuple):
+    """A report that obeys every rule, on its way into the store."""
+
+    id: bytes  # 16
+    digest: bytes  # SHA-256 of the report's bytes
+    epsilon: int  # millionths
+    label: int
+    hour: int  # hours since 1970: the only time that is kept
+    features: bytes  # d little-endian float32
+    token: bytes  # SHA-256 of the invitation; empty without one
+    barred: str = ""  # problem code if the study's opening times refuse new reports now
+
+
+class Outcome(NamedTuple):
+    """What became of an entry: "stored", "replayed" (with the hour of the first time), or a problem's code."""
+
+    code: str
+    hour: int = 0
+
+
+STORED = Outcome("stored")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """What a store can tell without touching a report."""
+
+    state: State
+    tallies: Mapping[tuple[int, int], int]  # (ε in millionths, reported class): reports
+    withdrawn: int
+    invitations: int
+    invitations_used: int
+    frozen_hour: int | None
+    digest: str  # of the exported data set; empty before
+
+    @property
+    def reports(self) -> int:
+        return sum(self.tallies.values())
+
+
+class Store(Protocol):
+    """One collection.
+
+    Guarantees
+    ----------
+    - What a method has returned from survives a crash and a power cut.
+    - `commit` decides all entries in one transaction: an id is stored once, a token is used once, whoever else is writing.
+    - Once frozen, a collection never changes again.
+    """
+
+    identity: Identity
+
+    def commit(self, entries: Sequence[Entry]) -> list[Outcome]:
+        """Store or refuse each entry, in order; raises `StorageUnavailable` if nothing is certain."""
+
+    def probe(self) -> None:
+        """Prove that a commit reaches the disk now, or raise `StorageUnavailable`."""
+
+    def totals(self) -> Totals: ...
+
+    def invite(self, hashes: Iterable[bytes]) -> None:
+        """Add invitations by the SHA-256 of their tokens."""
+
+    def withdraw(self, report: bytes) -> bool:
+        """Erase a report but for its id, which stays refused; False if it already was. Raises `InvalidInput`."""
+
+    def set_open(self, is_open: bool) -> None:
+        """Close, or open again; a frozen collection refuses both."""
+
+    def freeze(self, hour: int) -> int:
+        """Freeze for good; the hour of the first time."""
+
+    def rows(self, chunk: int) -> Iterator[Sequence[tuple[bytes, int, int]]]:
+        """(features, label, ε) in the order of the ids, which are random: the order tells nothing of the time."""
+
+    def set_digest(self, digest: str) -> None:
+        """Remember what was exported; another digest later means that the database was altered."""
+
+    def close(self) -> None: ...
+
+
+def check_identity(found: Identity, asked: Identity, where: str) -> None:
+    """Refuse a database that belongs to another contract."""
+    if found.study_hash != asked.study_hash:
+        raise InvalidInput(
+            f"{where} holds reports of study {found.study_id!r} with hash {found.study_hash[:12]}, not of {asked.study_id!r} with "
+            f"hash {asked.study_hash[:12]}: a changed study is another contract and needs its own database"
+        )
+    if found.server != asked.server:
+        raise InvalidInput(f"{where} is the collection of server {found.server!r}, not of {asked.server!r}")
+
+
+def check_schema(found: int, where: str) -> None:
+    """Refuse tables this program does not know."""
+    if found > SCHEMA:
+        raise InvalidInput(f"{where} was written by a newer pdml (schema {found}, this one knows {SCHEMA}): update pdml")
+    if found < SCHEMA:
+        raise InvalidInput(f"{where} has schema {found}, and this pdml only knows {SCHEMA}")
+
+
+def frozen_refuses(what: str) -> InvalidInput:
+    return InvalidInput(f"the collection is frozen, so {what}: its data set has been handed over or is about to be")
+
+
+def tally(entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> list[tuple[int, int, int]]:
+    """(ε, label, reports) of what was stored, sorted so that every writer touches the rows in the same order."""
+    counts: dict[tuple[int, int], int] = {}
+    for entry, outcome in zip(entries, outcomes, strict=True):
+        if outcome is STORED:
+            key = (entry.epsilon, entry.label)
+            counts[key] = counts.get(key, 0) + 1
+    return [(epsilon, label, n) for (epsilon, label), n in sorted(counts.items())]
+
+
+def tokens_used(entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> int:
+    return sum(1 for entry, outcome in zip(entries, outcomes, strict=True) if outcome is STORED and entry.token)
+
+
+def totals_of(row: Sequence[Any], tallies: Mapping[tuple[int, int], int]) -> Totals:
+    """The row (state, withdrawn, invited, invited_used, frozen_hour, digest) of a collection, and its tallies."""
+    state, withdrawn, invited, used, hour, digest = row
+    return Totals(
+        state=State(state),
+        tallies=tallies,
+        withdrawn=withdrawn,
+        invitations=invited,
+        invitations_used=used,
+        frozen_hour=hour,
+        digest=digest,
+    )

@@ -1,0 +1,34 @@
+"""Which store a name means: a file is SQLite, a postgresql:// address is PostgreSQL."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pdml.collect.store import Identity, Store
+from pdml.errors import InvalidInput
+
+
+def open_store(database: str, identity: Identity, *, create: bool) -> Store:
+    """Open the collection of ``identity`` in ``database``; with ``create`` it is made if there is none."""
+    if urlsplit(database).scheme in ("postgresql", "postgres"):
+        try:
+            from pdml.collect.postgres import PostgresStore
+        except ModuleNotFoundError as missing:
+            raise InvalidInput(f"PostgreSQL needs the package {missing.name}: pip install 'pdml[collect]'") from None
+
+        return PostgresStore(database, identity, create=create)
+    if "://" in database:
+        raise InvalidInput(f"db must be a file or postgresql://..., got {database.partition('://')[0]}://...")
+    from pdml.collect.sqlite import SqliteStore
+
+    path = Path(database)
+    if not create and not path.exists():
+        raise InvalidInput(f"there is no collection in {path}: `pdml collect serve` and `pdml collect invite` make one")
+    return SqliteStore(path, identity)
+
+
+def shown(database: str) -> str:
+    """The database's name for people, without a password."""
+    parts = urlsplit(database)
+    if parts.scheme in ("postgresql", "postgres"):
+        return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    return database

@@ -1,0 +1,144 @@
+"""`pdml collect` as people call it."""
+
+import csv
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from running import run
+
+from pdml.collect.rules import Rules, identity
+from pdml.collect.sqlite import SqliteStore
+from pdml.collect.store import Entry
+from pdml.frozen import open_frozen
+from pdml.messages import Report, encode_report, pack_features
+from pdml.study import Study
+
+STUDY = """
+[study]
+id = "trial"
+title = "A trial"
+min_records = 4
+[label]
+question = "Well?"
+classes = ["no", "yes"]
+epsilon = { menu = [0.5, 1.0], default = 1.0 }
+[[attributes]]
+name = "age"
+kind = "number"
+range = [0, 100]
+[[servers]]
+name = "alice"
+url = "https://alice.example/study/"
+[[servers]]
+name = "bob"
+url = "https://bob.example"
+[topology]
+edges = [["alice", "bob"]]
+"""
+AT = ["study.toml", "--server", "alice"]
+DB = "trial-alice.db"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PDML_COLLECT_DB", raising=False)
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path
+
+
+def reports(count: int, token: str = "") -> list[str]:
+    """Store reports as the service would; their ids."""
+    study = Study.load("study.toml")
+    features = pack_features(study.encode({"age": 30}))
+    lines = [
+        encode_report(Report(1, study.hash, os.urandom(16).hex(), study.epsilon_micro[i % 2], i % 2, features, token)) for i in range(count)
+    ]
+    entries = [each for each in Rules.of(study, require_tokens=False).read(lines, 1.8e9) if isinstance(each, Entry)]
+    store = SqliteStore(Path(DB), identity(study, "alice"))
+    assert {outcome.code for outcome in store.commit(entries)} == {"stored"}
+    store.close()
+    return [each.id.hex() for each in entries]
+
+
+def test_a_collection_s_whole_life(capsys: pytest.CaptureFixture[str]) -> None:
+    first, *_ = reports(5)
+    code, out, err = run(capsys, "collect", "status", *AT)
+    assert (code, err) == (0, "") and "is open: 5 reports, of 4 that training needs" in out and "yes" in out
+    code, out, err = run(capsys, "collect", "delete", *AT, "--report", first)
+    assert (code, out, err) == (0, f"Report {first} is withdrawn.\n", "")
+    assert run(capsys, "collect", "delete", *AT, "--report", first)[1] == f"Report {first} was withdrawn before.\n"
+    assert run(capsys, "collect", "close", *AT)[1] == "The collection of alice is closed.\n"
+    assert run(capsys, "collect", "close", *AT, "--reopen")[1] == "The collection of alice is open.\n"
+    code, out, _ = run(capsys, "collect", "export", *AT, "--out", "data", "--json")
+    told = json.loads(out)
+    assert code == 0 and told["records"] == 4 == len(open_frozen("data")) and open_frozen("data").manifest.digest == told["digest"]
+    code, out, _ = run(capsys, "collect", "export", *AT, "--out", "again")
+    assert code == 0 and told["digest"] in out
+    told = json.loads(run(capsys, "collect", "status", *AT, "--json")[1])
+    assert (told["state"], told["reports"], told["withdrawn"]) == ("frozen", 4, 1) and told["frozen_at"].endswith("Z")
+    for refused in (["delete", *AT, "--report", first], ["close", *AT], ["invite", *AT, "--count", "1", "--out", "t.csv"]):
+        code, out, err = run(capsys, "collect", *refused)
+        assert (code, out) == (1, "") and "frozen" in err and err.count("\n") == 1
+    assert not Path("t.csv").exists()
+
+
+def test_invitations_are_links_that_keep_the_token_from_servers(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "collect", "invite", *AT, "--count", "1000", "--out", "tokens.csv")
+    assert (code, err) == (0, "") and "1,000 invitations" in out
+    with open("tokens.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len({row["token"] for row in rows}) == 1000 and all(len(row["token"]) == 32 for row in rows)
+    assert all(row["link"] == f"https://alice.example/study/#t={row['token']}" for row in rows)
+    assert stat.S_IMODE(os.stat("tokens.csv").st_mode) == 0o600
+    assert rows[0]["token"].encode() not in Path(DB).read_bytes()
+    reports(1, rows[0]["token"])
+    told = json.loads(run(capsys, "collect", "status", *AT, "--json")[1])
+    assert (told["invitations"], told["invitations_used"]) == (1000, 1)
+    assert run(capsys, "collect", "invite", *AT, "--count", "1", "--out", "tokens.csv")[0] == 1
+
+
+def test_a_small_collection_is_frozen_only_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
+    reports(2)
+    code, _, err = run(capsys, "collect", "export", *AT, "--out", "data")
+    assert code == 1 and "holds 2 reports" in err
+    assert run(capsys, "collect", "export", *AT, "--out", "data", "--force-small")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["status", *AT], "there is no collection in trial-alice.db"),
+        (["status", "study.toml"], "several servers"),
+        (["status", "study.toml", "--server", "eve"], "no server 'eve'"),
+        (["status", "nowhere.toml"], "nowhere.toml"),
+        (["status", *AT, "--db", "mysql://x"], "postgresql://"),
+        (["delete", *AT, "--report", "xyz"], "32 lower-case hex digits"),
+        (["serve", *AT, "--host", "0.0.0.0"], "--insecure-http"),
+        (["serve", *AT, "--cert", "a.pem"], "belong together"),
+        (["serve", *AT, "--cert", "a.pem", "--key", "b.pem"], "cannot use --cert a.pem"),
+        (["serve", *AT, "--db", "study.toml"], "as a collection"),
+        (["serve", *AT, "--db", "no/such/folder.db"], "no such file"),
+        (["serve", *AT, "--host", "203.0.113.77", "--insecure-http"], "cannot listen"),
+    ],
+)
+def test_refusals_are_one_sentence(arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "collect", *arguments)
+    assert (code, out) == (1, "") and reason in err and err.count("\n") == 1
+
+
+def test_a_short_operator_s_token_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("token").write_text("short\n")
+    code, _, err = run(capsys, "collect", "serve", *AT, "--operator-token", "token")
+    assert code == 1 and "at least 16 characters" in err
+
+
+@pytest.mark.parametrize("command", ["serve", "invite", "status", "delete", "close", "export"])
+def test_every_command_explains_itself_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "collect", command, "--help")
+    assert (code, err) == (0, "")
+    assert f"\n    pdml collect {command} " in out and "--json" in out
+    assert max(map(len, out.splitlines())) <= 80
