@@ -11,110 +11,33 @@ norm 1, and ten servers on one random graph train on labels randomised with ε =
 """
 
 from dataclasses import replace
-from itertools import pairwise
-from math import isinf, log
+from math import isinf
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from scipy.optimize import minimize
 
-from pdml.core import labels, rows
-from pdml.core.graph import Graph
-from pdml.datasets import adult, raetsch
-from pdml.mechanisms.label_flip import flip_labels
-from pdml.mechanisms.randomness import LABELS, Simulated
+from pdml.experiments import setting
+from pdml.experiments.rivals import objective_perturbation, pooled, problem
+from pdml.experiments.setting import DELTA
+from pdml.mechanisms.randomness import Simulated
 from pdml.release import averaging
 from pdml.train import planner
 from pdml.train.engines import local
-from pdml.train.node import Server
 from pdml.train.plan import TrainingPlan
 
-EPSILON, N, DELTA = 1.0, 10, 1e-6
+EPSILON = 1.0
 STRICT = planner.Budget(features_epsilon=1.0, features_delta=DELTA, labels_epsilon=EPSILON, labels_delta=DELTA)
 PAPER = TrainingPlan(rounds=60, penalty=0.1, regularization=0.01, objective_bound=0.0, noise_scale=0.2, noise_decay=0.8)
-GRAPH = Graph.random(N, 13, np.random.default_rng(1))
+GRAPH = setting.graph()
 
 
-def records(name, seed):
-    """Training and test rows of norm <= 1 with their constant column, labels 0 and 1."""
-    if name == "adult":
-        raw = adult.load()
-        x, y, tested = adult.unit_rows(raw), raw.y, 15_060
-    else:
-        x, y = raetsch.load(name)
-        if name == "splice":
-            x = (x - 2.5) / 1.25  # codes 1 to 4 about their middle, from the code book and not from the data
-        tested = raetsch.TEST_SIZES[name]
-    order = np.random.default_rng([seed, 77]).permutation(len(y))
-    wide, _ = rows.clip(rows.append_bias(x), 1.0)
-    wide, y = wide[order], (y[order] > 0).astype(np.int64)
-    return (rows.as_rows(wide[tested:]), y[tested:]), (rows.as_rows(wide[:tested]), y[:tested])
-
-
-def members(x, y, source, epsilon=EPSILON):
-    reported = flip_labels(y, np.full(len(y), epsilon), 2, source.stream(LABELS))
-    codes = labels.codes(reported, epsilon, 2)
-    cuts = np.linspace(0, len(y), N + 1).astype(np.int64)
-    return [
-        Server(i, N, int(GRAPH.degrees[i]), rows.take(x, int(a), int(b)), codes[a:b], epsilon, 1.0, 2, x)
-        for i, (a, b) in enumerate(pairwise(cuts))
-    ]
-
-
-def accuracy(w, test):
-    x, y = test
-    return 100 * float(np.mean((x @ np.ravel(w) > 0) == (y == 1)))
-
-
-def sizes_of(servers):
-    return planner.Sizes(records=tuple(s.records for s in servers), width=servers[0].matrix.shape[1], epsilon=EPSILON)
-
-
-def trained(plan, servers, test, seed):
+def trained(plan, given, servers):
     """Accuracy of the last iterate and of the average over rounds, each averaged over servers."""
-    weights, _ = averaging.round_weights(plan, sizes_of(servers), GRAPH)
+    weights, _ = averaging.round_weights(plan, given.sizes(EPSILON), GRAPH)
     average = averaging.RunningAverage(weights)
-    out = local.train(GRAPH, local.Run(plan, servers, Simulated(seed)), observe=average)
-    return accuracy(out.released.mean(axis=0), test), accuracy(average.released[0].mean(axis=0), test)
-
-
-def corrected_regression(x, y, seed, ridge=1e-3):
-    """Pooled regression on randomised labels with the corrected loss: what Phase 1 alone allows."""
-    reported = flip_labels(y, np.full(len(y), EPSILON), 2, Simulated(seed).stream(LABELS))
-    mean = labels.label_mean(x, labels.codes(reported, EPSILON, 2), PAPER.loss_for(2))[0]
-    return _fit(x, mean, np.zeros(x.shape[1]), ridge)
-
-
-def _fit(x, mean, tilt, ridge):
-    """argmin mean log(2 cosh(w·x/2)) - w·mean + tilt·w + ridge/2 |w|²."""
-    m = x.shape[0]
-
-    def risk(w):
-        z = x @ w
-        value = np.mean(np.logaddexp(z / 2, -z / 2)) - w @ (mean - tilt) + ridge / 2 * w @ w
-        return value, x.T @ (np.tanh(z / 2) / 2) / m - mean + tilt + ridge * w
-
-    return minimize(risk, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 2000}).x
-
-
-def chaudhuri(x, y, epsilon, seed, ridge=1e-3):
-    """Algorithm 2 of Chaudhuri et al. (2011), logistic loss: |ℓ''| <= c = 1/4, |x| <= 1, ridge Λ.
-
-    ε' = ε - log(1 + 2c/(mΛ) + c²/(m²Λ²)); if that is not positive, Δ = c/(m(e^(ε/4) - 1)) - Λ is added to the ridge and
-    ε' = ε/2. b has a density proportional to exp(-ε'|b|/2): a Gamma(d, 2/ε') length in a uniform direction.
-    """
-    m, d = x.shape
-    c, extra = 0.25, 0.0
-    left = epsilon - log(1 + 2 * c / (m * ridge) + c**2 / (m * ridge) ** 2)
-    if left <= 0:
-        extra = c / (m * (np.exp(epsilon / 4) - 1)) - ridge
-        left = epsilon / 2
-    rng = np.random.default_rng([seed, 78])
-    direction = rng.standard_normal(d)
-    b = rng.gamma(d, 2 / left) * direction / np.linalg.norm(direction)
-    mean = np.asarray(x.T @ (y - 0.5)).ravel() / m
-    return _fit(x, mean, b / m, ridge + max(0.0, extra))
+    out = local.train(GRAPH, local.Run(plan, servers, Simulated(given.seed)), observe=average)
+    return given.accuracy(out.released.mean(axis=0)), given.accuracy(average.released[0].mean(axis=0))
 
 
 def proved(plan, sizes):
@@ -127,20 +50,20 @@ def measure(name, seeds):
     """What each plan provably spends on this set, the plans, and every accuracy, one per seed."""
     results, spent, plans = {}, {}, {}
     for seed in range(seeds):
-        (x, y), test = records(name, seed)
-        servers = members(x, y, Simulated(seed))
+        given = problem.load(name, seed)
+        servers = setting.members(given.x, given.y, GRAPH, EPSILON, Simulated(seed))
         if not plans:
-            plans = _plans(sizes_of(servers))
-            spent = {kind: proved(plan, sizes_of(servers)) for kind, plan in plans.items()}
+            plans = _plans(given.sizes(EPSILON))
+            spent = {kind: proved(plan, given.sizes(EPSILON)) for kind, plan in plans.items()}
         found = {
-            "flip": corrected_regression(x, y, seed),
-            "curator": chaudhuri(x, y, STRICT.features_epsilon, seed),
-            "plain": _fit(x, np.asarray(x.T @ (y - 0.5)).ravel() / len(y), 0.0, 1e-3),
+            "flip": pooled.corrected(given, None, EPSILON),
+            "curator": objective_perturbation.chaudhuri(given, pooled.RIDGE, STRICT.features_epsilon),
+            "plain": pooled.plain(given, None, EPSILON),
+            "majority": pooled.majority(given, None, EPSILON),
         }
-        accuracies = {kind: accuracy(w, test) for kind, w in found.items()}
+        accuracies = {kind: given.accuracy(w) for kind, w in found.items()}
         for kind, plan in plans.items():
-            accuracies[f"{kind}, last"], accuracies[f"{kind}, averaged"] = trained(plan, servers, test, seed)
-        accuracies["majority"] = 100 * float(max(np.mean(test[1]), 1 - np.mean(test[1])))
+            accuracies[f"{kind}, last"], accuracies[f"{kind}, averaged"] = trained(plan, given, servers)
         for kind, value in accuracies.items():
             results.setdefault(kind, []).append(value)
     return spent, plans, results
@@ -193,7 +116,7 @@ COLUMNS = (
 )
 
 
-def utility(seeds=5, names=(*raetsch.NAMES, "adult")):
+def utility(seeds=5, names=problem.NAMES):
     """Accuracy (mean ± sd over seeds) against proved ε, on the seven sets of Table I and on Adult."""
     table = Table("set", "paper spends", "planned spends", *COLUMNS, title=f"Accuracy, {seeds} seeds; (features, labels) ε at δ = 1e-6")
     for name in names:

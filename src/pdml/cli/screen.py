@@ -44,17 +44,17 @@ def working(title: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A function to call as (round, rounds). Without a terminal, or in a dumb one, a line now and then instead of a bar."""
+def progress(title: str, unit: str = "round") -> Iterator[Callable[[int, int], None]]:
+    """A function to call as (done, of how many). Without a terminal, or in a dumb one, a line now and then instead of a bar."""
     err = _err()
     if not _draws(err):
-        yield _log(title)
+        yield _log(title, unit)
         return
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("rounds"),
+        TextColumn(f"{unit}s"),
         TimeRemainingColumn(),
         console=err,
         transient=True,
@@ -64,14 +64,14 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda t, rounds: bar.update(task, completed=t, total=rounds)
 
 
-def _log(title: str) -> Callable[[int, int], None]:
+def _log(title: str, unit: str) -> Callable[[int, int], None]:
     spoken = time.monotonic()
 
     def log(t: int, rounds: int) -> None:
         nonlocal spoken
         if time.monotonic() - spoken > _LOG_EVERY:
             spoken = time.monotonic()
-            print(f"{title}: round {t} of {rounds}", file=sys.stderr, flush=True)
+            print(f"{title}: {unit} {t} of {rounds}", file=sys.stderr, flush=True)
 
     return log
 
