@@ -13,10 +13,10 @@ CANDIDATES := python3.15 python3.14 python3.13 python3.12 python3.11 python3 pyt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench audit format lock clean
+.PHONY: help setup demo test check bench bench-collect bench-train audit reproduce torture torture-train demo-consortium format lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## create .venv with the locked packages and this one (editable)
 
@@ -35,8 +35,17 @@ check: $(READY) ## lint, formatting, types, import layers
 bench: $(READY) ## run the benchmarks
 	$(BIN)/python -m benchmarks
 
+bench-collect: $(READY) ## measure the collection service
+	$(BIN)/python -m benchmarks.collect
+
 audit: $(READY) ## run the full audit
 	$(BIN)/pdml audit --full
+
+reproduce: $(READY) ## measure the paper's table, its figures and its rivals (minutes; needs the data sets)
+	$(BIN)/pdml reproduce all
+
+torture: $(READY) ## kill the collection service a thousand times under load (half an hour)
+	$(BIN)/python tests/collect/torture.py --kills 1000
 
 format: $(READY) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix
@@ -83,7 +92,7 @@ lock: ## renew requirements.lock with the newest versions pyproject.toml allows 
 	scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
 	"$$python" -m venv "$$scratch"; \
 	"$$scratch/bin/python" -m pip install -qq uv; \
-	"$$scratch/bin/uv" pip compile pyproject.toml --extra fast --extra parquet --extra dev \
+	"$$scratch/bin/uv" pip compile pyproject.toml --extra fast --extra parquet --extra collect --extra flare --extra ray --extra dev \
 		--universal --python-version 3.11 --generate-hashes --upgrade --quiet \
 		--no-annotate --no-emit-index-url --no-emit-find-links --no-config \
 		--custom-compile-command "make lock" --output-file requirements.lock; \

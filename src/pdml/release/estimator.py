@@ -80,6 +80,9 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         Called after each round, for progress bars.
     randomness : {"simulated", "secure"}
         Where flips and noise come from: a seeded generator, or the operating system's entropy with noise exact on a grid.
+    engine : {"local", "ray"}
+        Where the servers run: in this process, or as actors on a Ray cluster (RAY_ADDRESS, else a new one on this machine).
+        The result is the same to the bit.
     random_state
         Makes everything reproducible to the bit; with secure randomness only the dealing of records and the graph.
 
@@ -113,6 +116,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         diagnostics: bool = True,
         on_round: Callable[[int, int], None] | None = None,
         randomness: str = "simulated",
+        engine: str = "local",
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
@@ -129,6 +133,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self.diagnostics = diagnostics
         self.on_round = on_round
         self.randomness = randomness
+        self.engine = engine
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -140,6 +145,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         """Train on simulated users. ``epsilons``: one ε per record; ``servers``: the index of each record's server."""
         _validate.integer("n_servers", self.n_servers, low=2, why="one server alone has nobody to hide from")
         _validate.real("norm_bound", self.norm_bound, low=0, high=1e12, open_low=True)
+        _validate.choice("engine", self.engine, ("local", "ray"))
         x, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
@@ -242,7 +248,13 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             if self.on_round is not None:
                 self.on_round(t, plan.rounds)
 
-        trained = local.train(self.graph_, local.Run(plan, members, source), observe=observe)
+        run = local.Run(plan, members, source)
+        if self.engine == "local":
+            return local.train(self.graph_, run, observe=observe), np.array(means)
+        from pdml.train.engines import ray
+
+        with ray.connected():
+            trained = ray.train(self.graph_, plan, source, ray.shards_of(run), observe=observe)
         return trained, np.array(means)
 
     def _publish(

@@ -39,11 +39,12 @@ class Shard:
 
 @contextmanager
 def connected(address: str | None = None) -> Iterator[None]:
-    """A connection to the cluster at ``address``, or to a new one on this machine alone; an existing connection is kept."""
+    """A connection to the cluster at ``address`` (or RAY_ADDRESS), else to a new one on this machine; an existing one is kept."""
     ray = _ray()
     if ray.is_initialized():
         yield
         return
+    address = address or os.environ.get("RAY_ADDRESS")
     try:
         if address is None:
             ray.init(num_cpus=workers(None), include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
@@ -228,6 +229,6 @@ def for_joblib() -> Iterator[None]:
     from joblib import parallel_config
     from ray.util.joblib import register_ray
 
-    register_ray()
+    register_ray()  # type: ignore[no-untyped-call]
     with parallel_config(backend="ray"):
         yield
