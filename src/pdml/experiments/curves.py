@@ -75,8 +75,8 @@ def measure(
 def _one_seed(seed: int, *, curves: tuple[Curve, ...], every_round: bool, people: int) -> Array:
     joined, source = setting.graph(), Simulated(seed)
     x, y = _records(people)
-    true = setting.members(x, y, joined, inf, source)
-    teams = {curve.epsilon: _relabelled(true, setting.members(x, y, joined, curve.epsilon, source)) for curve in curves}
+    teams = setting.teams(x, y, joined, [inf, *(curve.epsilon for curve in curves)], source)
+    true = teams[inf]
     runs = [local.Run(curve.plan, teams[curve.epsilon], source) for curve in curves]
     means = [labels.label_mean(server.matrix, server.codes, binary_loss("logistic")) for server in true]
     rounds = curves[0].plan.rounds
@@ -98,11 +98,6 @@ def _records(people: int) -> tuple[Matrix, IntArray]:
     raw = adult.load()
     x, y = setting.shuffled(setting.bounded(adult.unit_rows(raw)), (raw.y > 0).astype(np.int64), 0)
     return rows.as_rows(x[:people]), y[:people]
-
-
-def _relabelled(true: Sequence[Server], reported: Sequence[Server]) -> list[Server]:
-    """The same matrices, so that a sweep shares its passes, with other labels."""
-    return [replace(server, matrix=own.matrix) for own, server in zip(true, reported, strict=True)]
 
 
 def _risk(servers: Sequence[Server], means: Sequence[Array], regularization: float, released: Array) -> Array:

@@ -1,5 +1,6 @@
 """The setting of the paper's experiments (Section evaluation): ten servers, 13 links, equal groups, logistic loss."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -34,13 +35,23 @@ def bounded(x: Matrix) -> Matrix:
 
 def members(x: Matrix, y: IntArray, joined: Graph, epsilon: float, source: Simulated) -> list[Server]:
     """The servers of a graph with equal shares of the records, labels (class indices 0 and 1) randomised with ε; ε = ∞ keeps them."""
-    reported = flip_labels(y, np.full(len(y), epsilon), 2, source.stream(LABELS))
-    codes = labels.codes(reported, epsilon, 2)
+    return teams(x, y, joined, [epsilon], source)[epsilon]
+
+
+def teams(
+    x: Matrix, y: IntArray, joined: Graph, epsilons: Iterable[float], source: Simulated, *, norm_bound: float = 1.0
+) -> dict[float, list[Server]]:
+    """`members` for each ε, on the same matrices, so that a sweep over ε shares its passes."""
     cuts = np.linspace(0, len(y), joined.n + 1).astype(np.int64)
-    return [
-        Server(i, joined.n, int(joined.degrees[i]), rows.take(x, int(a), int(b)), codes[a:b], epsilon, 1.0, 2, x)
-        for i, (a, b) in enumerate(pairwise(cuts))
-    ]
+    parts = [rows.take(x, int(a), int(b)) for a, b in pairwise(cuts)]
+    made = {}
+    for epsilon in dict.fromkeys(epsilons):
+        codes = labels.codes(flip_labels(y, np.full(len(y), epsilon), 2, source.stream(LABELS)), epsilon, 2)
+        made[epsilon] = [
+            Server(i, joined.n, int(joined.degrees[i]), part, codes[a:b], epsilon, norm_bound, 2, x)
+            for i, (part, (a, b)) in enumerate(zip(parts, pairwise(cuts), strict=True))
+        ]
+    return made
 
 
 def accuracy(w: Array, x: Matrix, y: IntArray) -> float:

@@ -6,7 +6,7 @@ preprocessing. The released model is the servers' average of the last releases: 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from math import inf
 from types import MappingProxyType
 
@@ -23,7 +23,6 @@ from pdml.experiments.outcome import Progress
 from pdml.experiments.preprocessing import Preprocessing
 from pdml.mechanisms.randomness import Simulated
 from pdml.train.engines import local
-from pdml.train.node import Server
 from pdml.train.plan import TrainingPlan
 from pdml.train.planner import Sizes, ledger
 
@@ -165,22 +164,12 @@ def _one_seed(job: tuple[str, int, int]) -> list[float]:
     held = raetsch.TEST_SIZES[name]
     x, y = setting.shuffled(*_records(name, which), seed)
     planned = trainings(name, way)
-    team = partial(_team, np.ascontiguousarray(x[held:]), y[held:], joined, source, way.norm_bound)
-    true = team(inf)
-    teams = {column.epsilon: _sharing(true, team(column.epsilon)) for column in COLUMNS}
+    epsilons = [column.epsilon for column in COLUMNS]
+    teams = setting.teams(np.ascontiguousarray(x[held:]), y[held:], joined, epsilons, source, norm_bound=way.norm_bound)
     runs = [local.Run(plan, teams[column.epsilon], source) for column, _, plan, _ in planned]
     # Never compiled: at these sizes that gains little, and results must not depend on whether numba is there.
     trained = local.sweep(joined, runs, threads=1, use_numba=False)
     return [setting.accuracy(run.released.mean(axis=0), x[:held], y[:held]) for run in trained]
-
-
-def _team(x: Array, y: IntArray, joined: Graph, source: Simulated, norm_bound: float, epsilon: float) -> list[Server]:
-    return [replace(server, norm_bound=norm_bound) for server in setting.members(x, y, joined, epsilon, source)]
-
-
-def _sharing(true: Sequence[Server], reported: Sequence[Server]) -> list[Server]:
-    """The same matrices, so that a sweep shares its passes, with other labels."""
-    return [replace(server, matrix=own.matrix) for own, server in zip(true, reported, strict=True)]
 
 
 @cache
