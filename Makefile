@@ -23,8 +23,11 @@ setup: $(READY) ## create .venv with the locked packages and this one (editable)
 demo: $(READY) ## run the demonstration
 	$(BIN)/pdml demo
 
+demo-consortium: $(READY) ## three organisations on this machine: people report, servers collect, nodes train
+	$(BIN)/python -m benchmarks.consortium_demo
+
 test: $(READY) ## run the tests
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadgroup
 
 check: $(READY) ## lint, formatting, types, import layers
 	$(BIN)/ruff check
@@ -38,6 +41,9 @@ bench: $(READY) ## run the benchmarks
 bench-collect: $(READY) ## measure the collection service
 	$(BIN)/python -m benchmarks.collect
 
+bench-train: $(READY) ## measure training between organisations, with 3, 10 and 30 nodes
+	$(BIN)/python -m benchmarks.train 3 10 30
+
 audit: $(READY) ## run the full audit
 	$(BIN)/pdml audit --full
 
@@ -46,6 +52,9 @@ reproduce: $(READY) ## measure the paper's table, its figures and its rivals (mi
 
 torture: $(READY) ## kill the collection service a thousand times under load (half an hour)
 	$(BIN)/python tests/collect/torture.py --kills 1000
+
+torture-train: $(READY) ## kill nodes two hundred times in training (an hour)
+	$(BIN)/python tests/train/torture_train.py 200 3
 
 format: $(READY) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix

@@ -29,7 +29,7 @@ from pdml.messages import Report, encode_report, pack_features
 from pdml.study import Study
 
 WIDTH = 105
-SINGLE, BATCH = 96, 8  # connections
+SINGLE, BATCH = 96, 10  # connections
 LINES = 100  # reports in a batch
 GOALS = {("sqlite", "single"): 10_000, ("sqlite", "batched"): 40_000, ("postgres", "single"): 5_000, ("postgres", "batched"): 25_000}
 STUDY = """

@@ -122,15 +122,21 @@ def pack_features(features: NDArray[Any]) -> str:
     return base64.b64encode(array.astype("<f4").tobytes()).decode("ascii")
 
 
-def unpack_features(text: str) -> Features:
-    """The inverse of `pack_features`, refusing any other spelling of the same bytes."""
+def feature_bytes(text: str) -> bytes:
+    """The little-endian float32 entries behind ``text``, as they travel; any other spelling of the same bytes is refused."""
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
     except ValueError:  # binascii.Error, and non-ASCII text
         raise MessageError("features must be padded base64", "bad_features") from None
-    if not data or len(data) % 4 or base64.b64encode(data).decode("ascii") != text:
+    # Only the bits that padding leaves over could be spelt in several ways.
+    if not data or len(data) % 4 or (len(data) % 3 and base64.b64encode(data).decode("ascii") != text):
         raise MessageError("features must be base64 of whole float32 numbers", "bad_features")
-    return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
+    return data
+
+
+def unpack_features(text: str) -> Features:
+    """The inverse of `pack_features`."""
+    return np.frombuffer(feature_bytes(text), dtype="<f4").astype(np.float32, copy=False)
 
 
 def features_of(report: Report) -> Features:

@@ -197,7 +197,7 @@ def test_existing_files_are_kept_unless_forced(capsys: pytest.CaptureFixture[str
     [
         (["train", "none.csv", *GOOD[2:]], "no such file"),
         (["train", "people.txt", *GOOD[2:]], ".csv"),
-        (["train", "study.toml", "--label", "x"], "pdml study"),
+        (["train", "study.toml"], "cannot read study.toml"),
         (["train", "people.csv", "--label", "illness", "--from-data"], "'illness'"),
         (["train", "people.csv", "--label", "id", "--from-data"], "50 classes"),
         ([*GOOD, "--ignore", "height"], "'height'"),

@@ -73,3 +73,19 @@ def test_stopping_answers_what_was_taken_and_a_restart_goes_on(tmp_path):
             assert service.stop() == 0
     assert (tmp_path / "stderr").read_text() == ""
     assert not list(tmp_path.glob("*-wal"))
+
+
+def test_an_answer_leaves_in_one_piece_and_one_without_a_body_leaves_too(tmp_path):
+    with Process(tmp_path, "--open") as service, socket.create_connection(("127.0.0.1", service.port), timeout=10) as wire:
+        body = report()
+        head = f"POST /v1/reports HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        wire.sendall(head.encode() + body)
+        answer = wire.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 201")
+        assert answer.endswith(b"}")
+        wire.sendall(b"HEAD /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert wire.recv(65536).startswith(b"HTTP/1.1 200")
+        wire.sendall(head.encode()[:-2] + b"expect: 100-continue\r\n\r\n")
+        assert wire.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        wire.sendall(body)
+        assert wire.recv(65536).startswith(b"HTTP/1.1 200")

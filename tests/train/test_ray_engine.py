@@ -22,6 +22,9 @@ from pdml.train.engines import ray as engine  # noqa: E402
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the actors cannot import a test
 
 
+pytestmark = pytest.mark.xdist_group("ray")
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """Two raylets on loopback, in a folder of their own; each has a resource that names it."""

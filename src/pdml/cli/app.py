@@ -5,10 +5,17 @@ from typing import Annotated
 import typer
 
 from pdml.cli.audit import audit
+from pdml.cli.bound import bound
+from pdml.cli.collect import collect
+from pdml.cli.contribute import contribute
+from pdml.cli.data import data
 from pdml.cli.demo import demo
+from pdml.cli.node import node
 from pdml.cli.plan import plan
 from pdml.cli.predict import predict
 from pdml.cli.privacy import privacy
+from pdml.cli.reproduce import reproduce
+from pdml.cli.study import study
 from pdml.cli.train import train
 
 app = typer.Typer(
@@ -47,5 +54,9 @@ def _main(
     """
 
 
-for command in (demo, train, predict, privacy, audit, plan):
+for command in (demo, train, predict, privacy, audit, plan, bound, reproduce, contribute):
     app.command()(command)
+app.add_typer(data, name="data")
+app.add_typer(study, name="study")
+app.add_typer(collect, name="collect")
+app.add_typer(node, name="node")

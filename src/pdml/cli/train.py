@@ -16,8 +16,8 @@ SERVERS = 10
 
 
 def train(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="People's records: .csv, .csv.gz or .parquet.", show_default=False)],
-    label: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict; people randomise it on their devices.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Records (.csv, .csv.gz or .parquet), or a study.toml.", show_default=False)],
+    label: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict; people randomise it on their devices.")] = "",
     ranges: Annotated[list[str] | None, typer.Option("--range", metavar="COLUMN=LOW:HIGH", help="Range of a number; repeat.")] = None,
     levels: Annotated[list[str] | None, typer.Option(metavar="COLUMN=A,B,...", help="Levels of a category; repeat.")] = None,
     encoder: Annotated[Path | None, typer.Option(metavar="FILE", help="Ranges and levels as JSON, as in a model's encoder.")] = None,
@@ -46,9 +46,16 @@ def train(
     report: Annotated[Path, typer.Option(metavar="FILE", help="The report's name in it.")] = Path("report.html"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Makes the run repeatable: who knows it can subtract the noise.")] = None,
+    engine: Annotated[str, typer.Option(help="For a study: local (one process) or flare (between organisations).")] = "local",
+    folders: Annotated[list[str] | None, typer.Option("--data", metavar="NAME=FOLDER", help="A server's frozen data set; repeat.")] = None,
+    admin: Annotated[Path | None, typer.Option(metavar="KIT", help="The kit `admin` of `pdml node provision`.")] = None,
+    job: Annotated[str, typer.Option(metavar="NAME", help="The job's name.  [default: study and time]")] = "",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a job that was stopped.")] = False,
+    start_timeout: Annotated[float, typer.Option(min=1, help="Seconds in which all nodes must be there.")] = 300.0,
+    round_timeout: Annotated[float, typer.Option(min=1, help="Seconds that a node waits for a neighbour.")] = 120.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Train a model from a table, with simulated people and servers.
+    """Train a model from a table, with simulated people and servers, or for a study.
 
     Every label is randomised before anything else looks at it; the servers then train together and add noise to what
     they send. Writes model.json and report.html.
@@ -61,19 +68,10 @@ def train(
           --levels sex=female,male --test-fraction 0.2
     Example, for data that needs no protection:
       pdml train people.csv --label diagnosis --from-data
+    Example, between organisations:
+      pdml train study.toml --engine flare --admin kits/admin --job first
     """
-    if data.suffix == ".toml":
-        raise InvalidInput(f"{data} is a study: studies come with `pdml study`, which this version does not have yet")
     files = {"report": out / report, "model": out / model}
-    from pdml.cli import outputs
-
-    outputs.check(list(files.values()), force=force)
-    from pdml.cli import card, declared, planfile, records
-    from pdml.cli.screen import working
-    from pdml.mechanisms.label_flip import LabelFlip
-    from pdml.report.page import write
-    from pdml.train.plan import TrainingPlan
-
     given = _given(
         rounds=rounds,
         penalty=penalty,
@@ -83,6 +81,33 @@ def train(
         noise_scale=noise_scale,
         noise_decay=noise_decay,
     )
+    if data.suffix == ".toml":
+        from pdml.cli import train_study
+
+        asked = train_study.Choices(
+            engine=engine,
+            job=job,
+            resume=resume,
+            admin=admin,
+            folders=tuple(folders or ()),
+            settings=given,
+            seed=seed,
+            start_timeout=start_timeout,
+            round_timeout=round_timeout,
+        )
+        train_study.run(data, asked, files, force=force, as_json=as_json)
+        return
+    if not label:
+        raise typer.BadParameter("it names the column to predict", param_hint="--label")
+    from pdml.cli import outputs
+
+    outputs.check(list(files.values()), force=force)
+    from pdml.cli import card, declared, planfile, records
+    from pdml.cli.screen import working
+    from pdml.mechanisms.label_flip import LabelFlip
+    from pdml.report.page import write
+    from pdml.train.plan import TrainingPlan
+
     _ = LabelFlip(epsilon).threshold  # refuses a bad epsilon before the data are read
     choices: dict[str, Any] = {"epsilon": epsilon, "norm_bound": norm_bound}
     if plan is None:

@@ -61,6 +61,8 @@ _Connection = psycopg.Connection[tuple[Any, ...]]
 class PostgresStore:
     """`Store` behind a postgresql:// address."""
 
+    at_once = False
+
     def __init__(self, address: str, identity: Identity, *, create: bool = True) -> None:
         self.identity = identity
         self._address = address

@@ -13,7 +13,7 @@ import numpy as np
 
 from pdml.collect.store import Entry, Identity
 from pdml.errors import MessageError
-from pdml.messages import MAX_BATCH, MAX_REPORT_BYTES, acceptable, decode_report, features_of
+from pdml.messages import MAX_BATCH, MAX_REPORT_BYTES, acceptable, decode_report, feature_bytes
 from pdml.study import Study
 
 Clock = Callable[[], float]  # seconds since 1970, as time.time
@@ -99,7 +99,7 @@ class Rules:
         if not token and self.require_tokens:
             return Refusal("token_missing", "", id)
         try:
-            features = features_of(report).tobytes()
+            features = feature_bytes(report.features)
         except MessageError as error:
             return Refusal(error.code, str(error), id)
         if len(features) != 4 * self.width:

@@ -62,6 +62,8 @@ class _NotAll(Exception):
 class SqliteStore:
     """`Store` in a file that only its owner can read."""
 
+    at_once = True
+
     def __init__(self, path: Path, identity: Identity, *, synchronous: str = "FULL", vfs: str = "") -> None:
         """Open, or make, the collection at ``path``; anything but FULL is for showing that FULL is needed."""
         self.identity = identity

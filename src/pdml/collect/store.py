@@ -83,6 +83,7 @@ class Store(Protocol):
     """
 
     identity: Identity
+    at_once: bool  # a commit of a few entries waits for a disk of this machine, and for nobody else
 
     def commit(self, entries: Sequence[Entry]) -> list[Outcome]:
         """Store or refuse each entry, in order; raises `StorageUnavailable` if nothing is certain."""

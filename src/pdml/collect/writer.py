@@ -4,7 +4,8 @@ A commit costs one sync of the disk whether it holds one report or a thousand, s
 cheaper each report becomes. The queue is bounded: beyond it the service says "later" instead of growing.
 
 The event loop collects and hands over once per turn; the thread only commits. Waking it for every report would have both
-fight for the interpreter's lock.
+fight for the interpreter's lock. A small group for a store that answers at once (a file on a fast disk) is committed on the
+loop itself: that costs less than handing it over, and by the time it is done the next group has arrived.
 """
 
 import asyncio
@@ -20,6 +21,8 @@ from pdml.errors import StorageUnavailable
 
 _log = logging.getLogger("pdml.collect")
 _LARGEST_GROUP = 4_000  # reports in a transaction: keeps the wait of the last one short
+_SMALL_GROUP = 256  # reports that the loop itself may commit
+_AT_ONCE = 0.01  # seconds: a commit that took longer was none for the loop, so that the next one is the thread's
 
 
 class Overloaded(Exception):
@@ -30,7 +33,7 @@ _Job = tuple[Sequence[Entry], "asyncio.Future[list[Outcome]]"]
 
 
 class Writer:
-    """The only caller of `Store.commit` in this process. Made and used on the event loop; commits on its own thread."""
+    """The only caller of `Store.commit` in this process, one commit at a time. Made and used on the event loop."""
 
     def __init__(self, store: Store, *, capacity: int = 50_000) -> None:
         self._store = store
@@ -39,6 +42,7 @@ class Writer:
         self._jobs: deque[_Job] = deque()  # taken, not yet handed over
         self._groups: SimpleQueue[list[_Job]] = SimpleQueue()  # to the thread: at most one at a time; an empty one ends it
         self._busy = False
+        self._last = 0.0  # seconds the last commit took
         self._summoned = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -80,29 +84,37 @@ class Writer:
             job = self._jobs.popleft()
             group.append(job)
             size += len(job[0])
-        if group:
-            self._busy = True
-            self._groups.put(group)
-        else:
+        if not group:
             self._idle.set()
+            return
+        self._busy = True
+        if self._store.at_once and size <= _SMALL_GROUP and self._last < _AT_ONCE:
+            self._loop.call_soon(self._deliver, group, *self._commit(group))  # answers in the next turn: requests come first
+        else:
+            self._groups.put(group)
 
     def _run(self) -> None:
         while group := self._groups.get():
-            entries = [entry for job, _ in group for entry in job]
-            start = time.perf_counter()
-            result: list[Outcome] | Exception
-            try:
-                result = self._store.commit(entries)
-            except StorageUnavailable as error:
-                _log.error("the store cannot commit: %s", error)
-                result = error
-            except Exception as error:  # a mistake of ours: nobody is acknowledged, and the thread lives on
-                _log.error("the writer failed with %s", type(error).__name__)
-                result = error
-            self._loop.call_soon_threadsafe(self._deliver, group, result, len(entries), time.perf_counter() - start)
+            self._loop.call_soon_threadsafe(self._deliver, group, *self._commit(group))
+
+    def _commit(self, group: list[_Job]) -> tuple[list[Outcome] | Exception, int, float]:
+        """What came of all entries, how many they are, and the seconds it took."""
+        entries = [entry for job, _ in group for entry in job]
+        start = time.perf_counter()
+        result: list[Outcome] | Exception
+        try:
+            result = self._store.commit(entries)
+        except StorageUnavailable as error:
+            _log.error("the store cannot commit: %s", error)
+            result = error
+        except Exception as error:  # a mistake of ours: nobody is acknowledged, and the service lives on
+            _log.error("the writer failed with %s", type(error).__name__)
+            result = error
+        return result, len(entries), time.perf_counter() - start
 
     def _deliver(self, group: list[_Job], result: list[Outcome] | Exception, size: int, seconds: float) -> None:
         self._busy = False
+        self._last = seconds
         self._hand_over()  # first, so that the disk works while answers are written
         self.queued -= size
         self.commits += 1

@@ -12,6 +12,8 @@ Whoever carries the messages calls, in any order and from one thread at a time:
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from pdml._types import Array
 from pdml.accounting import Budget, Ledger, last_safe_round
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
@@ -146,6 +148,25 @@ class Party:
         flip = LabelFlipped(epsilon=self.holdings.label_epsilon)
         spent = self._journal.spent(self.holdings.dataset)
         return Ledger(((flip, *spent),), source=self._node.source_name, classes=self.contract.classes)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What this job has released when all its rounds are done."""
+        return self._events
+
+    @property
+    def earlier(self) -> tuple[Event, ...]:
+        """What other jobs have released from this data set."""
+        return self._journal.spent(self.holdings.dataset, but=self.contract.job)
+
+    def apart(self) -> list[float]:
+        """How far this node's release of each round but the last lay from its farthest neighbour's: a function of releases."""
+        distances = []
+        for t in range(1, self.round):
+            own = wire.unpacked(self._journal.outgoing(self.contract.job, t), self.contract.shape)
+            heard = self._in_order(self._journal.heard(self.contract.job, t))
+            distances.append(max(float(np.linalg.norm(own - other)) for other in heard))
+        return distances
 
     def advance(self) -> int:
         """Do and commit the next round."""

@@ -1,0 +1,160 @@
+"""One node's part in a job: it meets its neighbours, does its rounds, and never waits longer than it was told to.
+
+Whoever carries the bytes is handed in as ``send``, and hands what arrives to `Exchange.answer`, from any thread. Every
+message is answered: `OK`, `LATER` (this node is not ready; ask again) or `REFUSED` with one sentence. A refused message ends
+the job at both ends; so do a timeout and a stop. The journal keeps what was spent.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from threading import Condition
+
+import msgspec
+from threadpoolctl import threadpool_limits
+
+from pdml.errors import PDMLError, PeerError
+from pdml.train.party import Party
+
+HELLO, RELEASE = "pdml.hello", "pdml.release"
+OK, LATER, REFUSED = "ok", "later", "refused"
+
+_ATTEMPT = 10.0  # seconds that one sending may take before it is tried again
+_PAUSE = 0.25  # between two attempts
+_GLANCE = 0.5  # how often a waiting node looks whether it should stop
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a node says to a message."""
+
+    state: str
+    sentence: str = ""
+    messages: list[bytes] = []
+
+
+Send = Callable[[str, Mapping[str, bytes], float], Mapping[str, Answer]]
+"""(topic, message by neighbour, timeout) -> answer by neighbour; who is missing did not answer."""
+
+
+class Stopped(PDMLError):
+    """Somebody else ended the job."""
+
+
+class Exchange:
+    """A party on the air. ``meanwhile`` is called after each round with its number."""
+
+    def __init__(
+        self, party: Party, send: Send, *, start_timeout: float, round_timeout: float, meanwhile: Callable[[int], None] = lambda t: None
+    ) -> None:
+        self.party, self._send, self._meanwhile = party, send, meanwhile
+        self._start_timeout, self._round_timeout = start_timeout, round_timeout
+        self._changed = Condition()
+        self._failure: PDMLError | None = None
+
+    # What arrives, in any thread
+
+    def answer(self, topic: str, peer: str, data: bytes) -> Answer:
+        """Take one message; a bad one ends the job here, and its sender is told why."""
+        if peer not in self.party.neighbours:
+            return Answer(REFUSED, f"{peer or 'somebody'} is no neighbour of {self.party.name}")
+        with self._changed:
+            if self._failure is not None:
+                return Answer(REFUSED, str(self._failure))
+            try:
+                if topic == HELLO:
+                    self.party.welcome(peer, data)
+                    return Answer(OK, messages=[self.party.hello(peer), *self.party.resend(peer)])
+                self.party.accept(peer, data)
+            except PDMLError as error:
+                self._fail(error)
+                return Answer(REFUSED, str(error))
+            self._changed.notify_all()
+        return Answer(OK)
+
+    def stop(self, sentence: str) -> None:
+        """End the job from outside."""
+        with self._changed:
+            self._fail(Stopped(sentence))
+
+    def _fail(self, error: PDMLError) -> None:
+        self._failure = self._failure or error
+        self._changed.notify_all()
+
+    # What this node does, in one thread
+
+    def run(self) -> None:
+        """All rounds that are left; raises what ended the job."""
+        if self.party.done:  # an earlier life did them; neighbours that lack something ask for it
+            return
+        try:
+            self._meet()
+            while not self.party.done:
+                t, messages = self._advance()
+                self._meanwhile(t)
+                self._deliver(messages, f"round {t}")
+        except PDMLError as error:  # whoever speaks to this node from now on is told
+            with self._changed:
+                self._fail(error)
+            raise
+
+    def _meet(self) -> None:
+        """Say where this node stands, hear where the neighbours do, and hand over what either lacks."""
+        missing, deadline = set(self.party.neighbours), time.monotonic() + self._start_timeout
+        while missing:
+            with self._changed:
+                greetings = {peer: self.party.hello(peer) for peer in sorted(missing)}
+            for peer, answer in self._try(HELLO, greetings, deadline, self._start_timeout, "the start").items():
+                if answer.state != OK:
+                    continue
+                with self._changed:
+                    if not answer.messages:
+                        raise PeerError(f"{peer} answered a hello with nothing")
+                    self.party.welcome(peer, answer.messages[0])
+                    for message in answer.messages[1:]:
+                        self.party.accept(peer, message)
+                    owed = self.party.resend(peer)
+                missing.discard(peer)
+                for message in owed:
+                    self._deliver({peer: message}, "what was missing")
+
+    def _advance(self) -> tuple[int, dict[str, bytes]]:
+        """Wait for the neighbours, then commit the next round; nobody needs the last one, which the report carries."""
+        deadline = time.monotonic() + self._round_timeout
+        with self._changed:
+            while not self.party.ready:
+                self._check(deadline, self._round_timeout, self.party.missing, f"their release of round {self.party.round}")
+                self._changed.wait(_GLANCE)
+            self._check()
+            with threadpool_limits(1):  # as in the local engine: sums in one order
+                t = self.party.advance()
+            last = t == self.party.contract.plan.rounds
+            return t, {} if last else {peer: self.party.message(peer, t) for peer in self.party.neighbours}
+
+    def _deliver(self, messages: Mapping[str, bytes], what: str) -> None:
+        """Until every neighbour has said that it has its message; saying it twice does no harm."""
+        missing, deadline = dict(messages), time.monotonic() + self._round_timeout
+        while missing:
+            for peer, answer in self._try(RELEASE, missing, deadline, self._round_timeout, what).items():
+                if answer.state == OK:
+                    del missing[peer]
+
+    def _try(self, topic: str, messages: Mapping[str, bytes], deadline: float, limit: float, what: str) -> Mapping[str, Answer]:
+        """One attempt; a refusal ends the job, and so does the deadline."""
+        with self._changed:
+            self._check(deadline, limit, tuple(messages), f"an answer to {what}")
+        answers = self._send(topic, dict(messages), max(0.1, min(_ATTEMPT, deadline - time.monotonic())))
+        for peer, answer in answers.items():
+            if answer.state == REFUSED:
+                with self._changed:
+                    self._check()  # its refusal may be the echo of ours
+                    self._fail(PeerError(f"{peer} refused {self.party.name}: {answer.sentence}"))
+                    self._check()
+        if any(peer not in answers or answers[peer].state == LATER for peer in messages):
+            time.sleep(_PAUSE)
+        return answers
+
+    def _check(self, deadline: float | None = None, limit: float = 0.0, missing: tuple[str, ...] = (), what: str = "") -> None:
+        """Called with the lock held: raise what ended the job."""
+        if self._failure is None and deadline is not None and time.monotonic() > deadline:
+            self._fail(PeerError(f"{self.party.name} waited {limit:g} s for {', '.join(sorted(missing))} to send {what}"))
+        if self._failure is not None:
+            raise self._failure

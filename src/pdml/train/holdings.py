@@ -1,0 +1,68 @@
+"""From a frozen data set to what a node trains on."""
+
+import numpy as np
+
+from pdml.core import labels
+from pdml.errors import DataError
+from pdml.frozen import FrozenData
+from pdml.study import Study
+from pdml.train.contract import Contract
+from pdml.train.node import Server
+from pdml.train.party import Holdings
+from pdml.train.plan import TrainingPlan
+
+_MILLION = 1_000_000
+
+
+def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
+    """The contract of one job under ``study``: its plan is the study's, or else the study's budget must bound what it may spend."""
+    if not study.plan and study.budget is None:
+        raise DataError(f"the study {study.id} has neither a plan nor a budget: whoever starts a job could switch the noise off")
+    if study.plan and TrainingPlan.from_dict(dict(study.plan)) != plan:
+        raise DataError(f"job {job} has another plan than the study {study.id}, which fixes it")
+    return Contract(
+        job=job,
+        study=study.hash,
+        plan=plan,
+        servers=tuple(server.name for server in study.servers),
+        edges=study.graph().edges,
+        classes=len(study.classes),
+        width=study.width,
+        epsilon=study.menu[0],
+    )
+
+
+def hold(study: Study, name: str, frozen: FrozenData) -> Holdings:
+    """The records of server ``name``, with labels de-biased by each record's own ε.
+
+    Guarantees
+    ----------
+    - Records of another study or server, too few records, or an ε that is not on the study's menu are refused.
+    - The sensitivity rests on the smallest ε, the labels' own guarantee on the largest.
+    """
+    manifest, graph = frozen.manifest, study.graph()
+    index = [server.name for server in study.servers].index(study.server(name).name)
+    if manifest.study != study.hash:
+        raise DataError(f"the data set of {name} belongs to the study {manifest.study[:12]}..., not to {study.hash[:12]}...")
+    if manifest.server != name:
+        raise DataError(f"the data set belongs to the server {manifest.server!r}, not to {name!r}")
+    if (manifest.width, manifest.classes) != (study.width, len(study.classes)):
+        raise DataError(f"the data set of {name} has {manifest.width} features and {manifest.classes} classes: another study's")
+    if len(frozen) < study.min_records:
+        raise DataError(
+            f"{name} has {len(frozen):,} records, fewer than the {study.min_records:,} with which the study lets a server train"
+        )
+    if not np.isin(frozen.epsilons, study.epsilon_micro).all():
+        raise DataError(f"the data set of {name} holds an epsilon that is not on the study's menu")
+    epsilons = np.asarray(frozen.epsilons) / _MILLION  # a division rounds to the number that was written: 0.4, not 0.39999...
+    server = Server(
+        index=index,
+        n_servers=graph.n,
+        degree=int(graph.degrees[index]),
+        matrix=np.array(frozen.features, dtype=np.float32),
+        codes=labels.codes(np.asarray(frozen.labels), epsilons, len(study.classes)),
+        epsilon=float(epsilons.min()),
+        norm_bound=1.0,
+        classes=len(study.classes),
+    )
+    return Holdings(server=server, dataset=manifest.digest, label_epsilon=float(epsilons.max()))

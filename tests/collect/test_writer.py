@@ -1,0 +1,78 @@
+"""Who commits: the loop itself for small groups on a fast store, the thread for all else; and nobody's mistake stops the service."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from pdml.collect.store import STORED
+from pdml.collect.writer import Overloaded, Writer
+from pdml.errors import StorageUnavailable
+
+
+class Slowly:
+    """A store that takes its time, and notes which thread asked and how much at once."""
+
+    def __init__(self, *, at_once, seconds=0.0, fails=None):
+        self.at_once, self.seconds, self.fails = at_once, seconds, fails
+        self.threads, self.groups = [], []
+
+    def commit(self, entries):
+        self.threads.append("loop" if threading.current_thread() is threading.main_thread() else "thread")
+        self.groups.append(len(entries))
+        time.sleep(self.seconds)
+        if self.fails:
+            raise self.fails
+        return [STORED] * len(entries)
+
+
+def played(store, *rounds, capacity=1000):
+    """What came of each round: so many commits at once, of so many entries each."""
+
+    async def play():
+        writer = Writer(store, capacity=capacity)
+        outcomes = []
+        for commits, size in rounds:
+            outcomes += await asyncio.gather(*(writer.commit([None] * size) for _ in range(commits)), return_exceptions=True)
+        await writer.stop()
+        assert writer.queued == 0
+        return outcomes
+
+    return asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("store", "size", "who"),
+    [
+        (Slowly(at_once=True), 1, ["loop", "loop", "loop"]),
+        (Slowly(at_once=True), 300, ["thread", "thread", "thread"]),  # a large group
+        (Slowly(at_once=False), 1, ["thread", "thread", "thread"]),  # a store over a network
+        (Slowly(at_once=True, seconds=0.03), 1, ["loop", "thread", "thread"]),  # a slow disk, found out once
+    ],
+)
+def test_who_commits(store, size, who):
+    assert played(store, (1, size), (1, size), (1, size)) == [[STORED] * size] * 3
+    assert store.threads == who
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_arrives_together_is_committed_together(at_once):
+    store = Slowly(at_once=at_once)
+    assert played(store, (40, 2)) == [[STORED] * 2] * 40
+    assert store.groups == [80]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("error", [StorageUnavailable("full"), ZeroDivisionError("a mistake")])
+def test_a_failed_commit_acknowledges_nobody_and_the_next_is_tried(at_once, error):
+    store = Slowly(at_once=at_once, fails=error)
+    assert played(store, (2, 1), (1, 1)) == [error] * 3
+    assert store.groups == [2, 1]
+
+
+def test_more_than_it_can_hold_is_refused_and_not_taken():
+    store = Slowly(at_once=False)
+    outcomes = played(store, (3, 40), capacity=100)
+    assert [type(outcome) for outcome in outcomes] == [list, list, Overloaded]
+    assert store.groups == [80]
