@@ -41,8 +41,9 @@ bench: $(READY) ## run the benchmarks
 bench-collect: $(READY) ## measure the collection service
 	$(BIN)/python -m benchmarks.collect
 
-bench-train: $(READY) ## measure training between organisations, with 3, 10 and 30 nodes
+bench-train: $(READY) ## measure training between organisations (3, 10 and 30 nodes) and on a cluster (10, 100 and 1,000 servers)
 	$(BIN)/python -m benchmarks.train 3 10 30
+	$(BIN)/python -m benchmarks.cluster
 
 audit: $(READY) ## run the full audit
 	$(BIN)/pdml audit --full

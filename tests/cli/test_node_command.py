@@ -85,7 +85,7 @@ def test_refuses_in_one_sentence(kit, capsys, arguments, reason):
         (["--engine", "flare"], "--admin must be given"),
         (["--engine", "flare", "--admin", "kits/alice"], "jobs are submitted with the kit `admin`"),
         (["--engine", "flare", "--admin", "kits/admin", "--seed", "1"], "--data and --seed belong to --engine local"),
-        (["--engine", "spark"], "engine must be one of local, flare"),
+        (["--engine", "spark"], "engine must be one of local, ray, flare"),
         (["--resume"], "--resume needs --job"),
         (["--rounds", "3"], "--rounds must be left out: the study tutorial settles the plan"),
         ([], "got none for alice, bob"),

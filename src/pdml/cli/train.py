@@ -46,7 +46,9 @@ def train(
     report: Annotated[Path, typer.Option(metavar="FILE", help="The report's name in it.")] = Path("report.html"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Makes the run repeatable: who knows it can subtract the noise.")] = None,
-    engine: Annotated[str, typer.Option(help="For a study: local (one process) or flare (between organisations).")] = "local",
+    engine: Annotated[
+        str, typer.Option(help="local (one process), ray (a cluster); for a study also flare (between organisations).")
+    ] = "local",
     folders: Annotated[list[str] | None, typer.Option("--data", metavar="NAME=FOLDER", help="A server's frozen data set; repeat.")] = None,
     admin: Annotated[Path | None, typer.Option(metavar="KIT", help="The kit `admin` of `pdml node provision`.")] = None,
     job: Annotated[str, typer.Option(metavar="NAME", help="The job's name.  [default: study and time]")] = "",
@@ -109,7 +111,9 @@ def train(
     from pdml.train.plan import TrainingPlan
 
     _ = LabelFlip(epsilon).threshold  # refuses a bad epsilon before the data are read
-    choices: dict[str, Any] = {"epsilon": epsilon, "norm_bound": norm_bound}
+    if engine == "flare":
+        raise InvalidInput("--engine flare trains a study, whose records are at the organisations; for a table: local or ray")
+    choices: dict[str, Any] = {"epsilon": epsilon, "norm_bound": norm_bound, "engine": engine}
     if plan is None:
         choices |= {"topology": topology, "links": links, "plan": TrainingPlan(**given)}
     else:

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from pdml.release.consortium import Outcome
     from pdml.study import Study
     from pdml.train.contract import Contract
+    from pdml.train.node import Server
     from pdml.train.plan import TrainingPlan
 
-ENGINES = ("local", "flare")
+ENGINES = ("local", "ray", "flare")
 ONE_PROCESS = "One process held every organisation's records: the ledger says what the parties would have learnt."
 
 
@@ -45,7 +46,7 @@ def run(file: Path, choices: Choices, files: dict[str, Path], *, force: bool, as
     study = Study.load(file)
     job = choices.job or _job_name(study, choices.resume)
     contract = holdings.agreed(study, _plan(study, choices.settings), job)
-    outcome = (_local if choices.engine == "local" else _flare)(study, contract, choices)
+    outcome = (_flare if choices.engine == "flare" else _together)(study, contract, choices)
     model = outcome.model(study)
     outputs.commit({files["report"]: lambda path: _write_page(path, study, outcome, choices), files["model"]: model.save})
     if as_json:
@@ -68,11 +69,28 @@ def _plan(study: "Study", given: Mapping[str, Any]) -> "TrainingPlan":
     return TrainingPlan.from_dict(dict(study.plan or given))
 
 
-# On one machine
+# In one trust domain
 
 
-def _local(study: "Study", contract: "Contract", choices: Choices) -> "Outcome":
-    """All servers in this process, from frozen data sets."""
+@dataclass(frozen=True)
+class Loader:
+    """One server's records, read where an actor runs."""
+
+    study: bytes
+    server: str
+    folder: Path
+
+    def __call__(self) -> "list[Server]":
+        from pdml.frozen import open_frozen
+        from pdml.study import Study
+        from pdml.train import holdings
+
+        study = Study.from_canonical(self.study)
+        return [holdings.hold(study, self.server, open_frozen(self.folder, study_hash=study.hash)).server]
+
+
+def _together(study: "Study", contract: "Contract", choices: Choices) -> "Outcome":
+    """All servers in this process, or as actors of one cluster, from frozen data sets."""
     import numpy as np
 
     from pdml.accounting import Budget
@@ -121,7 +139,15 @@ def _local(study: "Study", contract: "Contract", choices: Choices) -> "Outcome":
 
         parts = [planned(i) for i in range(len(held))]
         Outcome(contract=contract, parts=tuple(parts), source=source.name).ledger.check(study.budget or Budget())
-        trained = local.train(contract.graph, local.Run(contract.plan, [part.server for part in held], source), observe=observe)
+        if choices.engine == "local":
+            trained = local.train(contract.graph, local.Run(contract.plan, [part.server for part in held], source), observe=observe)
+        else:
+            from pdml.train.engines import ray
+
+            loaders = [Loader(study.canonical(), name, folders[name].absolute()) for name in contract.servers]
+            with ray.connected():
+                shards = [ray.Shard((i,), load) for i, load in enumerate(loaders)]
+                trained = ray.train(contract.graph, contract.plan, source, shards, observe=observe)
 
     done = tuple(
         replace(part, released=trained.released[i], apart=[distances[i] for distances in apart[:-1]]) for i, part in enumerate(parts)
