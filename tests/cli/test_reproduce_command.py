@@ -20,7 +20,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_writes_the_figure_and_says_whether_the_claim_holds(capsys: pytest.CaptureFixture[str], data_dir: Path, folder: Path) -> None:
     code, out, err = run(capsys, "reproduce", "fig3a", *SHORT, "--out", "figures")
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert all(line.startswith("Reproducing fig3a: job ") for line in err.splitlines())  # on a slow machine: how far it is
     assert "Figure 3(a)" in out and "holds" in out and "DOES NOT HOLD" not in out
     assert sorted(path.name for path in (folder / "figures").iterdir()) == ["fig3a.csv", "fig3a.png", "fig3a.svg"]
     assert "fig3a.png" in out

@@ -1,8 +1,10 @@
 """Ray actors on a real cluster of two raylets: the local engine's numbers to the bit, and a dead actor is an error."""
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -26,11 +28,12 @@ pytestmark = pytest.mark.xdist_group("ray")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cluster():
     """Two raylets on loopback, in a folder of their own; each has a resource that names it."""
     from ray.cluster_utils import Cluster
 
-    os.environ["RAY_TMPDIR"] = str(tmp_path_factory.mktemp("r"))
+    folder = tempfile.mkdtemp(prefix="ray-")  # short: the paths of Unix sockets may have 107 bytes
+    os.environ["RAY_TMPDIR"] = folder
     made = Cluster()
     try:
         for name in ("north", "south"):
@@ -43,6 +46,7 @@ def cluster(tmp_path_factory):
         ray.shutdown()
         made.shutdown()
         del os.environ["RAY_TMPDIR"]
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
