@@ -2,6 +2,7 @@
 
 import base64
 import json
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -220,9 +221,16 @@ def test_acceptable_rows() -> None:
 
 # Answers
 
+hashes = st.integers(0, 2**256 - 1).map(lambda bits: f"{bits:064x}")
+hours = st.datetimes(min_value=datetime(1970, 1, 1)).map(lambda time: time.strftime("%Y-%m-%dT%HZ"))
+printable = st.text(st.characters(codec="utf-8").filter(str.isprintable), max_size=100)
+RECEIPT = Receipt(id="ab" * 16, study="cd" * 32, server="alice", digest="ef" * 32, hour="2026-03-01T14Z")
+
 
 @given(
-    st.builds(Receipt, id=hexes, study=hexes, server=st.text(), digest=hexes, hour=st.text()), st.sampled_from(sorted(PROBLEMS)), st.text()
+    st.builds(Receipt, id=hexes, study=hashes, server=printable.filter(bool), digest=hashes, hour=hours),
+    st.sampled_from(sorted(PROBLEMS)),
+    printable,
 )
 def test_answers_survive_the_way(receipt: Receipt, code: str, detail: str) -> None:
     problem = messages.problem(code, detail, receipt.id)
@@ -230,6 +238,29 @@ def test_answers_survive_the_way(receipt: Receipt, code: str, detail: str) -> No
         assert messages.decode_answer(messages.encode_answer(answer)) == answer
     lines = messages.split_batch(messages.encode_batch([receipt, problem, receipt]))
     assert [messages.decode_answer(line) for line in lines] == [receipt, problem, receipt]
+
+
+@pytest.mark.parametrize("field", ["id", "study", "server", "digest", "hour"])
+@pytest.mark.parametrize("change", ["{}\x1b[2J", "{}\n", "\u202e{}", "", "{}\x9b"])
+def test_a_receipt_holds_nothing_but_what_it_should(field: str, change: str) -> None:
+    assert messages.decode_answer(messages.encode_answer(RECEIPT)) == RECEIPT
+    forged = msgspec.structs.replace(RECEIPT, **{field: change.format(getattr(RECEIPT, field))})
+    with pytest.raises(MessageError, match="receipt must hold"):
+        messages.decode_answer(messages.encode_answer(forged))
+    with pytest.raises(MessageError):
+        messages.decode_answer(messages.encode_answer(msgspec.structs.replace(RECEIPT, server="a" * 201)))
+
+
+@given(st.sampled_from(sorted(PROBLEMS)), st.text(), st.text(), st.text(), st.text())
+def test_a_problem_is_told_in_our_words_and_without_controls(known: str, title: str, type: str, detail: str, id: str) -> None:
+    for code in (known, "made_up"):
+        said = Problem(type, title, 400, code, detail, id)
+        answer = messages.decode_answer(messages.encode_answer(said))
+        assert isinstance(answer, Problem) and (answer.code, answer.status) == (code, 400)
+        assert all(text.isprintable() for text in (answer.type, answer.title, answer.detail, answer.id))
+        assert answer.title == PROBLEMS[known].title if code == known else len(answer.title) == len(title)
+    with pytest.raises(MessageError, match="code"):
+        messages.decode_answer(messages.encode_answer(Problem("t", "t", 400, "closed\x1b[2J")))
 
 
 def test_the_table_of_problems() -> None:

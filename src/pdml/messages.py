@@ -22,6 +22,9 @@ VERSION = 1
 MAX_BATCH = 1_000  # reports in one batch
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_HOUR = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}Z", re.ASCII)
+_CODE = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+_LONGEST_NAME = 200  # letters of a server's name
 
 Features = NDArray[np.float32]
 
@@ -144,14 +147,16 @@ def features_of(report: Report) -> Features:
     return unpack_features(report.features)
 
 
-def acceptable(features: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which rows of (m, d) float32 are finite, have norm at most 1 in float64, and a positive constant at the end.
+ADMITTED = 1 - 2.0**-21
+"""The largest squared norm a service takes. Devices stay at 1 - 2^-19 and the proofs ask for 1: neither an honest report's fate nor
+a stored one's depends on the order in which a machine adds up."""
 
-    Devices leave a margin of 2^-20 (`pdml.study.device`), so the order of the sum never decides about an honest report.
-    """
+
+def acceptable(features: NDArray[Any], *, most: float = 1.0) -> NDArray[np.bool_]:
+    """Which rows of (m, d) float32 are finite, have a squared norm of at most ``most`` in float64, and a positive constant at the end."""
     wide = np.asarray(features, dtype=np.float64)
     squares = np.einsum("ij,ij->i", wide, wide)  # NaN and infinities make the comparison false
-    return np.asarray((squares <= 1) & (wide[:, -1] > 0))
+    return np.asarray((squares <= most) & (wide[:, -1] > 0))
 
 
 # Bytes
@@ -189,13 +194,27 @@ def encode_answer(answer: Receipt | Problem) -> bytes:
 
 
 def decode_answer(data: bytes) -> Receipt | Problem:
-    """What a service says about one report."""
+    """What a service says about one report; nothing in it can move a terminal's cursor, and a known problem has our own title."""
     try:
         receipt: Receipt = _receipt.decode(data)
-        return receipt
     except (msgspec.DecodeError, UnicodeDecodeError):
-        answer: Problem = _decode(_problem, data, "a receipt or a problem")
-        return answer
+        return _safe_problem(_decode(_problem, data, "a receipt or a problem"))
+    patterns = ((_ID, receipt.id), (_HASH, receipt.study), (_HASH, receipt.digest), (_HOUR, receipt.hour))
+    named = 0 < len(receipt.server) <= _LONGEST_NAME and receipt.server.isprintable()
+    if not named or not all(pattern.fullmatch(text) for pattern, text in patterns):
+        raise MessageError("a receipt must hold hex digits, an hour such as 2026-03-01T14Z, and a printable name, got something else")
+    return receipt
+
+
+def _safe_problem(said: Problem) -> Problem:
+    if not _CODE.fullmatch(said.code):
+        raise MessageError("a problem's code must be lower-case letters, digits and underscores, got something else")
+    title = PROBLEMS[said.code].title if said.code in PROBLEMS else _printable(said.title)
+    return Problem(_printable(said.type), title, said.status, said.code, _printable(said.detail), _printable(said.id))
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
 def encode_batch(messages: Iterable[Report | Receipt | Problem]) -> bytes:

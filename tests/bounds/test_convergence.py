@@ -29,6 +29,22 @@ def test_the_condition_fails_on_random_graphs_of_the_paper_s_size() -> None:
     assert 0.001 < max(ratios) < 0.02
 
 
+@given(seed=st.integers(0, 2**32 - 1), a=st.floats(1e-3, 100))
+@settings(max_examples=60, deadline=None)
+def test_it_fails_on_every_graph_of_10_servers_and_13_links(seed: int, a: float) -> None:
+    """The steps of the proof (docs/errata.md, section 11), each on its own, with the constants as printed and as corrected."""
+    graph = Graph.random(10, 13, np.random.default_rng(seed))
+    s, slack = graph.spectra(), 1 + 1e-9
+    assert s.plus_max * slack >= 4 * 13 / 10
+    assert s.plus_min <= 2 * 13 / 9 * slack
+    assert s.minus_min <= 10 / 9 * min(graph.degrees) * slack and min(graph.degrees) <= 2
+    for curvature in (Curvature.printed(setting(graph, a)), Curvature.stacked(setting(graph, a))):
+        found = condition(graph, curvature)
+        assert found.spread * slack >= 1.8**2
+        assert found.growth <= s.minus_min / 2 / found.spread * slack <= 10 / 9 / 1.8**2 * slack**2
+        assert found.ratio <= 1 / 3.24 + 10 / 9 / 3.24**2 < 0.415
+
+
 def test_complete_graphs_miss_it_and_two_servers_meet_it() -> None:
     assert best(Graph.complete(10), "printed") == pytest.approx(0.2957, abs=2e-3)
     assert best(Graph.complete(10), "stacked") == pytest.approx(0.375, abs=2e-3)

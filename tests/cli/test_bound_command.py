@@ -39,7 +39,8 @@ def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[st
             assert row["total"] == pytest.approx(expected.total) and row["labels"] == pytest.approx(expected.labels)
             assert row["says_something"] == (expected.per_classifier < np.log(2))
     assert ("Theorem 1", "as printed") not in rows and ("Theorem 2", "as printed") in rows
-    assert [row["holds"] for row in answer["conditions"]] == [False, False, True]
+    assert [row["holds"] for row in answer["conditions"]] == [False, False, True, None]
+    assert answer["conditions"][-1]["reason"].startswith("cannot be checked here")
 
 
 def test_tables_say_plainly_what_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,6 +50,7 @@ def test_tables_say_plainly_what_says_nothing(capsys: pytest.CaptureFixture[str]
     assert "This bound says nothing here: the loss at w = 0 is 0.69" in words
     assert "Theorem 1 as printed says nothing here" in words and "Lemma 5 is false as printed" in words
     assert re.search(r"Cor\. 1\s+as printed\s.*\d\*", out) and re.search(r"Cor\. 1\s+sharper\s.*\d *\n", out)
+    assert re.search(r"one population\s+\?\s+cannot be checked here", out) and "of what it sends they prove nothing" in words
     assert "Corollary 1, sharper, promises" in words and "its largest term is objective" in words
 
 
@@ -99,8 +101,20 @@ def test_bounds_are_held_against_trainings(capsys: pytest.CaptureFixture[str], m
     answer = told(capsys, "bound", "--check")
     assert answer["holds"] and len(answer["comparisons"]) == 4
     assert all(row["excess"] < row["sharper"] for row in answer["comparisons"])
+    assert all(row["in_class"] and row["longest"] <= row["radius"] for row in answer["comparisons"])
     code, out, _ = run(capsys, "bound", "--check")
-    assert code == 0 and "4 of 4 comparisons hold" in out
+    assert code == 0 and "4 of 4 comparisons hold" in out and "longer than W" not in out
+
+
+def test_classifiers_outside_the_class_are_marked(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise far too loud for so few rounds: the mean over rounds is longer than W in Theorem 1, and only there."""
+    case = bounds_check.Case(records=200, objective_bound=0.0, noise_scale=30.0, rounds=3)
+    monkeypatch.setattr(bounds_check, "CASES", (case,))
+    rows = told(capsys, "bound", "--check")["comparisons"]
+    assert [row["in_class"] for row in rows] == [True, True, True, False]
+    assert all(row["in_class"] == (row["longest"] <= row["radius"]) for row in rows)
+    _, out, _ = run(capsys, "bound", "--check")
+    assert "* A classifier is longer than W" in out and len(re.findall(r"\d\*", out)) == 1
 
 
 def test_a_bound_that_fails_is_an_exit_code(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,6 +196,24 @@ def test_mistakes_are_one_sentence_and_nothing_is_sent(
     assert server.bodies == [] and "Traceback" not in err
 
 
+@pytest.mark.parametrize("status", [201, 403])
+def test_a_malicious_server_reaches_no_terminal(
+    capsys: pytest.CaptureFixture[str], server: Server, study: str, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    def lie(handler: Handler) -> None:
+        said = json.loads(acknowledge(handler.rfile.read(int(handler.headers["Content-Length"]))))
+        if status == 201:
+            answer = {**said, "server": "alice\x1b[2J"}
+        else:
+            answer = {"type": "t", "title": "\x1b]0;owned\x07\r", "status": status, "code": "made_up"}
+        handler._say(status, json.dumps(answer).encode())
+
+    monkeypatch.setattr(Handler, "do_POST", lie)
+    code, out, err = run(capsys, "contribute", study, "--server", server.url, *ANSWERS, "--yes")
+    assert code == 1 and "Stored by" not in out
+    assert (out + err).replace("\n", "").isprintable()
+
+
 def test_an_unreachable_server_keeps_the_report(
     capsys: pytest.CaptureFixture[str], server: Server, study: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +230,8 @@ def test_a_table_of_people_is_many_devices(capsys: pytest.CaptureFixture[str], s
     command = ("contribute", study, "--server", server.url, "--csv", str(people), "--label-column", "ill", "--epsilon", "0.5")
     code, out, _ = run(capsys, *command)
     assert code == 0 and "250 of 250 reports are stored" in out
+    written = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.glob("people.*.ndjson")}
+    assert written == {f"people.{what}.ndjson": 0o600 for what in ("reports", "receipts", "failures")}
     assert sorted(len(body.splitlines()) for body in server.bodies) == [50, 100, 100]
     code, out, _ = run(capsys, *command)
     assert code == 0 and "250 had receipts already" in out and len(server.bodies) == 3

@@ -287,7 +287,7 @@ class TestTrouble:
                 raise StorageUnavailable("disk full")
             return real(entries)
 
-        sqlite.commit = commit
+        sqlite.commit = sqlite.commit_at_once = commit
 
         async def conversation(client):
             nonlocal broken
@@ -318,7 +318,7 @@ class TestTrouble:
         def commit(entries):
             raise ValueError(f"quoting {entries[0].id.hex()}")
 
-        sqlite.commit = commit
+        sqlite.commit = sqlite.commit_at_once = commit
         line = report()
         answer = talk(sqlite, lambda client: send(client, line))
         assert_problem(answer, "internal")
@@ -454,11 +454,11 @@ def test_nothing_of_a_report_reaches_any_log(sqlite, caplog):
         def failing(entries):
             raise ValueError(repr(entries))
 
-        sqlite.commit = failing
+        sqlite.commit = sqlite.commit_at_once = failing
         await send(client, report())
-        sqlite.commit = lambda entries: (_ for _ in ()).throw(StorageUnavailable("disk full"))
+        sqlite.commit = sqlite.commit_at_once = lambda entries: (_ for _ in ()).throw(StorageUnavailable("disk full"))
         await send(client, lines[0])
-        sqlite.commit = real
+        sqlite.commit = sqlite.commit_at_once = real
 
     talk(sqlite, conversation)
     # httpx, the test's client, logs addresses; it is not part of the service.

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import secrets
 
 import numpy as np
@@ -67,8 +68,21 @@ def test_each_rule_has_its_code(code, changes):
     assert again.code == code and isinstance(first, Entry) and isinstance(last, Entry)
 
 
-def test_a_norm_of_exactly_1_is_fine():
-    assert isinstance(one(report(features=packed([0.0, 0.0, 0.0, 1.0]))), Entry)
+def test_no_machine_can_find_a_stored_report_too_long():
+    """A norm is admitted only if every order of summation finds it at most 1: an export must never fail on a stored report."""
+    assert one(report(features=packed([0.0, 0.0, 0.0, 1.0]))).code == "bad_features"
+    rng = np.random.default_rng(0)
+    longest = 0.0
+    for scale in np.linspace(1 - 2**-19, 1, 200):
+        entries = rng.normal(size=4)
+        entries[-1] = abs(entries[-1]) + 0.1
+        entries = (entries / np.linalg.norm(entries) * scale).astype(np.float32)
+        line = report(features=packed(entries))
+        verdicts = {type(one(line)), type(RULES.read([line, report()], NOW)[0])}
+        assert len(verdicts) == 1  # alone and in a batch alike
+        if verdicts == {Entry}:
+            longest = max(longest, math.fsum(float(e) ** 2 for e in entries))
+    assert 1 - 2**-18 < longest < 1 - 2**-22
 
 
 SAME = report(id="ab" * 16)  # parameters must be the same in every worker
@@ -90,7 +104,7 @@ def test_size_is_looked_at_before_the_content():
 
 
 def test_tokens_are_needed_where_they_are():
-    assert one(report(), rules=INVITED).code == "token_missing"
+    assert one(report(), rules=INVITED).barred == "token_missing"
     assert isinstance(one(report(token=secrets.token_hex(16)), rules=INVITED), Entry)
 
 

@@ -1,6 +1,8 @@
 """What every store promises, held by SQLite and by a real PostgreSQL alike."""
 
+import os
 import secrets
+import sqlite3
 import threading
 from dataclasses import replace
 
@@ -10,8 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdml.collect.rules import hash_token, identity
+from pdml.collect.sqlite import SqliteStore
 from pdml.collect.store import STORED, Outcome, State
-from pdml.errors import InvalidInput
+from pdml.errors import InvalidInput, StorageUnavailable
+
+
+@pytest.fixture
+def sqlite(tmp_path):
+    store = SqliteStore(tmp_path / "collection.db", identity(TRIAL, "alice"))
+    yield store
+    store.close()
 
 
 def codes(outcomes):
@@ -207,3 +217,70 @@ def test_marks_are_read_back():
 
     for number in (0, 1, 4095, 4096, 1_000_000):
         assert mark_of(features_of(decode_report(report(features=marked(number))))) == number
+
+
+def test_a_report_that_was_stored_without_an_invitation_keeps_its_receipt_when_they_are_asked_for(store):
+    known, new = entry(), entry(barred="token_missing")
+    store.commit([known])
+    assert codes(store.commit([known._replace(barred="token_missing"), new])) == ["replayed", "token_missing"]
+
+
+def test_sqlite_commits_at_once_or_not_at_all(sqlite, tmp_path):
+    """While another process writes, nobody who must not wait does; whoever may wait gets through when it has ended."""
+    first, second, third = entry(), entry(), entry()
+    assert sqlite.commit_at_once([first]) == [STORED]
+    assert sqlite.commit_at_once([first]) is None  # needs a closer look
+    other = sqlite3.connect(sqlite._path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert sqlite.commit_at_once([second]) is None
+    other_thread = sqlite3.connect(sqlite._path, isolation_level=None, check_same_thread=False)
+    other.execute("COMMIT")
+    other.close()
+    other_thread.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(0.2, other_thread.execute, ["COMMIT"])
+    timer.start()
+    assert sqlite.commit([second]) == [STORED]
+    timer.join()
+    other_thread.close()
+    with sqlite._lock:
+        found = []
+        asking = threading.Thread(target=lambda: found.append(sqlite.commit_at_once([third])))
+        asking.start()
+        asking.join()
+    assert found == [None]
+    assert sqlite.totals().reports == 2
+
+
+def test_a_withdrawal_says_so_if_the_log_still_holds_the_bytes(sqlite, monkeypatch):
+    monkeypatch.setattr("pdml.collect.sqlite._PATIENCE", 0)
+    mine = entry()
+    sqlite.commit([mine])
+    reader = sqlite3.connect(sqlite._path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM reports").fetchone()
+    log = sqlite._path.with_name(sqlite._path.name + "-wal")
+    with pytest.raises(StorageUnavailable, match="withdraw it again"):
+        sqlite.withdraw(mine.id)
+    assert mine.features in log.read_bytes()
+    reader.close()
+    assert sqlite.withdraw(mine.id) is False
+    assert mine.features not in log.read_bytes()
+    assert sqlite.totals().withdrawn == 1
+
+
+def test_another_collection_in_the_place_of_an_open_one_gets_nothing(sqlite, tmp_path):
+    sqlite.commit([entry()])
+    other = SqliteStore(tmp_path / "other.db", replace(identity(TRIAL, "alice"), study_hash="0" * 64))
+    other.close()
+    for end in ("-wal", "-shm"):  # else they would bring the old content back
+        sqlite._path.with_name(sqlite._path.name + end).unlink(missing_ok=True)
+    os.replace(tmp_path / "other.db", sqlite._path)
+    for _ in range(2):
+        with pytest.raises(StorageUnavailable, match="another database stands in the place"):
+            sqlite.commit([entry()])
+
+
+def test_a_link_that_leads_nowhere_is_a_sentence(tmp_path):
+    (tmp_path / "link.db").symlink_to(tmp_path / "nowhere" / "x.db")
+    with pytest.raises(InvalidInput, match="no such file"):
+        SqliteStore(tmp_path / "link.db", identity(TRIAL, "alice"))

@@ -18,6 +18,9 @@ class Slowly:
         self.at_once, self.seconds, self.fails = at_once, seconds, fails
         self.threads, self.groups = [], []
 
+    def commit_at_once(self, entries):
+        return self.commit(entries) if self.at_once else None
+
     def commit(self, entries):
         self.threads.append("loop" if threading.current_thread() is threading.main_thread() else "thread")
         self.groups.append(len(entries))

@@ -70,6 +70,27 @@ def test_a_refused_report_can_be_corrected_but_not_redrawn(study: Study, memory:
     assert (again.token, again.features) != (before.token, before.features)
 
 
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(408, "timeout"), (425, "closed"), (429, "too_many_requests"), (503, "closed"), (502, "token_missing"), (200, "closed")],
+)
+def test_an_answer_in_doubt_leaves_the_bytes_locked(study: Study, memory: Memory, recorder: Recorder, status: int, code: str) -> None:
+    """Whatever the body says: a proxy may have spoken in between."""
+    data = prepare(study, memory, ANSWERS, 1, 1_000_000)
+    recorder.answer = lambda body: (status, refusal(code)(body)[1])
+    with service(recorder) as busy, pytest.raises(NotDelivered, match="may or may not hold"):
+        submit(memory, busy, data)
+    assert prepare(study, memory, {**ANSWERS, "age": 50}, 0, 2_000_000, token="cd" * 16) == data
+
+
+def test_a_refusal_whose_body_is_in_doubt_leaves_the_bytes_locked(study: Study, memory: Memory, recorder: Recorder) -> None:
+    data = prepare(study, memory, ANSWERS, 1, 1_000_000)
+    recorder.answer = lambda body: (400, refusal("storage_unavailable")(body)[1])
+    with service(recorder) as odd, pytest.raises(NotDelivered, match="may or may not hold"):
+        submit(memory, odd, data)
+    assert prepare(study, memory, {**ANSWERS, "age": 50}, 0, 2_000_000) == data
+
+
 def test_bytes_from_elsewhere_are_not_sent(study: Study, memory: Memory, recorder: Recorder, tmp_path: Path) -> None:
     foreign = prepare(study, Memory(tmp_path / "other"), ANSWERS, 1, 1_000_000)
     with service(recorder) as honest, pytest.raises(InvalidInput, match="same memory"):

@@ -2,6 +2,7 @@
 
 import stat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,6 +71,45 @@ def test_an_outbox_is_never_drawn_again(outbox: Path, study: Study, table: Table
     outbox.write_text("something else\n")
     with pytest.raises(DataError, match="outbox"):
         crowd.fill(outbox, study, table, labels, epsilons, source="s")
+
+
+def test_of_two_runs_at_the_same_time_the_first_wins(tmp_path: Path, study: Study, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other run writes its outbox between our look for one and our draw."""
+    path, labels, epsilons = tmp_path / "outbox", crowd.labels_of(study, table, "ill"), table.numeric("epsilon")
+    ours, first = crowd.flip_labels, []
+
+    def late(*given: Any) -> Any:
+        monkeypatch.setattr(crowd, "flip_labels", ours)
+        crowd.fill(path, study, table, labels, epsilons, source=source)
+        first.append(path.read_bytes())
+        return ours(*given)
+
+    source = "s"
+    monkeypatch.setattr(crowd, "flip_labels", late)
+    crowd.fill(path, study, table, labels, epsilons, source="s")
+    assert [path.read_bytes()] == first and list(tmp_path.iterdir()) == [path]
+    path.unlink()
+    source = "something else"
+    monkeypatch.setattr(crowd, "flip_labels", late)
+    with pytest.raises(DataError, match="another table"):
+        crowd.fill(path, study, table, labels, epsilons, source="s")
+
+
+def test_the_outbox_s_name_is_on_the_disk_before_anything_is_sent(
+    tmp_path: Path, study: Study, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, synced = tmp_path / "outbox", []
+    monkeypatch.setattr(crowd, "sync_folder", lambda folder: synced.append((folder, path.exists())))
+    crowd.fill(path, study, table, crowd.labels_of(study, table, "ill"), table.numeric("epsilon"), source="s")
+    assert synced == [(tmp_path, True)]
+
+
+def test_failures_are_their_owner_s_alone(tmp_path: Path) -> None:
+    path = tmp_path / "failures"
+    path.write_text("of the run before")
+    crowd.write_failures(path, [crowd.Undelivered(3, "ab" * 16, "closed")])
+    assert path.read_text() == f'{{"row":3,"id":"{"ab" * 16}","code":"closed"}}\n'
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and list(tmp_path.iterdir()) == [path]
 
 
 def test_everything_is_delivered_and_only_once(outbox: Path, recorder: Recorder, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Bytes to a service: the same at every attempt, verified TLS or this machine, receipts believed only for what was sent."""
 
 import json
+import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,6 +95,31 @@ def test_a_receipt_for_something_else_is_not_believed(recorder: Recorder, report
     recorder.answer = answer
     with patient(recorder.url) as service, pytest.raises(NotDelivered, match="may or may not"):
         service.send(report)
+
+
+def test_a_receipt_with_the_status_of_a_refusal_is_not_believed(recorder: Recorder, report: bytes) -> None:
+    recorder.answer = lambda body: receipt(body, 400)
+    with patient(recorder.url) as service, pytest.raises(NotDelivered, match="may or may not"):
+        service.send(report)
+
+
+def test_a_server_that_speaks_no_http_reaches_no_terminal(report: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            with listening.accept()[0] as connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"\x1b[2J\x1b]0;owned\x07\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with (
+            Service(f"http://127.0.0.1:{listening.getsockname()[1]}", attempts=1) as service,
+            pytest.raises(NotDelivered, match="owned") as caught,
+        ):
+            service.send(report)
+        thread.join()
+    assert str(caught.value).isprintable()
 
 
 def test_a_redirection_is_not_followed(recorder: Recorder, report: bytes) -> None:

@@ -9,6 +9,7 @@ from browsing import Visitor
 from example_study import ABOUT
 from recording import Answer, Recorder, receipt, refusal
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 
 from pdml.messages import decode_report, encode_report, features_of
 from pdml.study import Study
@@ -124,6 +125,10 @@ BAD: dict[str, Callable[[bytes], Answer | None]] = {
     "500": lambda body: (500, b"<h1>oops</h1>"),
     "closed connection": lambda body: None,
     "503": refusal("storage_unavailable"),
+    "408": refusal("timeout"),
+    "425": lambda body: (425, b'{"code": "closed"}'),
+    "429": refusal("too_many_requests"),
+    "503 that looks like a refusal": lambda body: (503, b'{"code": "closed", "status": 410}'),
     "false receipt": lying,
     "no receipt": lambda body: (201, b"null"),
 }
@@ -155,11 +160,93 @@ def test_the_invitation_leaves_the_address_bar_and_survives_a_reload(visitor: Vi
     assert not [head for head in recorder.heads if TOKEN in head]
 
 
+def pastes(visitor: Visitor, link: str) -> None:
+    """A link entered into the address bar of the open page: the fragment alone changes."""
+    visitor.browser.get(visitor.url + "/#t=" + link)
+    WebDriverWait(visitor.browser, 20, 0.02).until(lambda browser: "#" not in browser.current_url)
+
+
+def test_an_invitation_pasted_into_the_open_page_is_taken(visitor: Visitor, recorder: Recorder) -> None:
+    visitor.opens("#t=" + TOKEN[::-1])
+    visitor.fills(ABOUT, label=1)
+    before = decode_report(visitor.text("#check pre").encode())
+    visitor.browser.execute_script("window.same = true")
+    pastes(visitor, TOKEN)
+    assert visitor.browser.execute_script("return window.same")  # a reload would cost the draws where nothing can be stored
+    visitor.waits_for("about")  # what was shown holds the other invitation
+    visitor.fills(ABOUT, label=1)
+    visitor.sends()
+    report = decode_report(recorder.bodies[0])
+    assert (report.token, report.id, report.label) == (TOKEN, before.id, before.label)
+    pastes(visitor, TOKEN[::-1])  # also where nothing is asked any more
+    assert visitor.shown() == "done"
+
+
+def drawn(visitor: Visitor, study: Study, reported: list[int]) -> None:
+    memo = {"id": "ab" * 16, "epsilon": 1_000_000, "reported": reported}
+    visitor.browser.execute_script("localStorage.setItem(arguments[0], arguments[1])", f"pdml {study.hash}", json.dumps(memo))
+
+
+@pytest.mark.parametrize("where", ["#check", "#about"])
+def test_after_a_refusal_another_person_gets_draws_of_their_own(visitor: Visitor, recorder: Recorder, study: Study, where: str) -> None:
+    assert not visitor.find("#someone").is_displayed()  # nothing is drawn yet
+    drawn(visitor, study, [0, 1])
+    visitor.opens("#t=" + TOKEN)
+    visitor.fills(ABOUT, label=1)
+    assert not visitor.find("#refused").is_displayed()
+    recorder.answer = lambda body: (500, b"oops")
+    visitor.press("#send")
+    visitor.complaint()
+    assert not visitor.find("#refused").is_displayed()  # in doubt: these bytes must not be lost
+    recorder.answer = refusal("token_unknown")
+    visitor.browser.execute_script("document.getElementById('check').requestSubmit()")
+    WebDriverWait(visitor.browser, 20, 0.02).until(lambda _: visitor.find("#refused").is_displayed())
+    if where == "#about":
+        visitor.opens("#t=" + TOKEN[::-1])  # the next person, with a link of their own
+    visitor.press(f"{where} details:has([data-forget]) summary")
+    visitor.press(f"{where} [data-forget]")
+    WebDriverWait(visitor.browser, 20, 0.02).until(lambda _: "reported" not in stored(visitor) and visitor.shown() == "about")
+    assert not visitor.find("#someone").is_displayed()
+    recorder.answer = receipt
+    visitor.fills(ABOUT, label=0)
+    visitor.sends()
+    report = decode_report(recorder.bodies[-1])
+    assert report.id != "ab" * 16
+    assert report.token == (TOKEN[::-1] if where == "#about" else "")  # nobody inherits an invitation that was tried
+
+
+def test_a_full_storage_is_still_read(visitor: Visitor, recorder: Recorder, study: Study) -> None:
+    drawn(visitor, study, [1, 0])
+    full = "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError') }"
+    script = visitor.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": full})
+    try:
+        visitor.opens()
+        assert visitor.text("#notice") == ""  # chance will not decide again
+        visitor.fills(ABOUT, label=1)
+        visitor.sends()
+        report = decode_report(recorder.bodies[0])
+        assert (report.id, report.label) == ("ab" * 16, 0)
+        visitor.opens(fresh=True)
+        assert "does not let the page remember" in visitor.text("#notice")
+    finally:
+        visitor.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+
+
+def test_an_attribute_may_have_any_name(visitor: Visitor) -> None:
+    shown = visitor.browser.execute_script(
+        """const levels = ["a", "b"], range = [0, 8];
+        const attributes = [{name: "__proto__", kind: "category", levels}, {name: "constructor", kind: "number", range}];
+        const answers = decode(attributes, encode(attributes, JSON.parse('{"__proto__": "b", "constructor": 2}')));
+        return [answers["__proto__"], answers.constructor]"""
+    )
+    assert shown == ["b", 2]
+
+
 def test_another_person_on_the_same_device_gets_draws_of_their_own(visitor: Visitor, recorder: Recorder) -> None:
     visitor.fills(ABOUT, label=1)
     visitor.sends()
     visitor.browser.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true })")
-    visitor.press("[data-forget]")
+    visitor.press("#done [data-forget]")
     visitor.waits_for("about")
     visitor.fills(ABOUT, label=1)
     visitor.sends()
@@ -230,6 +317,20 @@ def test_a_report_in_doubt_in_another_tab_is_shown_before_it_is_sent(visitor: Vi
     assert visitor.text("#check pre").encode() == recorder.bodies[0]
     visitor.sends()
     assert len(set(recorder.bodies)) == 1
+
+
+def test_a_report_in_doubt_in_another_tab_is_not_forgotten(visitor: Visitor, study: Study) -> None:
+    drawn(visitor, study, [0, 1])
+    visitor.opens().fills(ABOUT, label=1)
+    visitor.browser.execute_script(
+        """show("about");
+        const key = arguments[0], memo = JSON.parse(localStorage.getItem(key));  // as the other tab would
+        localStorage.setItem(key, JSON.stringify({...memo, sent: document.querySelector("#check pre").textContent}));
+        document.querySelector("#about [data-forget]").click()""",
+        f"pdml {study.hash}",
+    )
+    visitor.waits_for("check")
+    assert "same report" in visitor.complaint() and "ab" * 16 in stored(visitor)
 
 
 def test_a_memory_that_was_cleared_begins_again(visitor: Visitor, recorder: Recorder) -> None:

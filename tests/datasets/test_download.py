@@ -4,7 +4,9 @@ import hashlib
 import random
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +156,22 @@ def test_gives_up_after_its_attempts(site: Site, part: Path) -> None:
     with pytest.raises(Unavailable, match=r"/file answers 503 Service Unavailable"):
         get(site, part)
     assert len(site.asked) == QUICK.attempts
+
+
+def test_a_byte_now_and_then_does_not_hold_us_for_ever(site: Site, part: Path) -> None:
+    """Each attempt brings a byte more, so that none counts as a failure; the part stays for the next call."""
+    site.script["/file"] = [{"cut": 1}] * 300
+    with pytest.raises(Unavailable, match=r"/file is not done after 0\.2 seconds"):
+        get(site, part, Patience(attempts=3, timeout=5, wait=0.01, longest_wait=0.01, longest=0.2))
+    assert part.stat().st_size < 300
+    site.script["/file"].clear()
+    get(site, part)
+
+
+def test_one_slow_answer_has_an_end_too(site: Site, part: Path) -> None:
+    with pytest.raises(Unavailable, match=r"/file is not done after 0\.01 seconds"):
+        get(site, part, replace(QUICK, longest=0.01), tell=lambda done, total: time.sleep(0.02))
+    assert len(site.asked) == 1
 
 
 def test_waits_longer_each_time(site: Site, part: Path, monkeypatch: pytest.MonkeyPatch) -> None:

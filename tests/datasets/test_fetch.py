@@ -4,8 +4,10 @@ import fcntl
 import gzip
 import hashlib
 import io
+import lzma
 import os
 import random
+import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,12 +29,17 @@ A, B = random.Random(1).randbytes(70_000), b"second file"
 FILES = {"a.data": hashlib.sha256(A).hexdigest(), "b.test": hashlib.sha256(B).hexdigest()}
 
 
-def archive(**files: bytes) -> bytes:
+def archive(how: int = zipfile.ZIP_DEFLATED, /, **files: bytes) -> bytes:
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as opened:
+    with zipfile.ZipFile(packed, "w", how) as opened:
         for name, content in files.items():
             opened.writestr(name.replace("_", "."), content)
     return packed.getvalue()
+
+
+def garbled(packed: bytes) -> bytes:
+    """The first file's bytes are noise, its headers are right."""
+    return packed[:60] + bytes(range(200)) + packed[260:]
 
 
 @pytest.fixture
@@ -87,8 +94,18 @@ def test_what_is_damaged_is_replaced(site: Site, cache: Path, damage: bytes) -> 
 
 @pytest.mark.parametrize(
     "wrong",
-    [None, b"<html>", archive(a_data=A), archive(a_data=A, b_test=b"newer"), archive(a_data=A, b_test=B)[:-30], archive(a_data=A)[:9000]],
-    ids=["gone", "a page", "a file less", "another file", "cut", "no directory"],
+    [
+        None,
+        b"<html>",
+        archive(a_data=A),
+        archive(a_data=A, b_test=b"newer"),
+        archive(a_data=A, b_test=B)[:-30],
+        archive(a_data=A)[:9000],
+        archive(zipfile.ZIP_BZIP2, a_data=A, b_test=B),
+        garbled(archive(zipfile.ZIP_BZIP2, a_data=A, b_test=B)),
+        garbled(archive(zipfile.ZIP_LZMA, a_data=A, b_test=B)),
+    ],
+    ids=["gone", "a page", "a file less", "another file", "cut", "no directory", "bzip2", "garbled bzip2", "garbled lzma"],
 )
 def test_another_way_is_taken_when_one_fails(site: Site, cache: Path, wrong: bytes | None) -> None:
     if wrong is None:
@@ -99,10 +116,40 @@ def test_another_way_is_taken_when_one_fails(site: Site, cache: Path, wrong: byt
     assert contents(cache) == {"a.data.gz": A, "b.test.gz": B}
 
 
-def test_a_small_archive_cannot_fill_the_memory(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(homes, "_LARGEST_MEMBER", 1000)
-    with pytest.raises(DataError, match=r"a\.data must have the sha256"):
-        zipped(FILES)(site.files["/two.zip"])
+@pytest.mark.parametrize("how", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA], ids=["deflate", "bzip2", "lzma"])
+@pytest.mark.parametrize("honest", [True, False])
+def test_a_small_archive_cannot_fill_the_memory(how: int, honest: bool) -> None:
+    """40 MiB of zeros in a few kB, also if the directory says that they are few."""
+    size = 40 << 20
+    packed = archive(how, a_data=bytes(size))
+    if not honest:
+        packed = packed.replace(size.to_bytes(4, "little"), (1000).to_bytes(4, "little"))
+    assert len(packed) < 50_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=r"a\.data"):
+            zipped(FILES)(packed)
+        assert tracemalloc.get_traced_memory()[1] < size
+    finally:
+        tracemalloc.stop()
+
+
+def test_other_ways_to_pack_are_refused_and_a_stored_file_is_not() -> None:
+    assert zipped(FILES)(archive(zipfile.ZIP_STORED, a_data=A, b_test=B)) == {"a.data": A, "b.test": B}
+    for how in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        with pytest.raises(DataError, match=r"a\.data is packed in a way, or to a size, that it never had"):
+            zipped(FILES)(archive(how, a_data=A, b_test=B))
+
+
+@pytest.mark.parametrize("error", [OSError("Invalid data stream"), ValueError("negative seek"), lzma.LZMAError("corrupt")], ids=repr)
+def test_whatever_the_unpacker_says_the_next_way_is_tried(
+    site: Site, cache: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(self: zipfile.ZipFile, file: str) -> zipfile.ZipInfo:
+        raise error
+
+    monkeypatch.setattr(zipfile.ZipFile, "getinfo", fails)
+    assert fetch("two", home(site), patience=QUICK) == f"{site.url}/old/a.data"
 
 
 def test_a_broken_download_goes_on_in_the_next_call_and_leaves_nothing(site: Site, cache: Path) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,18 @@ def test_refuses_other_bytes_under_the_same_name(here: Path) -> None:
     (here / "set.csv.gz").write_bytes(gzip.compress(CONTENT + b"3,4\n"))
     with pytest.raises(DataError, match=f"must have the sha256 {DIGEST}"):
         read()
+
+
+def test_a_small_file_cannot_fill_the_memory(here: Path) -> None:
+    """320 MiB of zeros in 320 kB: read up to 64 MiB (twice that while it is put together), and refused."""
+    (here / "set.csv.gz").write_bytes(gzip.compress(bytes(1 << 20)) * 320)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=f"must have the sha256 {DIGEST}"):
+            read()
+        assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_refuses_an_unknown_set() -> None:

@@ -364,6 +364,29 @@ def test_claims_can_fail(results: list[baselines.Result]) -> None:
     assert not baselines.behind_curators(better).holds
 
 
+@pytest.mark.parametrize("rival", [rival for rival in baselines.RIVALS if rival.protects], ids=lambda rival: rival.name)
+def test_a_protection_that_is_lost_is_over_the_budget(results: list[baselines.Result], rival: baselines.Rival) -> None:
+    for column in rival.protects:
+        lost = [replace(r, guarantee=replace(r.guarantee, **{column: inf})) if r.rival == rival.name else r for r in results]
+        assert not baselines.within_budget(lost).holds
+    assert baselines.within_budget(results).holds
+
+
+def test_what_counts_as_equal_promises_the_same() -> None:
+    promised = {rival.name: rival.protects for rival in baselines.RIVALS}
+    assert {promised[name] for name in (*baselines.EQUAL, baselines.PLANNED)} == {baselines.ALL}
+    assert all(("label_collector" in rival.protects) == (rival.trusts == baselines.NOBODY) for rival in baselines.RIVALS)
+
+
+def test_a_lead_within_two_standard_errors_is_none(results: list[baselines.Result]) -> None:
+    def led(leads: list[float]) -> bool:
+        given = {baselines.PLANNED: 70 + np.array(leads)} | dict.fromkeys(baselines.EQUAL, np.full(len(leads), 70.0))
+        return baselines.ahead_of_equals([replace(r, accuracies=given[r.rival]) for r in results if r.rival in given]).holds
+
+    assert led([1.0, 1.2, 0.9, 1.1])
+    assert not led([2.0, -1.5, 2.2, -1.0])  # ahead on average, by luck
+
+
 def test_results_do_not_depend_on_processes(data_dir: Path) -> None:
     one, two = (baselines.measure(("german",), seeds=2, processes=n, progress=silent) for n in (1, 2))
     assert [r.accuracies.tolist() for r in one] == [r.accuracies.tolist() for r in two]

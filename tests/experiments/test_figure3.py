@@ -132,6 +132,13 @@ def test_a_risk_at_or_below_the_reference_is_not_above_it() -> None:
     assert not convergence.above(good() | {PHASE1.name: good()[REFERENCE.name]}).holds
 
 
+def test_phase_2_must_end_farther_above_than_phase_1_in_every_seed() -> None:
+    found = good()
+    assert not convergence.above(found | {BOTH.name: found[PHASE1.name]}).holds
+    one = replace(found[BOTH.name], risk=np.vstack([found[BOTH.name].risk[0], found[PHASE1.name].risk[0] - 0.001]))
+    assert not convergence.above(found | {BOTH.name: one}).holds
+
+
 def test_equal_speed_is_not_slower() -> None:
     assert not convergence.slower(good() | {BOTH.name: good()[PHASE1.name]}).holds
 

@@ -33,7 +33,7 @@ class Setting:
     graph: Graph
     records: tuple[int, ...]  # m_i
     width: int  # d, with the constant column
-    epsilon: float
+    epsilon: float  # of labels; the smallest if they differ, as κ falls with ε and every bound grows with κ
     radius: float  # W
     delta: float = 0.05
     norm_bound: float = 1.0  # B

@@ -21,7 +21,7 @@ def bound(
     records: Annotated[str, typer.Option(metavar="M or M,M,...", help="Records per server: one number for all, or one each.")] = "",
     servers: Annotated[int, typer.Option(help="How many servers train together.")] = 10,
     features: Annotated[int, typer.Option(help="Columns after encoding, without the constant one.  [required without --like]")] = 0,
-    epsilon: Annotated[float, typer.Option(help="Privacy of each label on its device; inf is none.")] = 1.0,
+    epsilon: Annotated[float, typer.Option(help="Privacy of each label on its device, the smallest if they differ; inf is none.")] = 1.0,
     norm_bound: Annotated[float, typer.Option(help="Longest a record may be.")] = 1.0,
     radius: Annotated[float | None, typer.Option(help="Classifiers up to this length (W).  [default: the longest best one]")] = None,
     delta: Annotated[float, typer.Option(help="Chance for which nothing is promised.")] = 0.05,
@@ -167,11 +167,12 @@ def _bounds(setting: "Setting", measured: "Complexity | None", as_json: bool, pl
     for room in (corrected, sharper):
         found += [room.corollary2(setting), room.corollary1(setting), room.theorem2(setting), room.theorem1(setting)]
     kept = longest_best(setting.n, setting.regularization, setting.norm_bound)
-    conditions = [
+    conditions: list[tuple[str, bool | None, str]] = [
         ("Lemma 5, constants as printed", *_met(condition(setting.graph, Curvature.printed(setting)))),
         ("Lemma 5, constants corrected", *_met(condition(setting.graph, Curvature.stacked(setting)))),
         ("|w*| <= W", setting.radius >= kept, f"the best classifier is no longer than {kept:.4g}, and W = {setting.radius:.4g}"),
     ]
+    conditions.append(("one population", None, "cannot be checked here: all servers' records are independent draws from the same P"))
     if not isinstance(first, str):
         why = f"a choice of b and lambda_1 has C = {first[1].contraction:.4g}, for beta = {first[1].penalty:.4g} and no other"
         conditions.append(("noise decay < C", True, why))
@@ -206,13 +207,16 @@ def _bounds(setting: "Setting", measured: "Complexity | None", as_json: bool, pl
     )
     rows = studies.table("precondition", "met", "why")
     for name, holds, why in conditions:
-        rows.add_row(name, "yes" if holds else "no", why)
+        rows.add_row(name, "?" if holds is None else "yes" if holds else "no", why)
     screen.show(out, "What must hold", rows)
     out.print()
     if isinstance(first, str):
         out.print("- Theorem 1 as printed says nothing here: its condition is not met. The corrected ones need no condition on the graph.")
     out.print("- Lemma 5 is false as printed, met or not (docs/errata.md); corrected and sharper bounds do not use it.")
     out.print("- Corrected bounds are for classifiers no longer than W, which noise cannot promise; the sharper ones need no such class.")
+    out.print(
+        "- Theorems 1 and 2 bound the mean of a server's iterates before noise, which stays inside it; of what it sends they prove nothing."
+    )
     for each in (b for b in found if b.variant == "sharper" and b.statement in ("Corollary 1", "Theorem 1")):
         says = "says nothing" if each.per_classifier >= setting.zero_loss else f"promises {each.per_classifier:.3g}"
         out.print(f"- {each.statement}, sharper, {says}; its largest term is {each.dominant}.")

@@ -112,11 +112,13 @@ def check(seed: int, as_json: bool) -> None:
         for each in found:
             bounds = (each.corrected.per_classifier, each.sharper.per_classifier)
             told = "-" if isinstance(each.printed, str) else f"{each.printed.per_classifier:.3g}"
+            cells = (f"{bounds[0]:.3g}{' ' if each.in_class else '*'}", f"{bounds[1]:.3g}")
             loose = f"{min(bounds) / each.excess:.0f}" if each.excess > 0 else "-"
-            grid.add_row(_words(each.case), each.corrected.statement, f"{each.excess:.3g}", told, *(f"{b:.3g}" for b in bounds), loose)
+            grid.add_row(_words(each.case), each.corrected.statement, f"{each.excess:.3g}", told, *cells, loose)
         out = screen.console()
         words = "Excess risk per classifier, by integration over the known distribution; '-' where the paper's condition fails."
-        screen.show(out, "Do the bounds hold?", grid, words)
+        mark = "* A classifier is longer than W: corrected bounds do not speak of it, sharper ones do."
+        screen.show(out, "Do the bounds hold?", grid, words, *([] if all(each.in_class for each in found) else [mark]))
         out.print()
         out.print(f"{len(found) - len(failed)} of {len(found)} comparisons hold.")
     if failed:
@@ -135,6 +137,8 @@ def _compared(each: "Comparison") -> dict[str, Any]:
         "excess": each.excess,
         "stderr": each.stderr,
         "longest": each.longest,
+        "radius": each.radius,
+        "in_class": each.in_class,
         "printed": each.printed if isinstance(each.printed, str) else each.printed.per_classifier,
         "corrected": each.corrected.per_classifier,
         "sharper": each.sharper.per_classifier,

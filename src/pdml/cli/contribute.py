@@ -277,14 +277,11 @@ def _crowd(
     clamp: bool,
     as_json: bool,
 ) -> None:
-    import json
-
     import numpy as np
 
     from pdml.cli import screen
     from pdml.contribute import crowd
     from pdml.contribute.delivery import Service
-    from pdml.files import atomic_write
     from pdml.tables import read_table
 
     if not label:
@@ -312,8 +309,7 @@ def _crowd(
         crowd.fill(reports, study, table, labels, epsilons, source=source)
     with screen.progress("Sending", unit="report") as progress:
         tally = crowd.deliver(reports, receipts, lambda: Service(address, ca=ca), tokens=invited, progress=progress)
-    lines = (json.dumps({"row": one.row, "id": one.id, "code": one.code}) + "\n" for one in tally.undelivered)
-    atomic_write(failures, "".join(lines))
+    crowd.write_failures(failures, tally.undelivered)
     problems = tally.by_code()
     if as_json:
         files = {"reports": str(reports), "receipts": str(receipts), "failures": str(failures)}

@@ -54,17 +54,12 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     declared = header(scope, b"content-length")
     if declared and (len(declared) > 15 or int(declared) > limit):
         raise Refused("too_large", f"the body may have at most {limit} bytes")
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body"):
-        body = bytes(message.get("body", b""))
-        if len(body) > limit:
-            raise Refused("too_large", f"the body may have at most {limit} bytes")
-        return body
     parts = []
     size = 0
     try:
         async with asyncio.timeout(_PATIENCE):
             while True:
+                message = await receive()
                 if message["type"] != "http.request":
                     raise Gone
                 part = message.get("body", b"")
@@ -74,7 +69,6 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
                 parts.append(part)
                 if not message.get("more_body"):
                     return b"".join(parts)
-                message = await receive()
     except TimeoutError:
         raise Refused("timeout", f"the body must arrive within {_PATIENCE:g} seconds") from None
 

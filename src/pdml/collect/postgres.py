@@ -50,6 +50,7 @@ _TALLY = (
 )
 _KNOWN = "SELECT 1 FROM pdml_reports WHERE id = ANY(%b::bytea[]) LIMIT 1"
 _FRESH = "SELECT count(*) FROM pdml_invitations WHERE hash = ANY(%b::bytea[]) AND NOT used"
+_ERASE = "UPDATE pdml_reports SET digest = NULL, epsilon = NULL, label = NULL, hour = NULL, features = NULL WHERE id = %s"
 _USE = "UPDATE pdml_invitations SET used = true WHERE hash = ANY(%b::bytea[]) AND NOT used"
 _ROW = struct.Struct("!hi16si32siqiiiii")  # six fields, each with its length before it; the features' bytes follow
 _HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -60,8 +61,6 @@ _Connection = psycopg.Connection[tuple[Any, ...]]
 
 class PostgresStore:
     """`Store` behind a postgresql:// address."""
-
-    at_once = False
 
     def __init__(self, address: str, identity: Identity, *, create: bool = True) -> None:
         self.identity = identity
@@ -130,6 +129,9 @@ class PostgresStore:
                     added += 1
             db.execute("UPDATE pdml_collection SET invited = invited + %s", (added,))
 
+    def commit_at_once(self, entries: Sequence[Entry]) -> list[Outcome] | None:
+        return None
+
     def withdraw(self, report: bytes) -> bool:
         with self._transaction() as (db, state):
             if state is State.FROZEN:
@@ -137,16 +139,14 @@ class PostgresStore:
             found = db.execute("SELECT epsilon, label FROM pdml_reports WHERE id = %s", (report,)).fetchone()
             if found is None:
                 raise InvalidInput(f"there is no report {report.hex()} in this collection")
-            if found[0] is None:
-                return False
-            db.execute("UPDATE pdml_tallies SET reports = reports - 1 WHERE epsilon = %s AND label = %s", found)
-            db.execute("UPDATE pdml_collection SET withdrawn = withdrawn + 1")
-            db.execute(
-                "UPDATE pdml_reports SET digest = NULL, epsilon = NULL, label = NULL, hour = NULL, features = NULL WHERE id = %s", (report,)
-            )
-        with suppress(StorageUnavailable), self._guarded() as db:
+            new = found[0] is not None
+            if new:
+                db.execute("UPDATE pdml_tallies SET reports = reports - 1 WHERE epsilon = %s AND label = %s", found)
+                db.execute("UPDATE pdml_collection SET withdrawn = withdrawn + 1")
+                db.execute(_ERASE, (report,))
+        with self._guarded() as db:
             db.execute("VACUUM pdml_reports")  # the old row is no longer reachable, and this frees its bytes
-        return True
+        return new
 
     def set_open(self, is_open: bool) -> None:
         with self._transaction() as (db, state):

@@ -13,7 +13,7 @@ import numpy as np
 
 from pdml.collect.store import Entry, Identity
 from pdml.errors import MessageError
-from pdml.messages import MAX_BATCH, MAX_REPORT_BYTES, acceptable, decode_report, feature_bytes
+from pdml.messages import ADMITTED, MAX_BATCH, MAX_REPORT_BYTES, acceptable, decode_report, feature_bytes
 from pdml.study import Study
 
 Clock = Callable[[], float]  # seconds since 1970, as time.time
@@ -77,9 +77,9 @@ class Rules:
         with np.errstate(invalid="ignore"):  # a signalling NaN must not warn on its way to being refused
             if len(features) > 1:
                 rows = np.frombuffer(b"".join(features), dtype="<f4").reshape(len(features), self.width)
-                return list(acceptable(rows).tolist())
+                return list(acceptable(rows, most=ADMITTED).tolist())
             wide = np.frombuffer(features[0], dtype="<f4").astype(np.float64)
-            return [bool(wide.dot(wide) <= 1 and wide[-1] > 0)]
+            return [bool(wide.dot(wide) <= ADMITTED and wide[-1] > 0)]
 
     def _one(self, line: bytes, hour: int, barred: str) -> Entry | Refusal:
         if len(line) > self.max_report:
@@ -96,8 +96,8 @@ class Rules:
         if report.label >= self.classes:
             return Refusal("bad_label", f"label must be in 0 ... {self.classes - 1}", id)
         token = report.token
-        if not token and self.require_tokens:
-            return Refusal("token_missing", "", id)
+        if not token and self.require_tokens:  # the store decides: a report that was stored without one keeps its receipt
+            barred = barred or "token_missing"
         try:
             features = feature_bytes(report.features)
         except MessageError as error:
@@ -110,7 +110,7 @@ class Rules:
 
 def _outside(entry: Entry | Refusal) -> Refusal:
     assert type(entry) is Entry
-    return Refusal("bad_features", "features must be finite, have norm at most 1 and end with a positive constant", entry.id.hex())
+    return Refusal("bad_features", "features must be finite, have a norm clearly below 1 and end with a positive constant", entry.id.hex())
 
 
 def hash_token(token: str) -> bytes:

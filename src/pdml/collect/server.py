@@ -15,6 +15,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pdml.errors import InvalidInput
 
+_PATIENCE = 30.0  # seconds for the head of a request
+_LARGEST_HEAD = 64 << 10
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of 1.3 are all good
 
 
@@ -54,7 +56,7 @@ def serve(
         server_header=False,
         proxy_headers=False,
         ws="none",
-        http=_OneWrite,
+        http=_Patient,
         ssl_certfile=cert,
         ssl_keyfile=key,
         ssl_ciphers=_CIPHERS,
@@ -77,11 +79,48 @@ def serve(
         server.run(sockets=[listener])
 
 
-class _OneWrite(HttpToolsProtocol):
-    """uvicorn's protocol, with the head of an answer leaving in one write with its body: half the system calls and packets."""
+class _Patient(HttpToolsProtocol):
+    """uvicorn's protocol, with two changes.
+
+    - The head of an answer leaves in one write with its body: half the system calls and packets.
+    - Patience has an end: a request's head must be complete within `_PATIENCE` seconds and `_LARGEST_HEAD` bytes, else the
+      connection is cut. uvicorn would hold it for ever, and as many as there are file descriptors. Bodies have their own limits.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(_Joining(transport, self.loop))  # type: ignore[arg-type]
+        self._received = 0
+        self._waiting: asyncio.TimerHandle | None = None
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_is_here()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._waiting is not None:
+            self._received += len(data)
+            if self._received > _LARGEST_HEAD:
+                self.transport.abort()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._expect_head()
+
+    def on_headers_complete(self) -> None:
+        self._head_is_here()
+        super().on_headers_complete()
+
+    def _expect_head(self) -> None:
+        if self._waiting is None:
+            self._received = 0
+            self._waiting = self.loop.call_later(_PATIENCE, self.transport.abort)
+
+    def _head_is_here(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
 
 
 class _Joining:

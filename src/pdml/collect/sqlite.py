@@ -8,6 +8,7 @@ import os
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -48,6 +49,7 @@ CREATE TABLE tallies (epsilon INTEGER NOT NULL, label INTEGER NOT NULL, reports 
 -- No link to the report: who knows whose token it was must not find the report by it.
 CREATE TABLE invitations (hash BLOB PRIMARY KEY, used INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 """
+_PATIENCE = 10  # seconds to wait for another process that is writing
 _ROOM = 64 << 10  # bytes that a healthy disk must have room for: more than a report needs, so that health fails first
 _PARTS = (256, 64, 16, 4, 1)  # rows per statement: few statements to prepare, and the interpreter's lock is passed on seldom
 _USE = "UPDATE invitations SET used = 1 WHERE hash = ? AND used = 0"
@@ -59,10 +61,12 @@ class _NotAll(Exception):
     """The entries need a closer look, one by one."""
 
 
+class _Busy(Exception):
+    """Another process is writing, and nobody wants to wait for it."""
+
+
 class SqliteStore:
     """`Store` in a file that only its owner can read."""
-
-    at_once = True
 
     def __init__(self, path: Path, identity: Identity, *, synchronous: str = "FULL", vfs: str = "") -> None:
         """Open, or make, the collection at ``path``; anything but FULL is for showing that FULL is needed."""
@@ -83,6 +87,16 @@ class SqliteStore:
             self.close()
             raise
 
+    def commit_at_once(self, entries: Sequence[Entry]) -> list[Outcome] | None:
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return self._store_all(entries, wait=False)
+        except _Busy:
+            return None
+        finally:
+            self._lock.release()
+
     def commit(self, entries: Sequence[Entry]) -> list[Outcome]:
         outcomes = self._store_all(entries)
         if outcomes is not None:
@@ -93,12 +107,12 @@ class SqliteStore:
             _count(db, entries, outcomes)
             return outcomes
 
-    def _store_all(self, entries: Sequence[Entry]) -> list[Outcome] | None:
+    def _store_all(self, entries: Sequence[Entry], *, wait: bool = True) -> list[Outcome] | None:
         """The common case at full speed: open, every entry new and in time, every token fresh. Otherwise None, and nothing done."""
         if any([entry[7] for entry in entries]):  # barred
             return None
         outcomes = [STORED] * len(entries)
-        with suppress(_NotAll), self._transaction() as db:
+        with suppress(_NotAll), self._transaction(wait=wait) as db:
             stored = 0
             for part in _parts(entries):
                 values = [value for entry in part for value in entry[:6]]
@@ -136,14 +150,21 @@ class SqliteStore:
             found = db.execute("SELECT epsilon, label FROM reports WHERE id = ?", (report,)).fetchone()
             if found is None:
                 raise InvalidInput(f"there is no report {report.hex()} in this collection")
-            if found[0] is None:
-                return False
-            db.execute("UPDATE tallies SET reports = reports - 1 WHERE epsilon = ? AND label = ?", found)
-            db.execute("UPDATE collection SET withdrawn = withdrawn + 1")
-            db.execute(_ERASE, (report,))
-        with suppress(StorageUnavailable), self._guarded() as db:
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log still holds the page as it was
-        return True
+            new = found[0] is not None
+            if new:
+                db.execute("UPDATE tallies SET reports = reports - 1 WHERE epsilon = ? AND label = ?", found)
+                db.execute("UPDATE collection SET withdrawn = withdrawn + 1")
+                db.execute(_ERASE, (report,))
+        with self._guarded() as db:
+            db.execute(f"PRAGMA busy_timeout = {1000 * _PATIENCE}")
+            (busy, _, _) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()  # the log still holds the page as it was
+            db.execute("PRAGMA busy_timeout = 0")
+        if busy:
+            raise StorageUnavailable(
+                "the report is withdrawn, but the database's log still holds its bytes because another program is reading it: "
+                "withdraw it again when that has ended"
+            )
+        return new
 
     def set_open(self, is_open: bool) -> None:
         with self._transaction() as db:
@@ -181,9 +202,9 @@ class SqliteStore:
     # Connections
 
     @contextmanager
-    def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[sqlite3.Connection]:
+    def _transaction(self, begin: str = "BEGIN IMMEDIATE", *, wait: bool = True) -> Iterator[sqlite3.Connection]:
         with self._guarded() as db:
-            db.execute(begin)
+            _begin(db, begin, wait)
             try:
                 yield db
                 db.execute("COMMIT")
@@ -211,15 +232,17 @@ class SqliteStore:
         if self._db is not None and (now.st_dev, now.st_ino) != self._inode:  # moved away or restored: never write to a ghost
             self.close()
         if self._db is None:
-            self._inode = (now.st_dev, now.st_ino)
-            self._db = self._connect()
+            db = self._connect()
+            if self._inode != (0, 0):  # not the first time: another collection may stand there now
+                _check_same(db, self.identity)
+            self._inode, self._db = (now.st_dev, now.st_ino), db
         return self._db
 
     def _connect(self) -> sqlite3.Connection:
         options = "mode=rw" + (f"&vfs={self._vfs}" if self._vfs else "")
         # `as_uri` escapes what a URI must not hold; mode=rw never makes a new, empty database in place of a lost one.
         db = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=10
+            f"{self._path.absolute().as_uri()}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=_PATIENCE
         )
         try:
             db.execute("PRAGMA trusted_schema = OFF")
@@ -227,6 +250,7 @@ class SqliteStore:
             db.execute(f"PRAGMA synchronous = {self._synchronous}")
             db.execute("PRAGMA cache_size = -65536")
             db.execute("PRAGMA wal_autocheckpoint = 4000")
+            db.execute("PRAGMA busy_timeout = 0")  # `_begin` waits, or does not
         except BaseException:
             db.close()
             raise
@@ -253,6 +277,34 @@ class SqliteStore:
         ).fetchone()
         found = Identity(study_id=study_id, study_hash=study_hash, server=server, width=width, classes=classes)
         check_identity(found, asked, str(self._path))
+
+
+def _begin(db: sqlite3.Connection, begin: str, wait: bool) -> None:
+    """Begin as soon as no other process is writing; without waiting raises `_Busy`."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            db.execute(begin)
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            if not wait:
+                raise _Busy from None
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.002)
+
+
+def _check_same(db: sqlite3.Connection, asked: Identity) -> None:
+    """Whoever puts another database in the place of an open one must not get this collection's reports."""
+    try:
+        found = db.execute("SELECT study_hash, server FROM collection").fetchone()
+    except sqlite3.Error:
+        found = None
+    if found != (asked.study_hash, asked.server):
+        db.close()
+        raise StorageUnavailable("another database stands in the place of this collection's")
 
 
 def _state(db: sqlite3.Connection) -> State:
@@ -312,7 +364,10 @@ def _make_private(path: Path) -> None:
         pass
     except OSError as error:
         raise InvalidInput(f"cannot use {path} as a collection: {(error.strerror or str(error)).lower()}") from error
-    found = os.stat(path)
+    try:
+        found = os.stat(path)
+    except OSError as error:  # a link that leads nowhere
+        raise InvalidInput(f"cannot use {path} as a collection: {(error.strerror or str(error)).lower()}") from error
     if not stat.S_ISREG(found.st_mode):
         raise InvalidInput(f"cannot use {path} as a collection: it is not a file")
     if stat.S_IMODE(found.st_mode) & 0o077:

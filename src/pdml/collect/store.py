@@ -83,10 +83,12 @@ class Store(Protocol):
     """
 
     identity: Identity
-    at_once: bool  # a commit of a few entries waits for a disk of this machine, and for nobody else
 
     def commit(self, entries: Sequence[Entry]) -> list[Outcome]:
         """Store or refuse each entry, in order; raises `StorageUnavailable` if nothing is certain."""
+
+    def commit_at_once(self, entries: Sequence[Entry]) -> list[Outcome] | None:
+        """`commit` if it needs to wait for nothing but this machine's disk; otherwise None, and nothing done."""
 
     def probe(self) -> None:
         """Prove that a commit reaches the disk now, or raise `StorageUnavailable`."""

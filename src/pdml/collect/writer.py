@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
 from pdml.collect.store import Entry, Outcome, Store
@@ -29,6 +29,7 @@ class Overloaded(Exception):
     """The queue is full; nothing was taken."""
 
 
+_Commit = Callable[[Sequence[Entry]], list[Outcome] | None]
 _Job = tuple[Sequence[Entry], "asyncio.Future[list[Outcome]]"]
 
 
@@ -88,35 +89,37 @@ class Writer:
             self._idle.set()
             return
         self._busy = True
-        if self._store.at_once and size <= _SMALL_GROUP and self._last < _AT_ONCE:
-            self._loop.call_soon(self._deliver, group, *self._commit(group))  # answers in the next turn: requests come first
-        else:
-            self._groups.put(group)
+        if size <= _SMALL_GROUP and self._last < _AT_ONCE:
+            result, seconds = self._commit(group, self._store.commit_at_once)
+            if result is not None:
+                self._deliver(group, result, seconds)
+                return
+        self._groups.put(group)
 
     def _run(self) -> None:
         while group := self._groups.get():
-            self._loop.call_soon_threadsafe(self._deliver, group, *self._commit(group))
+            result, seconds = self._commit(group, self._store.commit)
+            self._loop.call_soon_threadsafe(self._deliver, group, result, seconds)
 
-    def _commit(self, group: list[_Job]) -> tuple[list[Outcome] | Exception, int, float]:
-        """What came of all entries, how many they are, and the seconds it took."""
+    def _commit(self, group: list[_Job], commit: _Commit) -> tuple[list[Outcome] | Exception | None, float]:
+        """What came of all entries, and the seconds it took."""
         entries = [entry for job, _ in group for entry in job]
         start = time.perf_counter()
-        result: list[Outcome] | Exception
+        result: list[Outcome] | Exception | None
         try:
-            result = self._store.commit(entries)
+            result = commit(entries)
         except StorageUnavailable as error:
             _log.error("the store cannot commit: %s", error)
             result = error
         except Exception as error:  # a mistake of ours: nobody is acknowledged, and the service lives on
             _log.error("the writer failed with %s", type(error).__name__)
             result = error
-        return result, len(entries), time.perf_counter() - start
+        return result, time.perf_counter() - start
 
-    def _deliver(self, group: list[_Job], result: list[Outcome] | Exception, size: int, seconds: float) -> None:
+    def _deliver(self, group: list[_Job], result: list[Outcome] | Exception | None, seconds: float) -> None:
+        assert result is not None
         self._busy = False
         self._last = seconds
-        self._hand_over()  # first, so that the disk works while answers are written
-        self.queued -= size
         self.commits += 1
         self.commit_seconds += seconds
         start = 0
@@ -128,3 +131,6 @@ class Writer:
                 else:
                     future.set_result(result[start:end])
             start = end
+        self.queued -= start
+        self._summoned = True
+        self._loop.call_soon(self._hand_over)  # behind the answers, which are not to wait for the next group

@@ -81,7 +81,7 @@ def submit(memory: Memory, service: Service, data: bytes, *, record: str = "") -
         memo = memory.keep(record, msgspec.structs.replace(memo, sent=data.decode("ascii")))
     answer = service.send(data)
     if isinstance(answer, Problem):
-        if memo.receipt is None and 400 <= answer.status < 500:  # certainly not stored: whatever is corrected, the draw stays
+        if memo.receipt is None:  # certainly not stored: whatever is corrected, the draw stays
             memory.keep(record, msgspec.structs.replace(memo, sent=""))
         raise NotDelivered(f"{service.url} refused the report ({answer.code}): {answer.title}", answer.code)
     done = Memo(study=memo.study, id=memo.id, epsilon=memo.epsilon, sent=data.decode("ascii"), receipt=answer)

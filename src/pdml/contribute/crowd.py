@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -25,6 +25,7 @@ from pdml._types import Array, IntArray
 from pdml.contribute.delivery import Answer, Service
 from pdml.encoder import Number
 from pdml.errors import DataError, NotDelivered
+from pdml.files import sync_folder
 from pdml.mechanisms.label_flip import flip_labels, micro
 from pdml.mechanisms.randomness import SecureStream
 from pdml.messages import VERSION, Receipt, Report, decode_report, encode_report, pack_features
@@ -33,7 +34,6 @@ from pdml.tables import Table
 
 BATCH = 100
 CONNECTIONS = 4
-_CHUNK = 10_000  # reports encoded at a time
 _TOKEN = re.compile(r"\b[0-9a-f]{32}\b")
 
 
@@ -121,33 +121,51 @@ def fill(path: Path, study: Study, table: Table, labels: IntArray, epsilons: Arr
     Guarantees
     ----------
     - Each label is ε-LDP with its own ε, from OS entropy; the outbox holds no true label.
-    - The file appears whole or not at all, readable by its owner alone.
+    - The file appears whole or not at all, readable by its owner alone; of two runs at the same time the first wins.
     """
     origin = Origin(study=study.hash, source=source, reports=table.n_rows)
-    if path.exists():
-        if (found := _origin(path)) != origin:
-            what = "another study" if found.study != study.hash else "another table or other columns"
-            raise DataError(f"{path} holds reports drawn for {what}: move it away, or name another --outbox")
-        return origin
+    if not path.exists():
+        _publish(path, _drawn(origin, study, table, labels, epsilons), first=True)
+    if (found := _origin(path)) != origin:
+        what = "another study" if found.study != study.hash else "another table or other columns"
+        raise DataError(f"{path} holds reports drawn for {what}: move it away, or name another --outbox")
+    return origin
+
+
+def _drawn(origin: Origin, study: Study, table: Table, labels: IntArray, epsilons: Array) -> Iterator[bytes]:
+    """The lines of an outbox."""
     reported = flip_labels(labels, epsilons, len(study.classes), SecureStream()).tolist()
     micros = [micro(value) for value in epsilons.tolist()]
     features = study.encode_table(table)
+    yield msgspec.json.encode(origin) + b"\n"
+    for i in range(table.n_rows):
+        yield encode_report(_report(study, micros[i], reported[i], features[i])) + b"\n"
+
+
+def write_failures(path: Path, undelivered: Iterable[Undelivered]) -> None:
+    """One line for each report that is not stored, readable by their owner alone."""
+    _publish(path, (msgspec.json.encode(one) + b"\n" for one in undelivered), first=False)
+
+
+def _publish(path: Path, lines: Iterable[bytes], *, first: bool) -> None:
+    """A file for its owner alone that appears whole or not at all, and survives a crash; ``first``: unless there is one by then."""
     temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(origin) + b"\n")
-            for start in range(0, table.n_rows, _CHUNK):
-                rows = range(start, min(start + _CHUNK, table.n_rows))
-                file.writelines(encode_report(_report(study, micros[i], reported[i], features[i])) + b"\n" for i in rows)
+            file.writelines(lines)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        if first:
+            with suppress(FileExistsError):
+                os.link(temporary, path)
+        else:
+            os.replace(temporary, path)
+        sync_folder(path.parent)
     except OSError as error:
         raise DataError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
     finally:
         with suppress(OSError):
             temporary.unlink()
-    return origin
 
 
 def deliver(

@@ -57,9 +57,17 @@ class Service:
             )
 
     def send(self, report: bytes) -> Answer:
-        """Deliver one report: its receipt, or the problem for which it was refused."""
-        _, body = self._ask("POST", "/v1/reports", report, "application/json")
-        return self._answer(report, body)
+        """Deliver one report: its receipt, or the problem for which it was refused and certainly not stored."""
+        status, body = self._ask("POST", "/v1/reports", report, "application/json")
+        answer = self._answer(report, body)
+        if isinstance(answer, Receipt) != (status in (200, 201)):
+            self._unclear()
+        if isinstance(answer, Problem) and not (_refuses(status) and _refuses(answer.status)):  # the body alone may be anybody's
+            raise NotDelivered(
+                f"{self.url} may or may not hold the report ({answer.code}): {answer.title} Try again later, it will be the same report",
+                answer.code,
+            )
+        return answer
 
     def send_batch(self, reports: Sequence[bytes]) -> list[Answer]:
         """Deliver many reports: one answer for each, in the same order."""
@@ -161,5 +169,12 @@ def _context(ca: Path | None) -> ssl.SSLContext:
         raise DataError(f"{ca} must hold certificates in PEM form, got a file that cannot be used: {_reason(error)}") from None
 
 
+def _refuses(status: int) -> bool:
+    """Whether a status says for certain that nothing was stored."""
+    return 400 <= status < 500 and status not in _AGAIN
+
+
 def _reason(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
+    """In words; an error of the protocol quotes the server, which must not reach the terminal's controls."""
+    said = (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
+    return "".join(letter if letter.isprintable() else " " for letter in said)[:200].strip()

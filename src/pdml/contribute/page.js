@@ -54,7 +54,7 @@ function encode(attributes, answers) {
 
 /* The answers behind a report's features: what a reader of the report sees. */
 function decode(attributes, features) {
-  const constant = features[features.length - 1], answers = {};
+  const constant = features[features.length - 1], answers = Object.create(null); // any name, even __proto__
   let start = 0;
   for (const attribute of attributes) {
     if (attribute.kind === "number") {
@@ -95,24 +95,33 @@ function reportText(hash, memo, label, features, token) {
 }
 
 // 4 What this device remembers of a study, so that chance decides once. One of
-//   {id, epsilon, reported}         drawn: what would be reported for EACH possible answer, so that memory does not hold the true one
-//   {id, epsilon, reported, sent}   a report left and no answer came: only these bytes may leave from now on
-//   {sent, receipt}                 stored by the server: the draws are forgotten
+//   {id, epsilon, reported, token}         drawn: what would be reported for EACH possible answer, so that memory does not hold the true one
+//   {id, epsilon, reported, token, sent}   a report left and no clear answer came: only these bytes may leave from now on
+//   {sent, receipt}                        stored by the server: the draws are forgotten
 
 const memory = (() => {
+  const kept = new Map(); // what the browser would not store: only until the page is closed
+  let store = null;
   try {
-    localStorage.setItem("pdml", "1");
-    localStorage.removeItem("pdml");
-    return localStorage;
+    store = localStorage;
+    store.getItem("pdml");
   } catch {
-    const kept = new Map();
-    return {
-      lasting: false, // only until the page is closed
-      getItem: (key) => kept.get(key) ?? null,
-      setItem: (key, text) => kept.set(key, text),
-      removeItem: (key) => kept.delete(key),
-    };
+    store = null;
   }
+  const getItem = (key) => kept.get(key) ?? store?.getItem(key) ?? null;
+  const removeItem = (key) => (kept.delete(key), store?.removeItem(key));
+  const setItem = (key, text) => {
+    kept.set(key, text);
+    if (!store) return;
+    try {
+      store.setItem(key, text);
+      kept.delete(key);
+    } catch {} // full: what it holds already can still be read
+  };
+  setItem("pdml", "1");
+  const full = kept.has("pdml");
+  removeItem("pdml");
+  return { getItem, setItem, removeItem, forgets: (key) => kept.has(key) || (full && getItem(key) === null) };
 })();
 
 function recall(hash) {
@@ -311,6 +320,7 @@ const SENTENCES = {
 const IN_DOUBT = "so it may or may not hold your report. Please try again: sending the same report twice is safe.";
 const UNREACHED = `The server could not be reached, ${IN_DOUBT}`;
 const ELSEWHERE = "A report has left this device from another tab. It is shown now, and only it can be sent again.";
+const TRANSIENT = [408, 425, 429]; // not even a 4xx of these says that nothing was stored
 const UNCLEAR = `The server gave an answer that this page does not understand, ${IN_DOUBT}`;
 
 /* {receipt}, or {problem, refused}; refused: the server certainly did not store it. */
@@ -335,8 +345,10 @@ async function post(text) {
     const genuine = answer?.id === JSON.parse(text).id && answer.digest === (await sha256(text));
     return genuine ? { receipt: answer } : { problem: UNCLEAR, refused: false };
   }
-  const code = String(answer?.code ?? status), refused = status >= 400 && status < 500;
-  return { problem: SENTENCES[code] ?? (refused ? `The server refused the report (${code}).` : UNCLEAR), refused };
+  const code = /^\w{1,40}$/.test(answer?.code) ? String(answer.code) : String(status);
+  const refused = status >= 400 && status < 500 && !TRANSIENT.includes(status), known = Object.hasOwn(SENTENCES, code);
+  if (!refused) return { problem: known && SENTENCES[code].includes("same report") ? SENTENCES[code] : UNCLEAR, refused };
+  return { problem: known ? SENTENCES[code] : `The server refused the report (${code}).`, refused };
 }
 
 const INSECURE = "This page must be opened over https: without it the browser offers no cryptography, and others could read along.";
@@ -345,8 +357,8 @@ const FORGETFUL =
   "reloading the page would draw chance again, which protects you less.";
 
 /* What a person should know before beginning. */
-function warning({ opens, closes }, now) {
-  if (memory.lasting === false) return FORGETFUL;
+function warning({ opens, closes }, now, forgetful = false) {
+  if (forgetful) return FORGETFUL;
   const refused = "so the server will probably refuse a report.";
   if (closes && now >= new Date(closes)) return `By this device’s clock the study is closed, ${refused}`;
   if (opens && now < new Date(opens)) return `By this device’s clock the study has not opened yet, ${refused}`;
@@ -356,10 +368,12 @@ function warning({ opens, closes }, now) {
 async function start() {
   if (!window.crypto?.subtle) return say("notice", INSECURE);
   const text = at("study").textContent, study = JSON.parse(text), hash = await sha256(text);
-  const classes = study.label.classes, token = invitation(hash);
+  const classes = study.label.classes;
+  let token = invitation(hash);
   at("hash").textContent = hash;
   for (const host of document.querySelectorAll("[data-host]")) host.textContent = location.host;
-  say("notice", warning(study.study, new Date()));
+  const warn = () => say("notice", warning(study.study, new Date(), memory.forgets(`pdml ${hash}`)));
+  warn();
 
   const fields = study.attributes.map((attribute, i) => {
     const words = attribute.label || attribute.name;
@@ -383,6 +397,7 @@ async function start() {
       if (memo?.reported) input.checked = Number(input.value) === memo.epsilon;
       input.closest("label").classList.toggle("off", input.disabled && !input.checked);
     }
+    at("someone").hidden = !memo?.reported || Boolean(memo.sent);
     say("settled", memo?.reported ? "This level was settled when chance decided, and stays for this study." : "");
   };
   const readAll = (all) => {
@@ -410,9 +425,12 @@ async function start() {
     const value = ({ kind, levels }, i) => (kind === "number" ? answers[i] : levels[answers[i]]);
     const named = Object.fromEntries(study.attributes.map((attribute, i) => [attribute.name, value(attribute, i)]));
     prepared = memo.sent ?? reportText(hash, memo, chosen[0], encode(study.attributes, named), token);
+    if (!memo.sent) remember(hash, { ...memo, token });
     showReport(study, prepared);
     say("problem", "");
+    at("refused").hidden = true;
     settle();
+    warn();
     show("check");
   });
   on("check", async () => {
@@ -424,6 +442,7 @@ async function start() {
       showReport(study, prepared);
       return say("problem", ELSEWHERE);
     }
+    if (!memo.sent && JSON.parse(prepared).token !== token) return show("about"); // another link came while the last try was on its way
     remember(hash, { ...memo, sent: prepared }); // kept before it leaves
     at("send").disabled = true;
     say("problem", "");
@@ -436,6 +455,8 @@ async function start() {
     }
     if (refused) remember(hash, { ...memo, sent: undefined }); // the draws stay: whatever is corrected, chance does not decide again
     showReport(study, prepared);
+    settle();
+    at("refused").hidden = !refused;
     say("problem", problem);
     at("send").textContent = "Try again";
     at("send").focus();
@@ -458,9 +479,21 @@ async function start() {
     URL.revokeObjectURL(address);
   });
   at("print").addEventListener("click", () => window.print());
-  document.querySelector("[data-forget]").addEventListener("click", () => {
-    for (const key of [`pdml ${hash}`, `pdml ${hash} invitation`]) memory.removeItem(key);
+  /* Somebody else gets a number and draws of their own; of two reports from the same draws, different labels would tell
+     that the true ones differ. An invitation goes with the person who used it, and one that came since stays. */
+  const forget = () => {
+    const memo = recall(hash), used = memo?.sent ? JSON.parse(memo.sent).token : memo?.token;
+    if (memo?.sent && !memo.receipt) return location.reload(); // in doubt since, from another tab: these bytes must not be lost
+    memory.removeItem(`pdml ${hash}`);
+    if (token === used) memory.removeItem(`pdml ${hash} invitation`);
     location.reload();
+  };
+  for (const button of document.querySelectorAll("[data-forget]")) button.addEventListener("click", forget);
+  /* A link pasted into the open page changes the fragment alone. No reload: it could cost the draws where nothing can be stored. */
+  window.addEventListener("hashchange", () => {
+    if (!location.hash) return;
+    token = invitation(hash);
+    if (!recall(hash)?.sent) show("about", true, false); // what was shown holds the invitation before
   });
 
   at("steps").hidden = at("foot").hidden = false; // together, so that nothing on the screen is moved by what comes later
@@ -472,6 +505,7 @@ async function start() {
     show("check");
     say("problem", UNREACHED);
   } else show("about", false);
+  settle();
 }
 
 start();

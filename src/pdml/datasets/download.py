@@ -47,17 +47,19 @@ class Patience:
     timeout: float = 30.0  # of silence
     wait: float = 1.0
     longest_wait: float = 30.0
+    longest: float = 3600.0  # seconds in all: a server that sends a byte now and then must not hold us for ever
 
 
 def download(url: str, part: Path, *, unpack: Callable[[bytes], T], most: int, tell: Tell, patience: Patience) -> T:
     """``unpack(content of url)``; raises `Unavailable` if the address does not give it.
 
-    ``part`` holds what has arrived and stays behind after an interrupt, so that the next call goes on there. ``unpack`` refuses wrong
-    content by a `DataError`. More than ``most`` bytes are never taken.
+    ``part`` holds what has arrived and stays behind after an interrupt or when patience ends, so that the next call goes on there.
+    ``unpack`` refuses wrong content by a `DataError`. More than ``most`` bytes are never taken.
     """
     again = False
+    until = time.monotonic() + patience.longest
     while True:
-        final = _complete(url, part, most=most, tell=tell, patience=patience) or again
+        final = _complete(url, part, most=most, tell=tell, patience=patience, until=until) or again
         try:
             return unpack(part.read_bytes())
         except DataError as error:
@@ -68,7 +70,7 @@ def download(url: str, part: Path, *, unpack: Callable[[bytes], T], most: int, t
             discard(part)
 
 
-def _complete(url: str, part: Path, *, most: int, tell: Tell, patience: Patience) -> bool:
+def _complete(url: str, part: Path, *, most: int, tell: Tell, patience: Patience, until: float) -> bool:
     """Fill ``part``; True if it came in one answer, False if it was put together."""
     opener = urllib.request.build_opener(_Redirects())
     if _validator(url, part) is None:
@@ -76,13 +78,30 @@ def _complete(url: str, part: Path, *, most: int, tell: Tell, patience: Patience
     reached, failures = _size(part), 0
     while True:
         try:
-            return _receive(opener, url, part, most=most, tell=tell, timeout=patience.timeout)
+            return _receive(opener, url, part, most=most, tell=_in_time(url, tell, patience, until), timeout=patience.timeout)
         except _Broken as error:
             failures = 0 if _size(part) > reached else failures + 1
             if failures >= patience.attempts:
                 raise Unavailable(f"{url} {error}") from error
+            _check_time(url, patience, until)
             reached = max(reached, _size(part))
             time.sleep(min(patience.longest_wait, max(error.wait, patience.wait * 2 ** max(0, failures - 1))))
+
+
+def _in_time(url: str, tell: Tell, patience: Patience, until: float) -> Tell:
+    """``tell``, which comes after each chunk, and the end of patience."""
+
+    def told(done: int, total: int | None) -> None:
+        tell(done, total)
+        if done != total:
+            _check_time(url, patience, until)
+
+    return told
+
+
+def _check_time(url: str, patience: Patience, until: float) -> None:
+    if time.monotonic() > until:
+        raise Unavailable(f"{url} is not done after {patience.longest:g} seconds")
 
 
 def _receive(opener: urllib.request.OpenerDirector, url: str, part: Path, *, most: int, tell: Tell, timeout: float) -> bool:

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import lzma
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -41,7 +42,9 @@ def zipped(files: Mapping[str, str]) -> Callable[[bytes], Mapping[str, bytes]]:
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 return {file: checked(file, _member(archive, file), sha256) for file, sha256 in files.items()}
-        except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, NotImplementedError, RuntimeError) as error:
+        except DataError:
+            raise  # says more, and is a ValueError
+        except _DAMAGED as error:
             raise DataError(f"not a ZIP archive with {' and '.join(files)}") from error
 
     return unpack
@@ -66,11 +69,27 @@ def checked(file: str, content: bytes, sha256: str) -> bytes:
 
 
 _LARGEST_MEMBER = 1 << 24  # unpacked; Adult's larger file has 3,974,305 bytes
+_BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the only ways for which `read(n)` unpacks about n bytes and not all there are
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    KeyError,
+    EOFError,
+    OSError,
+    ValueError,
+    NotImplementedError,
+    RuntimeError,
+)  # whatever `zipfile` raises for bytes that nobody packed
 
 
 def _member(archive: zipfile.ZipFile, file: str) -> bytes:
-    with archive.open(file) as member:
-        return member.read(_LARGEST_MEMBER)  # a small archive cannot fill the memory
+    """A small archive cannot fill the memory, whatever its directory says of sizes."""
+    info = archive.getinfo(file)
+    if info.compress_type not in _BOUNDED or info.file_size > _LARGEST_MEMBER:
+        raise DataError(f"{file} is packed in a way, or to a size, that it never had")
+    with archive.open(info) as member:
+        return member.read(_LARGEST_MEMBER)
 
 
 def _csv(name: str) -> str:

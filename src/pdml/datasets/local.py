@@ -11,6 +11,7 @@ from pathlib import Path
 from pdml.errors import DataError
 
 VARIABLE = "PDML_DATA_DIR"
+_LARGEST = 1 << 26  # bytes, unpacked: far more than any known file, and a packed one cannot fill the memory
 
 
 def cache_folder(platform: str = sys.platform, environment: Mapping[str, str] = os.environ) -> Path:
@@ -54,9 +55,8 @@ def read(file: str, *, sha256: str, dataset: str, together: Sequence[str] = ()) 
         raise DataError(_missing(dataset, " and ".join(together or (file,))))
     again = f"run `pdml data fetch {dataset}` where there is a network"
     try:
-        content = path.read_bytes()
-        if path.suffix == ".gz":
-            content = gzip.decompress(content)
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as opened:
+            content = opened.read(_LARGEST)  # what is longer has another digest
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} must be readable, got {error}: {again}") from error
     found = hashlib.sha256(content).hexdigest()

@@ -83,12 +83,12 @@ def fig3b(*, seeds: int | None, processes: int, progress: Progress) -> Outcome:
 
 
 def above(found: dict[str, Traces]) -> Claim:
-    """Neither private training reaches the reference."""
+    """Neither private training reaches the reference, which is the minimum: what can fail is the order of the two."""
     reference = found[REFERENCE.name].risk[:, -1]
     gaps = {curve.name: found[curve.name].risk[:, -1] - reference for curve in (PHASE1, BOTH)}
     return Claim(
-        text="neither private training reaches the reference risk, in any seed",
-        holds=all(bool((gap > 0).all()) for gap in gaps.values()),
+        text="neither private training reaches the reference risk, and Phase 2 ends farther above it than Phase 1, in every seed",
+        holds=bool((gaps[PHASE1.name] > 0).all() and (gaps[BOTH.name] > gaps[PHASE1.name]).all()),
         measured=f"reference {reference.mean():.5f}; "
         + "; ".join(f"{name}: above by {gap.mean():.5f} ± {_sd(gap):.5f}" for name, gap in gaps.items()),
     )

@@ -21,7 +21,7 @@ from pdml.experiments.rivals.problem import LOSS, Problem
 from pdml.experiments.setting import DELTA
 
 RIDGE = 1e-3
-STEP = 4.0  # 1/(sup ℓ'' + ridge), rounded down: the largest step that is sure to descend
+STEP = 4.0  # about 1/L, L = sup ℓ'' + ridge; any step below 2/L descends
 
 
 @dataclass(frozen=True)
