@@ -54,6 +54,11 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     declared = header(scope, b"content-length")
     if declared and (len(declared) > 15 or int(declared) > limit):
         raise Refused("too_large", f"the body may have at most {limit} bytes")
+    if getattr(getattr(receive, "__self__", None), "more_body", True) is False:  # uvicorn has all of it: nothing to be patient about
+        message = await receive()
+        if message["type"] == "http.request" and len(message["body"]) <= limit:
+            return bytes(message["body"])
+        raise Gone if message["type"] != "http.request" else Refused("too_large", f"the body may have at most {limit} bytes")
     parts = []
     size = 0
     try:

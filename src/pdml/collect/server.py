@@ -90,11 +90,11 @@ class _Patient(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(_Joining(transport, self.loop))  # type: ignore[arg-type]
         self._received = 0
-        self._waiting: asyncio.TimerHandle | None = None
-        self._expect_head()
+        self._waiting: float | None = self.loop.time()  # since when for a head; None: for none
+        self._watch = self.loop.call_later(_PATIENCE, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_is_here()
+        self._watch.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -106,21 +106,20 @@ class _Patient(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._expect_head()
+        if self._waiting is None:
+            self._received, self._waiting = 0, self.loop.time()
 
     def on_headers_complete(self) -> None:
-        self._head_is_here()
+        self._waiting = None
         super().on_headers_complete()
 
-    def _expect_head(self) -> None:
-        if self._waiting is None:
-            self._received = 0
-            self._waiting = self.loop.call_later(_PATIENCE, self.transport.abort)
-
-    def _head_is_here(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+    def _look(self) -> None:
+        """One timer per connection, set anew when it ends: cheaper than one per request."""
+        left = _PATIENCE if self._waiting is None else self._waiting + _PATIENCE - self.loop.time()
+        if left > 0:
+            self._watch = self.loop.call_later(left, self._look)
+        else:
+            self.transport.abort()
 
 
 class _Joining:
