@@ -18,41 +18,29 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import uvloop
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the tests have a study
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "collect"))  # and know how to start PostgreSQL
+
+from example_study import STUDY
+
 from pdml.collect.rules import identity
 from pdml.collect.stores import open_store
+from pdml.encoder import Category, Encoder
 from pdml.messages import Report, encode_report, pack_features
-from pdml.study import Study
+from pdml.study.template import render
 
 WIDTH = 105
 SINGLE, BATCH = 96, 10  # connections
 LINES = 100  # reports in a batch
 GOALS = {("sqlite", "single"): 10_000, ("sqlite", "batched"): 40_000, ("postgres", "single"): 5_000, ("postgres", "batched"): 25_000}
-STUDY = """
-[study]
-id = "bench"
-title = "Benchmark"
-[label]
-question = "?"
-classes = ["no", "yes"]
-epsilon = {{ menu = [0.5, 1.0, 2.0], default = 1.0 }}
-[[attributes]]
-name = "level"
-kind = "category"
-levels = [{levels}]
-[[servers]]
-name = "alice"
-url = "http://127.0.0.1:8700"
-[[servers]]
-name = "bob"
-url = "http://127.0.0.1:8701"
-[topology]
-edges = [["alice", "bob"]]
-""".format(levels=", ".join(f'"{i}"' for i in range(WIDTH - 1)))
+LEVELS = Category(name="level", levels=tuple(map(str, range(WIDTH - 1))))
+BENCH = replace(STUDY, encoder=Encoder(attributes=(LEVELS,)), wording={})
 
 ECHO = """
 import sys
@@ -68,15 +56,15 @@ serve(Starlette(routes=[Route("/v1/reports", echo, methods=["POST"])]), host="12
 """
 
 
-def reports(study, count):
+def reports(count):
     """Canonical bytes of random reports with norm just below 1."""
     rng = np.random.default_rng(secrets.randbits(64))
     rows = rng.normal(size=(count, WIDTH))
     rows[:, -1] = np.abs(rows[:, -1]) + 0.01
     rows = (rows / (np.linalg.norm(rows, axis=1, keepdims=True) * 1.00001)).astype(np.float32)
-    menu = study.epsilon_micro
+    menu = BENCH.epsilon_micro
     return [
-        encode_report(Report(1, study.hash, secrets.token_hex(16), menu[i % len(menu)], i % 2, pack_features(row)))
+        encode_report(Report(1, BENCH.hash, secrets.token_hex(16), menu[i % len(menu)], i % 2, pack_features(row)))
         for i, row in enumerate(rows)
     ]
 
@@ -85,8 +73,8 @@ def request(path, kind, body):
     return b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n%s" % (path, kind, len(body), body)
 
 
-def requests(study, mode, count):
-    lines = reports(study, count)
+def requests(mode, count):
+    lines = reports(count)
     if mode == "single":
         return [request(b"/v1/reports", b"application/json", line) for line in lines]
     groups = (lines[i : i + LINES] for i in range(0, count, LINES))
@@ -164,22 +152,22 @@ def process(command, **options):
         child.stdout.close()
 
 
-def measure(study, folder, database, mode, seconds, expected):
+def measure(folder, database, mode, seconds, expected):
     """(reports per second, p50 and p99 in ms), after counting what the database holds."""
-    made = requests(study, mode, int(expected * seconds) // LINES * LINES)
+    made = requests(mode, int(expected * seconds) // LINES * LINES)
     command = [sys.executable, "-c", "from pdml.cli import main; main()", "collect", "serve", "study.toml", "--server", "alice"]
     command += ["--open", "--port", "0", "--json", "--db", database, "--operator-token", "operator-token"]
     run = Run(made, seconds)
     with process(command, cwd=folder) as port:
         took = uvloop.run(run.against(port, SINGLE if mode == "single" else BATCH))
-    with contextlib.closing(open_store(database, identity(study, "alice"), create=False)) as store:
+    with contextlib.closing(open_store(database, identity(BENCH, "alice"), create=False)) as store:
         held = sum(len(chunk) for chunk in store.rows(10_000))
         assert run.stored == held == store.totals().reports, (run.stored, held)
     return run.stored / took, *(np.percentile(run.latencies, q) * 1e3 for q in (50, 99))
 
 
-def echo(study, seconds):
-    run = Run(requests(study, "single", int(25_000 * seconds)), seconds)
+def echo(seconds):
+    run = Run(requests("single", int(25_000 * seconds)), seconds)
     with process([sys.executable, "-c", ECHO]) as port:
         took = uvloop.run(run.against(port, SINGLE))
     return run.stored / took
@@ -205,9 +193,8 @@ def databases(kind, folder):
     if kind == "sqlite":
         yield lambda: str(folder / f"{secrets.token_hex(4)}.db")
         return
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "collect"))  # the tests know how to start one
     import psycopg
-    from collecting import postgres_server
+    from postgres_process import postgres_server
 
     with tempfile.TemporaryDirectory(prefix="pdml-pg-", ignore_cleanup_errors=True) as place, postgres_server(Path(place)) as address:
 
@@ -226,20 +213,19 @@ def main():
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
-    study = Study.from_text(STUDY)
     machine = f"{platform.processor() or platform.machine()}, {len(os.sched_getaffinity(0))} cores"
     print(f"{machine}, Python {platform.python_version()}, {WIDTH} features")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        (folder / "study.toml").write_text(STUDY)
+        (folder / "study.toml").write_text(render(BENCH))
         print(f"{'store':9} {'mode':8} {'reports/s':>10} {'p50 ms':>7} {'p99 ms':>7} {'goal':>7} {'/echo':>6} {'/sync':>6} {'load':>5}")
         for kind in given.stores:
             with databases(kind, folder) as new:
                 for mode in ("single", "batched"):
                     runs = []
                     for _ in range(given.repeats):
-                        bare, synced = echo(study, 2.0), syncs(folder)
-                        rate, p50, p99 = measure(study, folder, new(), mode, given.seconds, 2 * GOALS[kind, mode])
+                        bare, synced = echo(2.0), syncs(folder)
+                        rate, p50, p99 = measure(folder, new(), mode, given.seconds, 2 * GOALS[kind, mode])
                         runs.append((rate, p50, p99, rate / bare, rate / synced))
                     rate, p50, p99, by_echo, by_sync = (statistics.median(column) for column in zip(*runs, strict=True))
                     spread = f"{min(runs)[0]:,.0f} to {max(runs)[0]:,.0f}; echo {bare:,.0f}/s, {synced:,.0f} syncs/s"

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "train"))
 from federation import Federation, study_of
 from threadpoolctl import threadpool_limits
 
+from benchmarks import far
 from benchmarks.bare import BARE, TIMED, TIMES
 from pdml.core.graph import Graph
 from pdml.encoder import Encoder, Number
@@ -64,16 +65,25 @@ def freeze(study, name, folder, **_):
         writer.finish(frozen_at="2026-03-01T14Z")
 
 
+def usage(site):
+    """Bytes in memory and processor seconds of a site's processes."""
+    members = process.members(site)
+    return sum(p.memory_info().rss for p in members), sum(sum(p.cpu_times()[:2]) for p in members)
+
+
 def over_flare(federation, job, executor):
     """Seconds from submission to the first round and per round (median over nodes and rounds), and memory."""
     for name in federation.names:
         federation.sites[name].path(TIMES).unlink(missing_ok=True)
     began = time.time()
     number = federation.submit(job, executors=dict.fromkeys(federation.names, executor), start_timeout=600, round_timeout=120)
-    memory = []
+    memory, seen = [], []
 
-    def each(_):
-        memory.append([sum(p.memory_info().rss for p in process.members(federation.sites[name])) for name in federation.names])
+    def each(rounds):
+        used = {name: usage(federation.sites[name]) for name in ("relay", *federation.names)}
+        memory.append([used[name][0] for name in federation.names])
+        nodes = statistics.mean(used[name][1] for name in federation.names)
+        seen.append((statistics.mean(rounds.values()), nodes, used["relay"][1], 4 * federation.study.graph().n_edges))
 
     status = federation.desk.follow(number, each, timeout=1500)
     if executor == TIMED:
@@ -85,8 +95,17 @@ def over_flare(federation, job, executor):
         "round": statistics.median(gaps),
         "p95": float(np.quantile(gaps, 0.95)),
         "memory": statistics.median([m for seen in memory for m in seen]) / 1e6 if memory else float("nan"),
-        "gaps": gaps,
+        **work(seen),
     }
+
+
+def work(seen):
+    """Processor seconds per round of a node, and per message of the relay, which carries a release and its acknowledgement."""
+    steady = [each for each in seen if 0 < each[0] < ROUNDS]
+    if len(steady) < 2:
+        return {"node": float("nan"), "relay": float("nan")}
+    (first, nodes_before, relay_before, messages), (last, nodes, relay, _) = steady[0], steady[-1]
+    return {"node": (nodes - nodes_before) / (last - first), "relay": (relay - relay_before) / (last - first) / messages}
 
 
 def by_local(federation):
@@ -98,10 +117,13 @@ def by_local(federation):
     return (time.perf_counter() - began) / ROUNDS
 
 
-def measure(n):
+def measure(n, *, way=0.0):
+    """One column of the table; ``way``: seconds between each node and the relay."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
         federation = Wide(Path(folder), n)
+        if way:
+            far.Distant(federation, [way] * n)
         try:
             began = time.time()
             federation.start(timeout=900)
@@ -127,9 +149,11 @@ def measure(n):
                 "of bare": timed["round"] / bare["round"],
                 "of local": timed["round"] / alone,
                 "memory per node (MB)": timed["memory"],
+                "a node's work (s)": timed["node"],
+                "relay's work per message (s)": timed["relay"],
                 "message (B)": message,
                 "of d floats": message / payload,
-            }, timed["gaps"]
+            }
         finally:
             federation.close()
 
@@ -151,33 +175,30 @@ def relayed():
             federation.close()
 
 
-def far_apart(gaps, n=100, *, rounds=100, links=130, seed=7, median_ms=40.0, spread=0.8):
-    """Event by event: a node starts its next round when its neighbours' releases are there.
+def far_apart(line, n=100):
+    """What organisations around a continent and around the world would see, with the work measured in ``line``."""
+    work = {"node_work": line["a node's work (s)"], "relay_work": line["relay's work per message (s)"], "rounds": ROUNDS}
+    graph = Graph.random(n, round(1.3 * n), np.random.default_rng(7))
+    for where, cities, relay in (("Europe", far.EUROPE, "Frankfurt"), ("the world", far.CITIES, "Washington DC")):
+        each, whole = far.simulate(graph, far.ways(cities, relay, n), **work)
+        console.print(f"{n} organisations in {where}, relay in {relay}: {each:.2f} s a round, {whole:.0f} s for {ROUNDS} rounds")
 
-    Its own work is drawn from the rounds measured here; each way to the relay takes half a round trip, log-normal per site (median
-    40 ms, 95% below 150 ms), and a message crosses two of them, and so does its acknowledgement.
-    """
-    rng = np.random.default_rng(seed)
-    graph = Graph.random(n, links, rng)
-    way = rng.lognormal(np.log(median_ms / 2e3), spread, n)
-    finish = np.zeros(n)
-    starts = []
-    for _ in range(rounds):
-        work = rng.choice(gaps, n)
-        sent = finish + work
-        arrive = [max(sent[k] + (way[k] + way[i]) * rng.lognormal(0, 0.2) for k in graph.neighbours(i)) for i in range(n)]
-        told = [sent[i] + max(2 * (way[k] + way[i]) for k in graph.neighbours(i)) for i in range(n)]
-        new = np.maximum(arrive, told)
-        starts.append(new.max() - finish.max())
-        finish = new
-    return statistics.median(starts), float(finish.max())
+
+def check_simulation(line, way=0.05):
+    """Three real nodes, each 100 ms (there and back) from their relay, against the simulation of them."""
+    real = measure(3, way=way)["round (s)"]
+    work = {"node_work": line["a node's work (s)"], "relay_work": line["relay's work per message (s)"], "rounds": ROUNDS}
+    simulated, _ = far.simulate(Graph.ring(3), [way] * 3, **work)
+    console.print(
+        f"3 nodes, {2e3 * way:.0f} ms from the relay: {real:.3f} s a round, simulated {simulated:.3f} s ({simulated / real:.2f} times)"
+    )
 
 
 def main():
     sizes = [int(text) for text in sys.argv[1:]] or [3, 10]
-    lines, gaps = [], []
+    lines = []
     for n in sizes:
-        line, gaps = measure(n)
+        line = measure(n)
         lines.append(line)
         console.print(line)
     table = Table(title=f"d = {WIDTH}, m = {RECORDS} per node, T = {ROUNDS}; {os.cpu_count()} hyperthreads", title_justify="left")
@@ -188,10 +209,8 @@ def main():
         table.add_row(name, *(f"{line[name]:.3g}" for line in lines))
     console.print(table)
     console.print(f"bytes at the relay per release, all included: {relayed():,.0f}")
-    each, whole = far_apart([gap for gap in gaps if gap > 0])
-    console.print(
-        f"100 organisations, 130 links, round trips to the relay 40 ms (median): {each:.2f} s a round, {whole:.0f} s for 100 rounds"
-    )
+    check_simulation(lines[0])
+    far_apart(lines[0])
 
 
 if __name__ == "__main__":

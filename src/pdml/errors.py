@@ -86,3 +86,9 @@ class EngineError(PDMLError):
 
 class StorageUnavailable(PDMLError):
     """The store cannot commit now (full, read-only, gone); nothing of what was asked is acknowledged."""
+
+
+def plain(sentence: str, longest: int = 1000) -> str:
+    """One line that a terminal shows as it stands: somebody else's words may hold anything."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in sentence[:longest])
+    return " ".join(shown.split())

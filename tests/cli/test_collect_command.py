@@ -4,9 +4,11 @@ import csv
 import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from example_study import STUDY
 from running import run
 
 from pdml.collect.rules import Rules, identity
@@ -14,51 +16,31 @@ from pdml.collect.sqlite import SqliteStore
 from pdml.collect.store import Entry
 from pdml.frozen import open_frozen
 from pdml.messages import Report, encode_report, pack_features
-from pdml.study import Study
+from pdml.study import ServerEntry
+from pdml.study.template import render
 
-STUDY = """
-[study]
-id = "trial"
-title = "A trial"
-min_records = 4
-[label]
-question = "Well?"
-classes = ["no", "yes"]
-epsilon = { menu = [0.5, 1.0], default = 1.0 }
-[[attributes]]
-name = "age"
-kind = "number"
-range = [0, 100]
-[[servers]]
-name = "alice"
-url = "https://alice.example/study/"
-[[servers]]
-name = "bob"
-url = "https://bob.example"
-[topology]
-edges = [["alice", "bob"]]
-"""
+ALICE = ServerEntry("alice", "https://alice.example/study/")
+TRIAL = replace(STUDY, servers=(ALICE, *STUDY.servers[1:]), min_records=4)
 AT = ["study.toml", "--server", "alice"]
-DB = "trial-alice.db"
+DB = f"{STUDY.id}-alice.db"
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PDML_COLLECT_DB", raising=False)
-    (tmp_path / "study.toml").write_text(STUDY)
+    (tmp_path / "study.toml").write_text(render(TRIAL))
     return tmp_path
 
 
 def reports(count: int, token: str = "") -> list[str]:
     """Store reports as the service would; their ids."""
-    study = Study.load("study.toml")
-    features = pack_features(study.encode({"age": 30}))
+    features = pack_features(TRIAL.encode({"age": 30, "sex": "other"}))
     lines = [
-        encode_report(Report(1, study.hash, os.urandom(16).hex(), study.epsilon_micro[i % 2], i % 2, features, token)) for i in range(count)
+        encode_report(Report(1, TRIAL.hash, os.urandom(16).hex(), TRIAL.epsilon_micro[i % 2], i % 2, features, token)) for i in range(count)
     ]
-    entries = [each for each in Rules.of(study, require_tokens=False).read(lines, 1.8e9) if isinstance(each, Entry)]
-    store = SqliteStore(Path(DB), identity(study, "alice"))
+    entries = [each for each in Rules.of(TRIAL, require_tokens=False).read(lines, 1.8e9) if isinstance(each, Entry)]
+    store = SqliteStore(Path(DB), identity(TRIAL, "alice"))
     assert {outcome.code for outcome in store.commit(entries)} == {"stored"}
     store.close()
     return [each.id.hex() for each in entries]
@@ -111,7 +93,7 @@ def test_a_small_collection_is_frozen_only_on_demand(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["status", *AT], "there is no collection in trial-alice.db"),
+        (["status", *AT], f"there is no collection in {DB}"),
         (["status", "study.toml"], "several servers"),
         (["status", "study.toml", "--server", "eve"], "no server 'eve'"),
         (["status", "nowhere.toml"], "nowhere.toml"),

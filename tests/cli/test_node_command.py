@@ -79,6 +79,44 @@ def test_refuses_in_one_sentence(kit, capsys, arguments, reason):
     assert code == 1 and out == "" and reason in err and err.count("\n") == 1
 
 
+def spend(site):
+    """One release from the node's present data set, as a job would enter it."""
+    journal, dataset = site.journal(), site.holdings().dataset
+    journal.begin("job", contract="", server=site.name, dataset=dataset, source="secure", sealed=b"")
+    journal.commit("job", 1, payload=b"", events=[])
+    journal.close()
+
+
+def test_another_data_set_after_a_training_is_taken_only_for_other_people(kit, capsys):
+    """Else the same people would have their budget again, by importing their table twice."""
+    from pdml.train.engines.flare.site import Site
+
+    given = ("node", "data", kit, *TABLE, "--epsilon", "1", "--randomised")
+    for _ in range(2):  # before a training nothing is lost by changing one's mind
+        assert run(capsys, *given)[0] == 0
+    before = Site.open(kit)
+    spend(before)
+    code, out, err = run(capsys, *given)
+    assert code == 1 and out == "" and "say --other-people if nobody's record is in both" in err
+    assert Site.open(kit).config.data == before.config.data
+    assert run(capsys, "node", "data", kit, "--from-collect", str(before.path(before.config.data)))[0] == 0  # the same is the same
+    assert run(capsys, *given, "--other-people")[0] == 0 and Site.open(kit).config.data != before.config.data
+
+
+def test_a_lost_journal_is_no_fresh_start(kit, capsys):
+    from pdml.train.engines.flare.site import Site
+
+    run(capsys, "node", "data", kit, *TABLE, "--epsilon", "1", "--randomised")
+    spend(Site.open(kit))
+    code, out, _ = run(capsys, "node", "status", kit, "--json")
+    assert code == 0 and json.loads(out)["datasets"][0]["privacy"]["source"] == "secure"
+    for path in Path(kit, "pdml").glob("journal.db*"):
+        path.unlink()
+    for command in (("status", kit), ("data", kit, *TABLE, "--epsilon", "1", "--randomised")):
+        code, _, err = run(capsys, "node", *command)
+        assert code == 1 and "is gone: without it nobody can say what alice has released" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

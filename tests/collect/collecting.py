@@ -1,4 +1,4 @@
-"""What the tests of the collection service share: a study, reports, stores, and the service in this process or its own."""
+"""What the tests of the collection service share: a study, reports, and the service in this process or its own."""
 
 import asyncio
 import base64
@@ -6,53 +6,34 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import numpy as np
+from example_study import STUDY
 
 from pdml.collect.rules import Rules
 from pdml.collect.store import Entry
 from pdml.messages import Report, encode_report
 from pdml.study import Study
+from pdml.study.template import render
 
-STUDY = """
-[study]
-id = "trial"
-title = "A trial"
-min_records = 3
-opens = 2026-01-01T00:00:00Z
-closes = 2100-01-01T00:00:00Z
-[label]
-question = "Well?"
-classes = ["no", "yes", "unsure"]
-epsilon = { menu = [0.5, 1.0], default = 1.0 }
-[[attributes]]
-name = "age"
-kind = "number"
-range = [0, 100]
-[[attributes]]
-name = "sex"
-kind = "category"
-levels = ["female", "male"]
-[[servers]]
-name = "alice"
-url = "https://alice.example"
-[[servers]]
-name = "bob"
-url = "https://bob.example"
-[topology]
-edges = [["alice", "bob"]]
-"""
+TRIAL = replace(
+    STUDY,
+    classes=("no", "yes", "unsure"),
+    opens=datetime(2026, 1, 1, tzinfo=UTC),
+    closes=datetime(2100, 1, 1, tzinfo=UTC),
+    min_records=3,
+)
 NOW = 1_780_000_000.0  # within the study's time, 2026-05-28T20:26:40Z
-TRIAL = Study.from_text(STUDY)
 
 
 def packed(values) -> str:
@@ -83,7 +64,7 @@ def entry(line: bytes | None = None, *, now: float = NOW, **changes) -> Entry:
 def marked(number: int) -> str:
     """Features that carry a number which no other report has, so that a report counted twice shows as such."""
     high, low = divmod(number, 1 << 12)
-    return packed([(high + 1) / (1 << 13), (low + 1) / (1 << 13), 0.0, 0.5])
+    return packed([(high + 1) / (1 << 13), (low + 1) / (1 << 13), 0.0, 0.0, 0.5])
 
 
 def mark_of(features: np.ndarray) -> int:
@@ -140,7 +121,7 @@ class Process:
     def __init__(self, folder: Path, *arguments: str, database: str = "", env: dict[str, str] | None = None) -> None:
         study = folder / "study.toml"
         if not study.exists():
-            study.write_text(STUDY)
+            study.write_text(render(TRIAL))
         self.database = database or str(folder / "reports.db")
         command = [*SERVE, str(study), "--server", "alice", "--db", self.database, "--port", "0", "--json"]
         command += ["--operator-token", str(folder / "operator-token"), *arguments]
@@ -180,56 +161,3 @@ class Process:
         self.child.stdout.close()
         self._errors.close()
         return code
-
-
-# PostgreSQL
-
-
-def postgres_binaries() -> Path | None:
-    """The folder of initdb and pg_ctl, which Debian does not put on PATH."""
-    found = shutil.which("pg_ctl")
-    if found:
-        return Path(found).parent
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), key=lambda path: int(path.parts[-3]))
-    return folders[-1].parent if folders else None
-
-
-@contextlib.contextmanager
-def postgres_server(folder: Path) -> Iterator[str]:
-    """A real PostgreSQL with its data in ``folder``, reached by a socket there; yields the start of an address.
-
-    PostgreSQL refuses to run as root, so that root runs it as the user postgres or, without one, as nobody.
-    """
-    binaries = postgres_binaries()
-    assert binaries is not None
-    prefix: list[str] = []
-    if os.geteuid() == 0:
-        import pwd
-
-        user = "postgres" if any(each.pw_name == "postgres" for each in pwd.getpwall()) else "nobody"
-        for parent in (folder, *folder.parents[:-1]):
-            if parent == Path("/tmp"):
-                break
-            parent.chmod(parent.stat().st_mode | 0o011)
-        shutil.chown(folder, user)
-        prefix = ["setpriv", f"--reuid={user}", f"--regid={pwd.getpwnam(user).pw_gid}", "--clear-groups", "--"]
-    data = folder / "data"
-
-    def run(*command: str) -> None:
-        done = subprocess.run([*prefix, *command], capture_output=True, cwd=folder, text=True)
-        assert done.returncode == 0, done.stderr + done.stdout
-
-    run(str(binaries / "initdb"), "-D", str(data), "-U", "pdml", "--auth=trust", "--no-sync", "-E", "UTF8")
-    options = f"-k {folder} -c listen_addresses= -c max_connections=30 -c shared_buffers=64MB -c log_min_duration_statement=-1"
-    # Not through a pipe, which the server would inherit and keep open.
-    done = subprocess.run(
-        [*prefix, str(binaries / "pg_ctl"), "-D", str(data), "-o", options, "-l", str(folder / "log"), "-w", "start"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=folder,
-    )
-    try:
-        assert done.returncode == 0, (folder / "log").read_text()
-        yield f"postgresql://pdml@/{{}}?host={folder}"
-    finally:
-        run(str(binaries / "pg_ctl"), "-D", str(data), "-m", "immediate", "-w", "stop")

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from collecting import TRIAL, postgres_binaries, postgres_server
+from collecting import TRIAL
+from disk import Disk
+from postgres_process import postgres_binaries, postgres_server
 
 from pdml.collect.postgres import PostgresStore
 from pdml.collect.rules import identity
@@ -38,6 +40,20 @@ def postgres_database(postgres: str) -> str:
     with psycopg.connect(postgres.format("postgres"), autocommit=True) as db:
         db.execute(f"CREATE DATABASE {name}")
     return postgres.format(name)
+
+
+@pytest.fixture
+def disk(request):
+    disk = Disk(f"disk-{request.node.name}".replace("[", "-").replace("]", ""))
+    yield disk
+    disk.close()
+
+
+@pytest.fixture
+def sqlite(tmp_path):
+    store = SqliteStore(tmp_path / "collection.db", identity(TRIAL, "alice"))
+    yield store
+    store.close()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

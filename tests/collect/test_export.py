@@ -1,8 +1,12 @@
 """What training gets: every report that counts, in an order that tells nothing, always the same bytes."""
 
+import contextlib
+import importlib
+import sqlite3
 import tracemalloc
 
 import numpy as np
+import psycopg
 import pytest
 from collecting import TRIAL, entry, mark_of, marked, report
 
@@ -70,11 +74,6 @@ def test_an_altered_database_is_noticed(open_store, tmp_path):
 
 
 def alter(open_store, statement):
-    import contextlib
-    import sqlite3
-
-    import psycopg
-
     if open_store.kind == "sqlite":
         with contextlib.closing(sqlite3.connect(open_store.address, isolation_level=None)) as db:
             db.execute(statement.format("reports", "reports"))
@@ -86,8 +85,6 @@ def alter(open_store, statement):
 
 def test_memory_does_not_grow_with_the_reports(open_store, tmp_path, monkeypatch):
     """With chunks of 100 rows, ten times the reports take the memory of one chunk, not of all."""
-    import importlib
-
     monkeypatch.setattr(importlib.import_module("pdml.collect.export"), "_CHUNK_BYTES", 100 * 4 * TRIAL.width)
     store = open_store()
     base = entry()

@@ -15,7 +15,8 @@ import httpx
 import psycopg
 import pytest
 from collecting import TRIAL, Process, entry, marked, report
-from disk import FULL, IOERR, READONLY, Disk
+from conversation import JSON, NDJSON
+from disk import FULL, IOERR, READONLY
 
 from pdml.collect.postgres import PostgresStore
 from pdml.collect.rules import identity
@@ -24,15 +25,6 @@ from pdml.collect.store import STORED
 from pdml.errors import InvalidInput, StorageUnavailable
 
 ALICE = identity(TRIAL, "alice")
-JSON = {"content-type": "application/json"}
-NDJSON = {"content-type": "application/x-ndjson"}
-
-
-@pytest.fixture
-def disk(request):
-    disk = Disk(f"faulty-{request.node.name}".replace("[", "-").replace("]", ""))
-    yield disk
-    disk.close()
 
 
 @pytest.mark.parametrize("code", [FULL, IOERR, READONLY])
@@ -227,18 +219,26 @@ def test_a_lost_connection_to_postgresql_heals(postgres_database):
     store.close()
 
 
+def set_fsync(address: str, value: str) -> None:
+    """Change it for the whole server, and wait until new connections find it so."""
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute(f"ALTER SYSTEM SET fsync = {value}")
+        db.execute("SELECT pg_reload_conf()")
+    for _ in range(600):
+        with psycopg.connect(address) as db:
+            if db.execute("SHOW fsync").fetchone() == (value,):
+                return
+        time.sleep(0.05)
+    pytest.fail(f"fsync did not become {value}")
+
+
 def test_a_postgresql_that_does_not_sync_is_refused(postgres, postgres_database):
-    with psycopg.connect(postgres.format("postgres"), autocommit=True) as db:
-        try:
-            db.execute("ALTER SYSTEM SET fsync = off")
-            db.execute("SELECT pg_reload_conf()")
-            time.sleep(0.2)
-            with pytest.raises(InvalidInput, match="fsync"):
-                PostgresStore(postgres_database, ALICE)
-        finally:
-            db.execute("ALTER SYSTEM RESET fsync")
-            db.execute("SELECT pg_reload_conf()")
-            time.sleep(0.2)
+    try:
+        set_fsync(postgres.format("postgres"), "off")
+        with pytest.raises(InvalidInput, match="fsync"):
+            PostgresStore(postgres_database, ALICE)
+    finally:
+        set_fsync(postgres.format("postgres"), "on")
 
 
 def test_ids_do_not_reach_postgresql_s_log(postgres, postgres_database):

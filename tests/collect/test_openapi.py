@@ -1,39 +1,25 @@
 """The OpenAPI document is true: schemathesis sends what it allows and what it forbids, and holds the answers to it."""
 
-import hashlib
 import json
 
 import httpx
 import pytest
 import schemathesis
-from collecting import NOW, TRIAL, on_a_thread, report
+from collecting import TRIAL, on_a_thread, report
+from conversation import create
 from hypothesis import HealthCheck, settings
 from schemathesis import checks
 
-from pdml.collect import app as application
 from pdml.collect.openapi import document
 from pdml.collect.rules import Rules, identity
 from pdml.collect.sqlite import SqliteStore
 from pdml.messages import PROBLEMS
 
-OPERATOR = "a-token-of-the-operator"
-
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     store = SqliteStore(tmp_path_factory.mktemp("openapi") / "reports.db", identity(TRIAL, "alice"))
-    app = application.create(
-        TRIAL,
-        "alice",
-        store,
-        page=b"<p>page</p>",
-        page_headers={},
-        clock=lambda: NOW,
-        require_tokens=False,
-        operator=lambda summary: "<p>operator</p>",
-        operator_token_hash=hashlib.sha256(OPERATOR.encode()).hexdigest(),
-    )
-    with on_a_thread(app) as url:
+    with on_a_thread(create(store)) as url:
         yield url
 
 

@@ -4,8 +4,8 @@ import asyncio
 import random
 from pathlib import Path
 
-import pytest
-from collecting import NOW, TRIAL, InProcess, marked, report
+import numpy as np
+from collecting import NOW, TRIAL, InProcess, mark_of, marked, report
 from disk import Disk
 
 from pdml.collect import app as application
@@ -13,13 +13,6 @@ from pdml.collect.rules import identity
 from pdml.collect.sqlite import SqliteStore
 
 ALICE = identity(TRIAL, "alice")
-
-
-@pytest.fixture
-def disk(request):
-    disk = Disk(f"disk-{request.node.name}".replace("[", "-").replace("]", ""))
-    yield disk
-    disk.close()
 
 
 def collect_through(disk: Disk, folder: Path, synchronous: str) -> None:
@@ -58,10 +51,7 @@ def lost_and_doubled(disk: Disk, folder: Path, moment: int, rng: random.Random |
     for name, content in disk.after_power_cut(moment, rng).items():
         (folder / name).write_bytes(content)
     store = SqliteStore(folder / "reports.db", ALICE)
-    from collecting import mark_of
-    from numpy import frombuffer
-
-    found = [mark_of(frombuffer(row[0], dtype="<f4")) for chunk in store.rows(1000) for row in chunk]
+    found = [mark_of(np.frombuffer(row[0], dtype="<f4")) for chunk in store.rows(1000) for row in chunk]
     totals = store.totals()
     store.close()
     assert totals.reports == len(found)

@@ -8,12 +8,12 @@ import secrets
 import numpy as np
 import pytest
 from collecting import NOW, TRIAL, packed, report
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pdml.collect.rules import Refusal, Rules, hash_token
 from pdml.collect.store import Entry
-from pdml.messages import PROBLEMS, decode_report, features_of
+from pdml.messages import ADMITTED, PROBLEMS, decode_report, features_of
 
 RULES = Rules.of(TRIAL, require_tokens=False)
 INVITED = Rules.of(TRIAL, require_tokens=True)
@@ -43,20 +43,20 @@ def test_a_good_report_becomes_its_entry():
         ("wrong_study", {"study": "short"}),
         ("bad_id", {"id": "A" * 32}),
         ("bad_id", {"id": "a" * 31}),
-        ("epsilon_not_on_menu", {"epsilon": 500_001}),
+        ("epsilon_not_on_menu", {"epsilon": 400_001}),
         ("epsilon_not_on_menu", {"epsilon": -1}),
         ("bad_label", {"label": 3}),
         ("bad_label", {"label": -1}),
-        ("bad_features", {"features": packed([0.1] * 3)}),
-        ("bad_features", {"features": packed([0.1] * 5)}),
+        ("bad_features", {"features": packed([0.1] * 4)}),
+        ("bad_features", {"features": packed([0.1] * 6)}),
         ("bad_features", {"features": "not base64!"}),
         ("bad_features", {"features": ""}),
-        ("bad_features", {"features": packed([0.9, 0.9, 0.0, 0.1])}),
-        ("bad_features", {"features": packed([0.1, 0.1, 0.0, 0.0])}),
-        ("bad_features", {"features": packed([0.1, 0.1, 0.0, -0.5])}),
-        ("bad_features", {"features": packed([np.nextafter(np.float32(1), np.float32(2)), 0, 0, 1e-30])}),
-        *[("bad_features", {"features": packed([value, 0.0, 0.0, 0.1])}) for value in NANS],
-        *[("bad_features", {"features": packed([0.1, 0.0, 0.0, value])}) for value in NANS],
+        ("bad_features", {"features": packed([0.9, 0.9, 0.0, 0.0, 0.1])}),
+        ("bad_features", {"features": packed([0.1, 0.1, 0.0, 0.0, 0.0])}),
+        ("bad_features", {"features": packed([0.1, 0.1, 0.0, 0.0, -0.5])}),
+        ("bad_features", {"features": packed([np.nextafter(np.float32(1), np.float32(2)), 0, 0, 0, 1e-30])}),
+        *[("bad_features", {"features": packed([value, 0.0, 0.0, 0.0, 0.1])}) for value in NANS],
+        *[("bad_features", {"features": packed([0.1, 0.0, 0.0, 0.0, value])}) for value in NANS],
         ("token_unknown", {"token": "x" * 32}),
     ],
 )
@@ -70,11 +70,11 @@ def test_each_rule_has_its_code(code, changes):
 
 def test_no_machine_can_find_a_stored_report_too_long():
     """A norm is admitted only if every order of summation finds it at most 1: an export must never fail on a stored report."""
-    assert one(report(features=packed([0.0, 0.0, 0.0, 1.0]))).code == "bad_features"
+    assert one(report(features=packed([0.0, 0.0, 0.0, 0.0, 1.0]))).code == "bad_features"
     rng = np.random.default_rng(0)
     longest = 0.0
     for scale in np.linspace(1 - 2**-19, 1, 200):
-        entries = rng.normal(size=4)
+        entries = rng.normal(size=TRIAL.width)
         entries[-1] = abs(entries[-1]) + 0.1
         entries = (entries / np.linalg.norm(entries) * scale).astype(np.float32)
         line = report(features=packed(entries))
@@ -133,7 +133,7 @@ fields = st.fixed_dictionaries(
         "version": st.just(1) | json_values,
         "study": st.just(TRIAL.hash) | json_values,
         "id": st.just("ab" * 16) | json_values,
-        "epsilon": st.just(500_000) | json_values,
+        "epsilon": st.just(TRIAL.epsilon_micro[0]) | json_values,
         "label": st.integers(0, 2) | json_values,
         "features": st.binary(max_size=24).map(lambda raw: base64.b64encode(raw).decode()) | json_values,
         "token": st.just("") | json_values,
@@ -156,12 +156,13 @@ def test_no_bytes_break_the_rules(lines):
             assert read.epsilon in TRIAL.epsilon_micro and 0 <= read.label < 3 and len(read.id) == 16
 
 
-@given(st.lists(st.floats(width=32), min_size=4, max_size=4))
+@given(st.lists(st.floats(width=32), min_size=TRIAL.width, max_size=TRIAL.width))
+@example([0.0, 0.0, 0.0, 0.0, 1 - 2.0**-24])  # the largest below 1, and still too large
 def test_features_are_accepted_exactly_if_they_may_be(values):
     exact = np.asarray(values, dtype="<f4").astype(float)
     total = float(np.sum(exact * exact))
     read = one(report(features=packed(values)))
-    if not np.isfinite(exact).all() or total > 1 + 1e-12 or not exact[-1] > 0:
+    if not np.isfinite(exact).all() or total > ADMITTED + 1e-12 or not exact[-1] > 0:
         assert read.code == "bad_features"
-    elif total < 1 - 1e-12:
+    elif total < ADMITTED - 1e-12:
         assert isinstance(read, Entry)

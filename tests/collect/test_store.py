@@ -15,13 +15,7 @@ from pdml.collect.rules import hash_token, identity
 from pdml.collect.sqlite import SqliteStore
 from pdml.collect.store import STORED, Outcome, State
 from pdml.errors import InvalidInput, StorageUnavailable
-
-
-@pytest.fixture
-def sqlite(tmp_path):
-    store = SqliteStore(tmp_path / "collection.db", identity(TRIAL, "alice"))
-    yield store
-    store.close()
+from pdml.messages import decode_report, features_of
 
 
 def codes(outcomes):
@@ -48,7 +42,7 @@ def test_one_group_may_hold_anything(store):
     group = [known, new, twice, twice, twice._replace(digest=bytes(32)), entry(barred="too_early"), known._replace(barred="closed")]
     assert codes(store.commit(group)) == ["replayed", "stored", "stored", "replayed", "id_conflict", "too_early", "replayed"]
     totals = store.totals()
-    assert totals.tallies == {(500_000, 0): 1, (500_000, 1): 1, (1_000_000, 0): 1} and totals.reports == 3
+    assert totals.tallies == {(400_000, 0): 1, (400_000, 1): 1, (1_000_000, 0): 1} and totals.reports == 3
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 255, 256, 257, 700])
@@ -114,7 +108,7 @@ def test_a_withdrawn_report_is_gone_but_its_id_stays_taken(store):
     assert store.withdraw(mine.id) is False
     assert codes(store.commit([mine, mine._replace(digest=bytes(32))])) == ["withdrawn", "withdrawn"]
     totals = store.totals()
-    assert totals.tallies == {(500_000, 0): 1} and totals.withdrawn == 1
+    assert totals.tallies == {(400_000, 0): 1} and totals.withdrawn == 1
     assert [row[0] for chunk in store.rows(10) for row in chunk] == [other.features]
     with pytest.raises(InvalidInput, match="no report"):
         store.withdraw(bytes(16))
@@ -213,8 +207,6 @@ def test_groups_never_matter(open_store, sent, data):
 
 
 def test_marks_are_read_back():
-    from pdml.messages import decode_report, features_of
-
     for number in (0, 1, 4095, 4096, 1_000_000):
         assert mark_of(features_of(decode_report(report(features=marked(number))))) == number
 
@@ -225,15 +217,15 @@ def test_a_report_that_was_stored_without_an_invitation_keeps_its_receipt_when_t
     assert codes(store.commit([known._replace(barred="token_missing"), new])) == ["replayed", "token_missing"]
 
 
-def test_sqlite_commits_at_once_or_not_at_all(sqlite, tmp_path):
+def test_sqlite_commits_at_once_or_not_at_all(sqlite):
     """While another process writes, nobody who must not wait does; whoever may wait gets through when it has ended."""
     first, second, third = entry(), entry(), entry()
     assert sqlite.commit_at_once([first]) == [STORED]
     assert sqlite.commit_at_once([first]) is None  # needs a closer look
-    other = sqlite3.connect(sqlite._path, isolation_level=None)
+    other = sqlite3.connect(sqlite._file.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     assert sqlite.commit_at_once([second]) is None
-    other_thread = sqlite3.connect(sqlite._path, isolation_level=None, check_same_thread=False)
+    other_thread = sqlite3.connect(sqlite._file.path, isolation_level=None, check_same_thread=False)
     other.execute("COMMIT")
     other.close()
     other_thread.execute("BEGIN IMMEDIATE")
@@ -242,7 +234,7 @@ def test_sqlite_commits_at_once_or_not_at_all(sqlite, tmp_path):
     assert sqlite.commit([second]) == [STORED]
     timer.join()
     other_thread.close()
-    with sqlite._lock:
+    with sqlite._file.lock:
         found = []
         asking = threading.Thread(target=lambda: found.append(sqlite.commit_at_once([third])))
         asking.start()
@@ -252,13 +244,13 @@ def test_sqlite_commits_at_once_or_not_at_all(sqlite, tmp_path):
 
 
 def test_a_withdrawal_says_so_if_the_log_still_holds_the_bytes(sqlite, monkeypatch):
-    monkeypatch.setattr("pdml.collect.sqlite._PATIENCE", 0)
+    monkeypatch.setattr("pdml.collect.sqlite_file.PATIENCE", 0)
     mine = entry()
     sqlite.commit([mine])
-    reader = sqlite3.connect(sqlite._path, isolation_level=None)
+    reader = sqlite3.connect(sqlite._file.path, isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM reports").fetchone()
-    log = sqlite._path.with_name(sqlite._path.name + "-wal")
+    log = sqlite._file.path.with_name(sqlite._file.path.name + "-wal")
     with pytest.raises(StorageUnavailable, match="withdraw it again"):
         sqlite.withdraw(mine.id)
     assert mine.features in log.read_bytes()
@@ -273,8 +265,8 @@ def test_another_collection_in_the_place_of_an_open_one_gets_nothing(sqlite, tmp
     other = SqliteStore(tmp_path / "other.db", replace(identity(TRIAL, "alice"), study_hash="0" * 64))
     other.close()
     for end in ("-wal", "-shm"):  # else they would bring the old content back
-        sqlite._path.with_name(sqlite._path.name + end).unlink(missing_ok=True)
-    os.replace(tmp_path / "other.db", sqlite._path)
+        sqlite._file.path.with_name(sqlite._file.path.name + end).unlink(missing_ok=True)
+    os.replace(tmp_path / "other.db", sqlite._file.path)
     for _ in range(2):
         with pytest.raises(StorageUnavailable, match="another database stands in the place"):
             sqlite.commit([entry()])

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
@@ -11,11 +10,27 @@ from pdml.collect.writer import Overloaded, Writer
 from pdml.errors import StorageUnavailable
 
 
+class Clock:
+    """Moves only when a store takes its time."""
+
+    now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("pdml.collect.writer.time", clock)
+    return clock
+
+
 class Slowly:
     """A store that takes its time, and notes which thread asked and how much at once."""
 
-    def __init__(self, *, at_once, seconds=0.0, fails=None):
-        self.at_once, self.seconds, self.fails = at_once, seconds, fails
+    def __init__(self, clock, *, at_once, seconds=0.0, fails=None):
+        self.clock, self.at_once, self.seconds, self.fails = clock, at_once, seconds, fails
         self.threads, self.groups = [], []
 
     def commit_at_once(self, entries):
@@ -24,7 +39,7 @@ class Slowly:
     def commit(self, entries):
         self.threads.append("loop" if threading.current_thread() is threading.main_thread() else "thread")
         self.groups.append(len(entries))
-        time.sleep(self.seconds)
+        self.clock.now += self.seconds
         if self.fails:
             raise self.fails
         return [STORED] * len(entries)
@@ -46,36 +61,37 @@ def played(store, *rounds, capacity=1000):
 
 
 @pytest.mark.parametrize(
-    ("store", "size", "who"),
+    ("at_once", "seconds", "size", "who"),
     [
-        (Slowly(at_once=True), 1, ["loop", "loop", "loop"]),
-        (Slowly(at_once=True), 300, ["thread", "thread", "thread"]),  # a large group
-        (Slowly(at_once=False), 1, ["thread", "thread", "thread"]),  # a store over a network
-        (Slowly(at_once=True, seconds=0.03), 1, ["loop", "thread", "thread"]),  # a slow disk, found out once
+        (True, 0.001, 1, ["loop", "loop", "loop"]),
+        (True, 0.001, 300, ["thread", "thread", "thread"]),  # a large group
+        (False, 0.001, 1, ["thread", "thread", "thread"]),  # a store over a network
+        (True, 0.03, 1, ["loop", "thread", "thread"]),  # a slow disk, found out once
     ],
 )
-def test_who_commits(store, size, who):
+def test_who_commits(clock, at_once, seconds, size, who):
+    store = Slowly(clock, at_once=at_once, seconds=seconds)
     assert played(store, (1, size), (1, size), (1, size)) == [[STORED] * size] * 3
     assert store.threads == who
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_what_arrives_together_is_committed_together(at_once):
-    store = Slowly(at_once=at_once)
+def test_what_arrives_together_is_committed_together(clock, at_once):
+    store = Slowly(clock, at_once=at_once)
     assert played(store, (40, 2)) == [[STORED] * 2] * 40
     assert store.groups == [80]
 
 
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("error", [StorageUnavailable("full"), ZeroDivisionError("a mistake")])
-def test_a_failed_commit_acknowledges_nobody_and_the_next_is_tried(at_once, error):
-    store = Slowly(at_once=at_once, fails=error)
+def test_a_failed_commit_acknowledges_nobody_and_the_next_is_tried(clock, at_once, error):
+    store = Slowly(clock, at_once=at_once, fails=error)
     assert played(store, (2, 1), (1, 1)) == [error] * 3
     assert store.groups == [2, 1]
 
 
-def test_more_than_it_can_hold_is_refused_and_not_taken():
-    store = Slowly(at_once=False)
+def test_more_than_it_can_hold_is_refused_and_not_taken(clock):
+    store = Slowly(clock, at_once=False)
     outcomes = played(store, (3, 40), capacity=100)
     assert [type(outcome) for outcome in outcomes] == [list, list, Overloaded]
     assert store.groups == [80]

@@ -17,6 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the shared study, where this is run by itself
+
 from collecting import TRIAL, Process, mark_of, marked, report
 
 from pdml.collect.rules import hash_token, identity

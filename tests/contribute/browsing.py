@@ -1,5 +1,6 @@
 """How tests drive the page in a real Chromium: as a person would, by what is on the screen."""
 
+import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from pdml.study import Study
 
 FLAGS = (
     "--headless=new",
@@ -124,6 +127,26 @@ class Visitor:
             epsilon,
         )
         self.waits_for("check")
+
+    def stored(self) -> str:
+        """What the page remembers on this device."""
+        return str(self.browser.execute_script("return JSON.stringify(Object.entries(localStorage))"))
+
+    def has_drawn(self, study: Study, reported: list[int]) -> None:
+        """As if chance had decided before: which label is reported for each true one, with the id abab..., at ε = 1."""
+        memo = {"id": "ab" * 16, "epsilon": 1_000_000, "reported": reported}
+        self.browser.execute_script("localStorage.setItem(arguments[0], arguments[1])", f"pdml {study.hash}", json.dumps(memo))
+
+    @contextmanager
+    def another_tab(self) -> "Iterator[Visitor]":
+        """The same person with the page open twice; at the end of the block back in the first tab."""
+        first = self.browser.current_window_handle
+        self.browser.switch_to.new_window("tab")
+        try:
+            yield Visitor(self.browser, self.url).opens()
+        finally:
+            self.browser.close()
+            self.browser.switch_to.window(first)
 
     def sends(self) -> None:
         self.press("#send")

@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 from browsing import Visitor, chromium, missing
-from example_study import TEXT
+from form_study import FORM
 from recording import Recorder
 from selenium.webdriver import Chrome
 
 from pdml.contribute.page import Page, render
-from pdml.study import Study
+from pdml.study import Study, template
 
 
 @pytest.fixture(scope="session")
 def study() -> Study:
-    return Study.from_text(TEXT)
+    return FORM
 
 
 @pytest.fixture
-def study_file(tmp_path: Path) -> Path:
+def study_file(tmp_path: Path, study: Study) -> Path:
     path = tmp_path / "study.toml"
-    path.write_text(TEXT, encoding="utf-8")
+    path.write_text(template.render(study), encoding="utf-8")
     return path
 
 

@@ -3,36 +3,33 @@
 import hashlib
 import re
 from base64 import b64encode
+from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import urlsplit
 
 import pytest
+from example_study import STUDY
 
 from pdml.contribute.page import Page, render
+from pdml.encoder import Category, Encoder
 from pdml.study import Study
 
-HOSTILE = """
-[study]
-id = "hostile"
-title = "</title><script>alert(1)</script>"
-description = "<img src=x onerror=alert(1)> &amp; $title ${script}"
-[label]
-question = "</pre></script><b>Which?</b>"
-classes = ["<i>no</i>", "\\"yes\\" &lt;"]
-epsilon = { menu = [1.0], default = 1.0 }
-[[attributes]]
-name = "<b>a</b>"
-kind = "category"
-levels = ["</pre><script>alert(2)</script>", "b"]
-[[servers]]
-name = "alice"
-url = "https://alice.example"
-[[servers]]
-name = "bob"
-url = "https://bob.example"
-[topology]
-edges = [["alice", "bob"]]
-"""
+
+def worded(*, title: str, description: str, question: str, classes: tuple[str, ...], name: str, levels: tuple[str, ...]) -> Study:
+    """The shared study in other words."""
+    asked = Encoder(attributes=(Category(name=name, levels=levels),))
+    return replace(STUDY, title=title, description=description, question=question, classes=classes, encoder=asked, wording={})
+
+
+HOSTILE = worded(
+    title="</title><script>alert(1)</script>",
+    description="<img src=x onerror=alert(1)> &amp; $title ${script}",
+    question="</pre></script><b>Which?</b>",
+    classes=("<i>no</i>", '"yes" &lt;'),
+    name="<b>a</b>",
+    levels=("</pre><script>alert(2)</script>", "b"),
+)
+PLAIN = worded(title="Title", description="Words", question="Which?", classes=("no", "yes"), name="a", levels=("a", "b"))
 
 
 class Read(HTMLParser):
@@ -92,22 +89,18 @@ def test_the_study_in_the_page_is_the_one_that_is_hashed(page: Page, study: Stud
 
 
 def test_a_study_cannot_write_markup() -> None:
-    study = Study.from_text(HOSTILE)
-    page, read = render(study), Read(render(study))
-    assert read.inside["study"].encode() == study.canonical()
-    assert read.inside["title"] == study.title
-    assert read.inside["p"].count(study.description) == 1
-    assert [tag for tag, _ in read.tags] == [tag for tag, _ in Read(render(Study.from_text(plain()))).tags]
-    assert policy(page)["script-src"] == policy(render(Study.from_text(plain())))["script-src"]
-
-
-def plain() -> str:
-    return re.sub(r"<[^>]*>|[&$]", "x", HOSTILE).replace('levels = ["xxalert(2)x"', 'levels = ["c"')
+    page, plain = render(HOSTILE), render(PLAIN)
+    read = Read(page)
+    assert read.inside["study"].encode() == HOSTILE.canonical()
+    assert read.inside["title"] == HOSTILE.title
+    assert read.inside["p"].count(HOSTILE.description) == 1
+    assert [tag for tag, _ in read.tags] == [tag for tag, _ in Read(plain).tags]
+    assert policy(page)["script-src"] == policy(plain)["script-src"]
 
 
 def test_the_same_study_gives_the_same_page_and_another_gives_another(study: Study) -> None:
     assert render(study).sha256 == render(study).sha256 == hashlib.sha256(render(study).html).hexdigest()
-    assert render(study).sha256 != render(Study.from_text(HOSTILE)).sha256
+    assert render(study).sha256 != render(HOSTILE).sha256
 
 
 PAIRS = (  # text on its background

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from browsing import Visitor, chromium
 from collector_process import Collector, certificate, collecting, pdml
-from example_study import ABOUT
+from form_study import ABOUT
 from scipy.stats import binom
 from selenium.webdriver import Chrome
 
@@ -105,7 +105,7 @@ def test_the_operator_sees_totals_behind_a_token(browser: Chrome, study_file: Pa
             if "Reports stored" in browser.page_source:
                 break
             browser.execute_async_script("setTimeout(arguments[0], 50)")
-        assert "Not enough yet: 49 reports more" in browser.find_element("css selector", ".verdict").text
+        assert "Not enough yet: 199 reports more" in browser.find_element("css selector", ".verdict").text
         assert browser.find_element("css selector", ".card .big").text == "1"
         assert complaints(browser) == []
         browser.delete_all_cookies()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from browsing import Visitor
-from example_study import ABOUT
+from form_study import ABOUT
 from PIL import Image
 from selenium.webdriver import Chrome
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from browsing import Visitor
-from example_study import ABOUT
+from form_study import ABOUT
 from recording import Recorder
 from scipy.stats import binom
 from selenium.webdriver import Chrome

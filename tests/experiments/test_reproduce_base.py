@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from pdml.errors import InvalidInput
-from pdml.experiments import MODULES, Claim, Outcome, drawing, parallel, run, setting, write
+from pdml.experiments import MODULES, Claim, Outcome, drawing, run, setting, write
 from pdml.mechanisms.randomness import Simulated
+from pdml.train.engines.jobs import spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,7 +72,7 @@ def test_an_unknown_experiment_is_one_sentence() -> None:
 @pytest.mark.parametrize("processes", [1, 2])
 def test_jobs_come_back_in_their_order_and_report_how_far_they_are(processes: int) -> None:
     seen: list[tuple[int, int]] = []
-    found = parallel.each(abs, [-3, 2, -1], processes=processes, progress=lambda done, of: seen.append((done, of)))
+    found = spread(abs, [(-3,), (2,), (-1,)], processes, lambda done, of: seen.append((done, of)))
     assert found == [3, 2, 1]
     assert seen[0] == (0, 3) and seen[-1] == (3, 3)
     assert seen == sorted(seen) and set(seen) == {(done, 3) for done in range(4)}
@@ -79,7 +80,7 @@ def test_jobs_come_back_in_their_order_and_report_how_far_they_are(processes: in
 
 def test_an_error_in_a_job_reaches_the_caller_as_itself() -> None:
     with pytest.raises(InvalidInput, match="name must be one of"):
-        parallel.each(_refuse, ["x"], processes=2, progress=silent)
+        spread(_refuse, [("x",), ("y",)], 2, silent)
 
 
 def _refuse(name: str) -> None:

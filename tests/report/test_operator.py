@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import exp, inf, sqrt
 
+import example_study
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,35 +17,13 @@ from pdml.report.operator import render
 from pdml.report.operator_preview import estimates, preview
 from pdml.study import Study
 
-TEXT = """
-[study]
-id = "small"
-title = "A <b>small</b> study"
-min_records = 100
-[label]
-question = "Are you <i>ill</i>?"
-classes = ["no", "yes"]
-epsilon = { menu = [0.5, 1.0], default = 1.0 }
-[[attributes]]
-name = "age"
-kind = "number"
-range = [18, 100]
-[[servers]]
-name = "alice"
-url = "https://alice.example"
-[[servers]]
-name = "bob"
-url = "https://bob.example"
-[topology]
-edges = [["alice", "bob"]]
-"""
-PLAN = "[plan]\nrounds = 30\nnoise_scale = 0.5\n"
-STUDY = Study.from_text(TEXT)
+STUDY = replace(example_study.STUDY, title="A <b>small</b> study", question="Are you <i>ill</i>?", min_records=100)
+PLANNED = replace(STUDY, plan={"rounds": 30, "noise_scale": 0.5})
 
 
 def summary(no: int, yes: int, **changes: object) -> Summary:
     base = Summary(
-        study_id="small",
+        study_id=STUDY.id,
         study_hash=STUDY.hash,
         server="alice",
         state=State.OPEN,
@@ -55,9 +34,9 @@ def summary(no: int, yes: int, **changes: object) -> Summary:
         invitations_used=no + yes,
         require_tokens=True,
         per_minute=(0,) * 58 + (7, 3),
-        per_epsilon={500_000: 0, 1_000_000: no + yes},
+        per_epsilon={400_000: 0, 1_000_000: no + yes, 2_000_000: 0},
         per_class=(no, yes),
-        per_epsilon_and_class={500_000: (0, 0), 1_000_000: (no, yes)},
+        per_epsilon_and_class={400_000: (0, 0), 1_000_000: (no, yes), 2_000_000: (0, 0)},
         problems={"token_used": 12, "closed": 3},
         replayed=4,
         uptime=7300.0,
@@ -94,17 +73,16 @@ def test_two_classes_in_closed_form() -> None:
 
 def test_what_can_be_trained_is_the_ledgers_own_answer() -> None:
     """The last safe round is where the planned spending meets the budget: a budget of what is planned allows just the plan."""
-    study = Study.from_text(TEXT + PLAN)
-    held = preview(study, summary(600, 400))
+    held = preview(PLANNED, summary(600, 400))
     assert held.rounds == 30 and held.last_safe_round is None  # no budget
     features, label = held.spending
     assert 0 < features.planned < inf and 0 < label.planned < inf and features.allowed == inf
     limits = Budget(features_epsilon=1.0001 * features.planned, labels_epsilon=1.0001 * label.planned)
-    exact = preview(replace(study, budget=limits), summary(600, 400))
+    exact = preview(replace(PLANNED, budget=limits), summary(600, 400))
     assert exact.last_safe_round == 30
-    tight = preview(replace(study, budget=replace(limits, features_epsilon=0.9 * features.planned)), summary(600, 400))
+    tight = preview(replace(PLANNED, budget=replace(limits, features_epsilon=0.9 * features.planned)), summary(600, 400))
     assert tight.last_safe_round is not None and tight.last_safe_round < 30
-    more = preview(study, summary(6000, 4000))
+    more = preview(PLANNED, summary(6000, 4000))
     assert more.spending[0].planned < features.planned  # more reports, less to learn about each
 
 
@@ -118,16 +96,16 @@ def test_influence_and_worth() -> None:
 @pytest.mark.parametrize(
     ("study", "counts", "words"),
     [
-        (TEXT, (30, 20), "Not enough yet: 50 reports more"),
-        (TEXT, (0, 0), "Not enough yet: 100 reports more"),
-        (TEXT, (600, 400), "The study settles no plan yet"),
-        (TEXT + PLAN, (600, 400), "Ready: 30 rounds"),
-        (TEXT + PLAN + "[budget]\nfeatures = { epsilon = 0.001, delta = 1e-6 }\n", (600, 400), "would exceed the budget for features"),
+        (STUDY, (30, 20), "Not enough yet: 50 reports more"),
+        (STUDY, (0, 0), "Not enough yet: 100 reports more"),
+        (STUDY, (600, 400), "The study settles no plan yet"),
+        (PLANNED, (600, 400), "Ready: 30 rounds"),
+        (replace(PLANNED, budget=Budget(features_epsilon=0.001)), (600, 400), "would exceed the budget for features"),
     ],
 )
-def test_every_state_has_its_sentence(study: str, counts: tuple[int, int], words: str) -> None:
-    parsed, now = Study.from_text(study), summary(*counts)
-    assert words in render(now, preview(parsed, now))
+def test_every_state_has_its_sentence(study: Study, counts: tuple[int, int], words: str) -> None:
+    now = summary(*counts)
+    assert words in render(now, preview(study, now))
 
 
 def test_the_page_is_text_without_scripts() -> None:

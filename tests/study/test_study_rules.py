@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from studies import TOML
+from example_study import TEXT
 
 from pdml.errors import StudyError
 from pdml.messages import Report
@@ -96,15 +96,15 @@ WRONG = [
 
 @pytest.mark.parametrize("old, new, line, told", WRONG, ids=[f"{row[3].split(' ')[0]}-{i}" for i, row in enumerate(WRONG)])
 def test_one_mistake_is_told_with_its_line(old: str, new: str, line: int, told: str) -> None:
-    assert TOML.count(old) >= 1
-    found = mistakes(TOML.replace(old, new, 1))
+    assert TEXT.count(old) >= 1
+    found = mistakes(TEXT.replace(old, new, 1))
     assert [at for at, text in found if text.startswith(told)] == [line]
     # A server's name is referred to, and a key of the other kind of attribute leaves its own missing; nothing else doubles.
     assert len(found) == 1 or told.startswith(("servers[2].name", "attributes[1].levels is unknown"))
 
 
 def test_all_mistakes_are_told_at_once_in_the_order_of_lines() -> None:
-    text = TOML
+    text = TEXT
     rows = [
         row
         for row in WRONG
@@ -126,20 +126,20 @@ def test_an_empty_file_lacks_every_table() -> None:
 
 def test_servers_that_are_cut_off_are_named() -> None:
     servers = "".join(f'[[servers]]\nname = "s{i}"\nurl = "https://s{i}.example"\n' for i in range(5))
-    text = TOML.split("[[servers]]")[0] + servers + '[topology]\nedges = [["s0", "s3"], ["s1", "s2"]]\n'
+    text = TEXT.split("[[servers]]")[0] + servers + '[topology]\nedges = [["s0", "s3"], ["s1", "s2"]]\n'
     ((_, told),) = mistakes(text)
     assert told == "topology.edges must connect all servers, but 's1', 's2', 's4' cannot be reached from 's0'"
 
 
 def test_one_server_is_refused() -> None:
-    text = TOML.split("[[servers]]")[0] + '[[servers]]\nname = "a"\nurl = "https://a.example"\n[topology]\nkind = "ring"\n'
+    text = TEXT.split("[[servers]]")[0] + '[[servers]]\nname = "a"\nurl = "https://a.example"\n[topology]\nkind = "ring"\n'
     assert [told for _, told in mistakes(text)] == ["servers must be 2 to 1,000 tables, got 1: one server alone has nobody to hide from"]
 
 
 def test_too_many_features_and_features_of_one_name_are_refused() -> None:
     wide = ", ".join(f'"{i}"' for i in range(999))
     many = "".join(f'[[attributes]]\nname = "a{i}"\nkind = "category"\nlevels = [{wide}]\n' for i in range(11))
-    head, tail = TOML.split("[[attributes]]", 1)[0], "[[servers]]" + TOML.split("[[servers]]", 1)[1]
+    head, tail = TEXT.split("[[attributes]]", 1)[0], "[[servers]]" + TEXT.split("[[servers]]", 1)[1]
     assert any("at most 10,000 features together, got 10,990" in told for _, told in mistakes(head + many + tail))
     twins = (
         '[[attributes]]\nname = "a"\nkind = "category"\nlevels = ["b=c"]\n[[attributes]]\nname = "a=b"\nkind = "category"\nlevels = ["c"]\n'
@@ -150,7 +150,7 @@ def test_too_many_features_and_features_of_one_name_are_refused() -> None:
 def test_a_thousand_mistakes_are_found_quickly_and_the_sentence_stays_short() -> None:
     pairs = ", ".join(f'["x{i}", "y{i}"]' for i in range(500))
     with pytest.raises(StudyError) as caught:
-        Study.from_text(TOML.replace('edges = [["bob", "alice"], ["carol", "bob"]]', f"edges = [{pairs}]"))
+        Study.from_text(TEXT.replace('edges = [["bob", "alice"], ["carol", "bob"]]', f"edges = [{pairs}]"))
     assert len(caught.value.mistakes) == 1000
     assert "1000 mistakes" in str(caught.value) and "and 980 more" in str(caught.value)
 
@@ -167,7 +167,7 @@ def test_the_documentation_names_every_key_and_its_example_is_a_study() -> None:
     page = (Path(__file__).parents[2] / "docs" / "study.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```toml\n(.*?)```", page, flags=re.S)
     assert Study.from_text(example).id == "hiv-2026"
-    tables = tomllib.loads(TOML)
+    tables = tomllib.loads(TEXT)
     tables.pop("plan")
     flat = json.dumps([tables, {"help": 1}], default=str)
     for key in {*re.findall(r'"(\w+)": ', flat), *Report.__struct_fields__} - {*tables} | {"label", "features", "labels"}:

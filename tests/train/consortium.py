@@ -25,7 +25,7 @@ class Consortium:
     """Four organisations with 40 to 70 records each; ``kill`` throws a party away, `party` opens it again from its journal."""
 
     def __init__(self, folder, *, plan=PLAN, source=None, seed=3, budget=None, job="job-1", classes=2, study="5" * 64):
-        self.folder, self.budget = folder, budget
+        self.folder, self.budget, self.dataset = folder, budget, "data of {}"
         self.source = source or Simulated(seed)
         rng = np.random.default_rng(seed)
         self.contract = Contract(job=job, study=study, plan=plan, servers=NAMES, edges=EDGES, classes=classes, width=WIDTH, epsilon=EPSILON)
@@ -48,7 +48,7 @@ class Consortium:
     def party(self, name):
         if name not in self.parties:
             self.journals[name] = Journal(self.folder / f"{name}.db")
-            held = Holdings(server=self.servers[NAMES.index(name)], dataset=f"data of {name}", label_epsilon=EPSILON)
+            held = Holdings(server=self.servers[NAMES.index(name)], dataset=self.dataset.format(name), label_epsilon=EPSILON)
             self.parties[name] = Party(
                 self.contract,
                 name,
@@ -76,7 +76,8 @@ class Consortium:
         for peer in mine.neighbours:
             theirs = self.party(peer)
             theirs.welcome(name, mine.hello(peer))
-            mine.welcome(peer, theirs.hello(name))
+            assert mine.welcome(peer, theirs.hello(name))  # the first hello has told them this node's challenge
+            assert theirs.welcome(name, mine.hello(peer))
             for message in theirs.resend(name):
                 mine.accept(peer, message)
             for message in mine.resend(peer):

@@ -1,13 +1,18 @@
 """A real federation on this machine: provisioned kits, TLS, one process per site and per job. Shared by the FLARE tests."""
 
 import contextlib
+import shutil
+import subprocess
+import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pdml.accounting import Budget
+from pdml.accounting.events import IterateReleased
 from pdml.encoder import Category, Encoder, Number
 from pdml.frozen import FrozenWriter, open_frozen
 from pdml.mechanisms.randomness import Simulated
@@ -18,6 +23,7 @@ from pdml.train.engines.flare import process
 from pdml.train.engines.flare.provision import provision
 from pdml.train.engines.flare.session import connect
 from pdml.train.engines.flare.site import Site
+from pdml.train.journal import Journal
 from pdml.train.plan import TrainingPlan
 
 NAMES = ("alice", "bob", "carol")
@@ -60,13 +66,44 @@ def freeze(study, name, folder, *, records=60, seed=0):
     return folder
 
 
+def wait_for_journal(site, seconds=60):
+    """Free as soon as the job's process has ended."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return Journal(site.path(site.config.journal))
+        except Exception:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def released(reports):
+    """What the nodes released last, in their order."""
+    return np.array([report.vector for report in reports.values()])
+
+
+@contextlib.contextmanager
+def small_disk(size):
+    place = Path(tempfile.mkdtemp(prefix="pdml-small-"))  # not below tmp_path, which pytest must be able to remove
+    mount = shutil.which("mount")
+    if mount is None or subprocess.run([mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True).returncode:
+        place.rmdir()
+        pytest.skip("needs the right to mount a small file system")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+        place.rmdir()
+
+
 class Federation:
     """Kits, data sets and processes of one study; `close` leaves nothing running."""
 
-    def __init__(self, folder, study=None, *, records=60, seed=SEED, freeze=freeze, tapped=False):
-        self.tapped, self.tap = tapped, folder / "seen by the relay"
+    def __init__(self, folder, study=None, *, records=60, seed=SEED, freeze=freeze, tapped=False, network=None):
+        self.tapped, self.tap, self.network = tapped, folder / "seen by the relay", network
         self.folder, self.study, self.seed = folder, study or study_of(), seed
-        self.kits = provision(self.study, folder / "kits")
+        self.kits = provision(self.study, folder / "kits", relay=network.relay if network else "")
         self.sites = {name: Site.open(kit) for name, kit in self.kits.items()}
         self.names = tuple(server.name for server in self.study.servers)
         for name in self.names:
@@ -86,6 +123,9 @@ class Federation:
                     if name == "relay" and self.tapped:
                         patch.setenv("PDML_TEST_TAP", str(self.tap))
                         patch.setenv("PYTHONPATH", str(Path(__file__).parent / "tap"))
+                    if self.network:
+                        command = self.network.within(name, process.command(self.sites[name]))
+                        patch.setattr(process, "command", lambda site, command=command: command)
                     process.start(self.sites[name], simulated_noise=self.seed)
         self.log_in(timeout)
         self.desk.wait_for(self.names, timeout)
@@ -119,6 +159,21 @@ class Federation:
         """What the local engine computes."""
         plan = TrainingPlan.from_dict(dict(self.study.plan))
         return local.train(self.study.graph(), local.Run(plan, self.servers(), Simulated(self.seed))).released
+
+    def rounds_spent(self, name, job):
+        """The rounds that a job has released at a node, as the ledger has them."""
+        site = self.sites[name]
+        dataset = site.holdings().dataset
+        with contextlib.closing(wait_for_journal(site)) as journal:
+            spent = Counter(journal.spent(dataset)) - Counter(journal.spent(dataset, but=job))
+        return sorted(event.t for event in spent.elements() if isinstance(event, IterateReleased))
+
+    def move_journal(self, name, target):
+        """Between two jobs: closed, a journal is one file."""
+        site = self.sites[name]
+        wait_for_journal(site).close()
+        shutil.copy(site.path(site.config.journal), site.path(target))
+        self.sites[name] = site.save(journal=target)
 
     def job_processes(self, name):
         """The processes of running jobs at a site, without the site's own."""

@@ -2,6 +2,8 @@
 
 import shutil
 import sqlite3
+import subprocess
+import sys
 
 import msgspec
 import numpy as np
@@ -100,15 +102,54 @@ def test_budgets_belong_to_the_data_set_and_not_to_the_job(tmp_path):
     more.close()
 
 
-def test_a_rolled_back_journal_is_noticed(consortium, tmp_path):
-    consortium.run(until=4)
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(("saved_at", "rolled_at"), [(4, 8), (4, 5), (11, 12)])
+def test_a_rolled_back_journal_is_noticed(consortium, tmp_path, saved_at, rolled_at, restarted):
+    """Be it by one round, by the last one, and though the neighbours died too: what they were sent they had written down."""
+    consortium.run(until=saved_at)
     consortium.kill("carol")
     saved = shutil.copy(tmp_path / "carol.db", tmp_path / "old.db")
-    consortium.run(until=8)
-    consortium.kill("carol")
+    consortium.run(until=rolled_at)
+    consortium.close() if restarted else consortium.kill("carol")
     shutil.copy(saved, tmp_path / "carol.db")
-    with pytest.raises(PeerError, match="carol's journal was rolled back: it stands at round 4"):
+    with pytest.raises(PeerError, match=f"carol's journal was rolled back: it stands at round {saved_at}"):
         consortium.meet("carol")
+
+
+def test_an_old_hello_is_no_rollback(consortium):
+    """Who carries the messages may keep one for later, or be slow: nobody is accused of it."""
+    consortium.run(until=2)
+    consortium.kill("bob")
+    consortium.meet("bob")
+    old = consortium.party("bob").hello("alice")
+    consortium.run(until=6)
+    assert consortium.party("alice").welcome("bob", old)  # the same process, some rounds ago
+    consortium.kill("bob")
+    consortium.meet("bob")
+    consortium.run(until=8)
+    assert consortium.party("alice").welcome("bob", old)  # an earlier process, which was met
+    consortium.kill("alice")
+    consortium.meet("alice")
+    assert not consortium.party("alice").welcome("bob", old)  # alice herself is another: prove that you speak now
+
+
+def test_what_neighbours_hear_of_a_data_set_does_not_depend_on_its_records(consortium):
+    """Its digest would let them try records until it fits; the alias needs the node's key."""
+    party = consortium.party("alice")
+    said = msgspec.msgpack.decode(party.hello("bob"), type=wire.Hello)
+    assert said.dataset == consortium.identities["alice"].alias("data of alice") != consortium.identities["bob"].alias("data of alice")
+    assert "data of alice" not in repr(said)
+
+
+def test_noise_that_protects_nobody_is_never_counted_as_if_it_did(tmp_path):
+    simulated = Consortium(tmp_path)
+    simulated.run(until=3)
+    simulated.close()
+    for job in ("job-1", "job-2"):  # neither the rest of the job nor another one on the data set
+        secure = Consortium(tmp_path, source=Secure(), job=job)
+        with pytest.raises(JournalError, match="was used with simulated noise before"):
+            secure.party("alice")
+        secure.close()
 
 
 def test_a_lost_journal_is_noticed_in_the_next_job(consortium, tmp_path):
@@ -198,8 +239,11 @@ def test_the_inner_state_is_sealed_and_then_gone(consortium, tmp_path):
     linear, sealed = wire.packed(party._node.linear), journal.sealed("job-1")
     files = [tmp_path / "alice.db", tmp_path / "alice.db-wal"]
     assert not any(linear in path.read_bytes() for path in files if path.exists())
-    with pytest.raises(InvalidInput, match="cannot be opened"):
-        consortium.identities["bob"].unseal(sealed, b"")
+    purpose = f"{consortium.contract.digest} alice".encode()
+    assert consortium.identities["alice"].unseal(sealed, purpose) == linear
+    for key, other in (("bob", purpose), ("alice", purpose[:-1])):
+        with pytest.raises(InvalidInput, match="cannot be opened"):
+            consortium.identities[key].unseal(sealed, other)
     for name in NAMES:
         consortium.party(name).finish()
     assert not any(sealed in path.read_bytes() for path in files if path.exists())
@@ -226,11 +270,17 @@ def test_another_contract_under_the_same_name_is_refused(consortium, tmp_path):
 
 
 def test_a_journal_is_held_by_one_process_and_readable_by_its_owner_alone(tmp_path):
-    journal = Journal(tmp_path / "node.db")
+    """Opening it again in the same process must not loosen the lock: POSIX drops it when any handle of the file is closed."""
+    path = tmp_path / "node.db"
+    journal = Journal(path)
     with pytest.raises(JournalError, match="another process is using it"):
-        Journal(tmp_path / "node.db")
+        Journal(path)
+    script = "import sys, pathlib; from pdml.train.journal import Journal; Journal(pathlib.Path(sys.argv[1]))"
+    other = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True)
+    assert other.returncode != 0 and "another process is using it" in other.stderr
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
     journal.close()
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
 
 
 def test_a_journal_that_is_none_or_of_another_version_is_refused(tmp_path):

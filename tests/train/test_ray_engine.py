@@ -1,20 +1,17 @@
 """Ray actors on a real cluster of two raylets: the local engine's numbers to the bit, and a dead actor is an error."""
 
 import os
-import shutil
 import signal
 import sys
-import tempfile
 
 import numpy as np
 import pytest
 from consortium import NAMES, Consortium
+from raylets import raylets
 
 from pdml.errors import EngineError, InvalidInput
 from pdml.train.engines import local
 
-os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray's switch for "stay on loopback", read when it is imported
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 ray = pytest.importorskip("ray")
 
 from ray import cloudpickle  # noqa: E402
@@ -29,24 +26,12 @@ pytestmark = pytest.mark.xdist_group("ray")
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two raylets on loopback, in a folder of their own; each has a resource that names it."""
-    from ray.cluster_utils import Cluster
-
-    folder = tempfile.mkdtemp(prefix="ray-")  # short: the paths of Unix sockets may have 107 bytes
-    os.environ["RAY_TMPDIR"] = folder
-    made = Cluster()
-    try:
-        for name in ("north", "south"):
-            made.add_node(
-                num_cpus=2, resources={name: 10}, node_ip_address="127.0.0.1", object_store_memory=100 * 2**20, include_dashboard=False
-            )
+    with raylets() as made:
         ray.init(address=made.address, log_to_driver=False, _node_ip_address="127.0.0.1")
-        yield made
-    finally:
-        ray.shutdown()
-        made.shutdown()
-        del os.environ["RAY_TMPDIR"]
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            yield made
+        finally:
+            ray.shutdown()
 
 
 @pytest.fixture
@@ -155,24 +140,6 @@ def test_shards_must_cover_the_servers(cluster, run):
     with pytest.raises(InvalidInput, match="loaded"):
         engine.train(graph, whole.plan, whole.source, wrong)
     assert len(NAMES) == graph.n
-
-
-def test_the_same_cluster_takes_what_is_embarrassingly_parallel(cluster):
-    from pdml.experiments.parallel import each
-
-    told = []
-    with engine.for_joblib():
-        places = each(_place, list(range(8)), processes=4, progress=lambda done, total: told.append((done, total)))
-    assert told[0] == (0, 8)
-    assert told[-1] == (8, 8)
-    assert [k for k, _ in places] == list(range(8))
-    assert all(inside for _, inside in places)
-
-
-def _place(k):
-    import ray
-
-    return k, ray.get_runtime_context().get_node_id() is not None and ray.is_initialized()
 
 
 def test_the_estimator_takes_it_by_name(cluster):

@@ -13,9 +13,10 @@ from pdml._types import Array
 from pdml.accounting.events import IterateReleased
 from pdml.audit.finding import Finding, compare
 from pdml.audit.inference import FAR, record_victims
-from pdml.audit.victim import Effort, Victim, spread
+from pdml.audit.victim import Effort, Victim
 from pdml.core import steps
 from pdml.mechanisms.randomness import Simulated
+from pdml.train.engines.jobs import spread
 from pdml.train.node import Node, NodeState
 from pdml.train.plan import TrainingPlan
 

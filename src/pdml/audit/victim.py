@@ -5,14 +5,10 @@ every other label, and they see every message; so one server's transcript is all
 That the engines release the same numbers as `Node` is tested to the bit in tests/train.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, sqrt
-from typing import Any, TypeVar
 
 import numpy as np
-from joblib import Parallel, delayed
-from threadpoolctl import threadpool_limits
 
 from pdml._types import Array, IntArray
 from pdml.accounting import Ledger
@@ -20,11 +16,11 @@ from pdml.accounting.events import Event, IterateReleased, ObjectiveNoised
 from pdml.core import labels
 from pdml.mechanisms.label_flip import LabelFlip, flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
+from pdml.train.engines.jobs import spread
 from pdml.train.node import Node, Server
 from pdml.train.plan import TrainingPlan
 
 CHUNK = 500  # transcripts per task
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,12 +117,4 @@ def transcripts(victim: Victim, count: int, seed: int, world: int, jobs: int) ->
 
 
 def _transcripts(victim: Victim, seeds: IntArray) -> Array:
-    with threadpool_limits(1):
-        return np.array([victim.transcript(each).reshape(-1) for each in seeds])
-
-
-def spread(work: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], jobs: int) -> list[Result]:
-    """work(*task) for every task, in order."""
-    if jobs == 1:
-        return [work(*task) for task in tasks]
-    return list(Parallel(n_jobs=jobs)(delayed(work)(*task) for task in tasks))
+    return np.array([victim.transcript(each).reshape(-1) for each in seeds])

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import NoReturn
 
-from pdml.errors import PDMLError
+from pdml.errors import PDMLError, plain
 
 
 class Stopped(BaseException):
@@ -75,7 +75,7 @@ def _sentence(error: Exception) -> str:
 
 
 def _refused(sentence: str) -> int:
-    print("pdml: " + " ".join(sentence.splitlines()), file=sys.stderr)
+    print("pdml: " + plain(sentence, longest=100_000), file=sys.stderr)
     return 1
 
 

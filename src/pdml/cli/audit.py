@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pdml.cli.cluster import Cluster, Jobs
+
 if TYPE_CHECKING:
     from pdml.audit import Finding
 
@@ -14,7 +16,8 @@ def audit(
     full: Annotated[bool, typer.Option("--full", help="Minutes instead of seconds: bounds closer to the claims.")] = False,
     attack: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this attack (repeatable).  [default: all]")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Another seed: other samples.")] = 1,
-    jobs: Annotated[int, typer.Option(min=0, help="Processes; 0: one per core.")] = 0,
+    jobs: Jobs = 0,
+    cluster: Cluster = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """Attack the real code, and compare what leaks with what the ledger claims.
@@ -30,10 +33,10 @@ def audit(
     from dataclasses import replace
 
     from pdml.audit import ATTACKS, FALSE_ALARM, FULL, QUICK, run
-    from pdml.train.engines.local import workers
+    from pdml.cli.cluster import processes
 
-    effort = replace(FULL if full else QUICK, jobs=jobs or workers(None))
-    with _progress() as on_attack:
+    with processes(jobs, cluster) as at_once, _progress() as on_attack:
+        effort = replace(FULL if full else QUICK, jobs=at_once)
         findings = run(effort, seed=seed, attacks=tuple(attack or ATTACKS), on_attack=on_attack)
     violated = [finding for finding in findings if not finding.passed]
     if as_json:

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pdml.collect.service import Render
     from pdml.collect.store import Store
     from pdml.study import Study
 
@@ -61,7 +60,7 @@ def serve(
     Example:
       pdml collect serve study.toml --server alice --open
     """
-    from pdml.cli import Stopped, screen
+    from pdml.cli import Stopped, collect_operator, screen
 
     try:
         from pdml.collect import app, service_log
@@ -75,14 +74,14 @@ def serve(
     secure = check_transport(host, cert=cert, key=key, insecure_http=insecure_http)
     with _opened(study, server, db, create=True) as (contract, name, database, store):
         page = render(contract)
-        token_file, token_hash = _operator_token(operator_token, database)
+        token_file, token_hash = collect_operator.token(operator_token, database)
         application = app.create(
             contract,
             name,
             store,
             page=page.html,
             page_headers=page.headers,
-            operator=_operator_page(contract),
+            operator=collect_operator.page(contract),
             operator_token_hash=token_hash,
             require_tokens=not open_to_all,
             secure=secure or contract.server(name).url.startswith("https:"),
@@ -279,34 +278,3 @@ def _opened(study: Path, server: str, db: str, *, create: bool) -> "Iterator[tup
         yield contract, name, database, store
     finally:
         store.close()
-
-
-def _operator_token(file: Path | None, database: str) -> tuple[Path, str]:
-    """The token's file, made if there is none, and the hash that the service keeps."""
-    import hashlib
-    import os
-    import secrets
-
-    if file is None:
-        if "://" in database:
-            raise InvalidInput("operator-token must name a file where the database is not one")
-        file = Path(database).with_suffix(".operator-token")
-    try:
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:
-            new.write(secrets.token_urlsafe(24) + "\n")
-    except FileExistsError:
-        pass
-    token = file.read_text(encoding="utf-8").strip()
-    if len(token) < 16:
-        raise InvalidInput(f"the operator's token in {file} must have at least 16 characters, got {len(token)}: others could guess it")
-    return file, hashlib.sha256(token.encode()).hexdigest()
-
-
-def _operator_page(study: "Study") -> "Render":
-    def render(summary: Any) -> str:
-        from pdml.report.operator import render as page
-        from pdml.report.operator_preview import preview
-
-        return page(summary, preview(study, summary))
-
-    return render

@@ -67,11 +67,15 @@ def data(
     epsilon_column: Annotated[str, typer.Option(metavar="COLUMN", help="Or each label's own.")] = "",
     randomised: Annotated[bool, typer.Option("--randomised", help="The labels were randomised on people's devices.")] = False,
     randomise: Annotated[bool, typer.Option("--randomise", help="They are true: randomise them now. This organisation saw them.")] = False,
+    other_people: Annotated[
+        bool, typer.Option("--other-people", help="Nobody in these records is in a data set that this node has trained on.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Give a node the records it trains on.
 
-    They are copied into the kit, readable by its owner alone, and checked against the study.
+    They are copied into the kit, readable by its owner alone, and checked against the study. A budget belongs to a data set, so
+    after a training another one is taken only with --other-people.
 
     \b
     Example:
@@ -88,12 +92,14 @@ def data(
     if from_collect is not None:
         if label or epsilon is not None or epsilon_column or randomised or randomise:
             raise InvalidInput("--label, --epsilon, --epsilon-column, --randomised and --randomise belong to --csv")
-        held = node_data.copy(site, from_collect)
+        held = node_data.copy(site, from_collect, other_people=other_people)
     else:
         assert table is not None
         if randomised == randomise:
             raise InvalidInput("say whether the labels are --randomised already or are to be --randomise'd now")
-        held = node_data.from_table(site, table, label=label, epsilon=epsilon, epsilon_column=epsilon_column, randomise=randomise)
+        held = node_data.from_table(
+            site, table, label=label, epsilon=epsilon, epsilon_column=epsilon_column, randomise=randomise, other_people=other_people
+        )
     facts = {"server": site.name, "records": held.server.records, "dataset": held.dataset, "smallest_epsilon": held.server.epsilon}
     if as_json:
         screen.print_json(facts)

@@ -20,7 +20,7 @@ from pdml.train.engines.flare.site import Site
 from pdml.train.party import Holdings
 
 
-def copy(site: Site, folder: Path) -> Holdings:
+def copy(site: Site, folder: Path, *, other_people: bool) -> Holdings:
     """Check a frozen data set and copy it into the kit."""
     held = holdings.hold(site.study(), site.name, frozen.open_frozen(folder, study_hash=site.study().hash))
     stage = site.path(f".pdml-{secrets.token_hex(8)}")
@@ -29,12 +29,14 @@ def copy(site: Site, folder: Path) -> Holdings:
         os.chmod(stage, 0o700)
         for path in stage.iterdir():
             os.chmod(path, 0o600)
-        return _adopt(site, stage, held.dataset)
+        return _adopt(site, stage, held.dataset, other_people=other_people)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def from_table(site: Site, path: Path, *, label: str, epsilon: float | None, epsilon_column: str, randomise: bool) -> Holdings:
+def from_table(
+    site: Site, path: Path, *, label: str, epsilon: float | None, epsilon_column: str, randomise: bool, other_people: bool
+) -> Holdings:
     """Encode a table's rows by the study, in an order that tells nothing, and freeze them in the kit."""
     study, table = site.study(), read_table(path)
     if not label or label not in table.names:
@@ -54,18 +56,37 @@ def from_table(site: Site, path: Path, *, label: str, epsilon: float | None, eps
             writer.append(study.encode_table(table)[order], classes[order].astype(np.int32), millionths[order])
             writer.finish(frozen_at=f"{datetime.now(UTC):%Y-%m-%dT%HZ}")
         held = holdings.hold(study, site.name, frozen.open_frozen(stage))
-        return _adopt(site, stage, held.dataset)
+        return _adopt(site, stage, held.dataset, other_people=other_people)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _adopt(site: Site, stage: Path, digest: str) -> Holdings:
+def _adopt(site: Site, stage: Path, digest: str, *, other_people: bool) -> Holdings:
     """Under its digest: the name of a data set is what its budget belongs to."""
+    if not other_people:
+        _refuse_fresh_budget(site, digest)
     folder = site.path("data") / digest[:32]
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     if not folder.exists():
         stage.rename(folder)
     return site.save(data=f"data/{folder.name}").holdings()
+
+
+def _refuse_fresh_budget(site: Site, digest: str) -> None:
+    """The same people under another name would have their budget twice; only the operator can know."""
+    if not site.config.begun and not site.path(site.config.journal).exists():
+        return
+    journal = site.journal()
+    try:
+        used = [name for name in journal.datasets() if name != digest and journal.releases(name)]
+        known = digest in journal.datasets()
+    finally:
+        journal.close()
+    if used and not known:
+        raise InvalidInput(
+            f"{site.name} has sent vectors about the data set {used[-1][:12]}, and a new one begins with a whole budget: say "
+            "--other-people if nobody's record is in both, or else keep the old one"
+        )
 
 
 def _classes(study: Study, table: Table, label: str) -> IntArray:

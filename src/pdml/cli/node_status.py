@@ -9,6 +9,7 @@ from pdml.accounting import Budget, Ledger, last_safe_round
 from pdml.accounting.events import IterateReleased, LabelFlipped
 from pdml.errors import JournalError, PDMLError
 from pdml.study import Study
+from pdml.train import holdings
 from pdml.train.engines.flare.site import NODE, Site
 from pdml.train.journal import Job, Journal
 from pdml.train.plan import TrainingPlan
@@ -76,7 +77,7 @@ def look(site: Site, pid: int | None) -> Status:
     jobs: tuple[Job, ...] = ()
     found: list[DataSet] = []
     busy, progress = False, _progress(site)
-    if site.path(site.config.journal).exists():
+    if site.config.begun or site.path(site.config.journal).exists():
         try:
             journal = site.journal()
         except JournalError as error:
@@ -108,23 +109,14 @@ def _account(study: Study, journal: Journal, name: str, *, current: bool, epsilo
     classes = len(study.classes)
     further = None
     if current and study.plan and study.budget is not None and held is not None:
-        server, plan = held.server, TrainingPlan.from_dict(dict(study.plan))
-        planned = plan.events(
-            server=server.index,
-            n_servers=server.n_servers,
-            degree=server.degree,
-            records=server.records,
-            epsilon=server.epsilon,
-            norm_bound=server.norm_bound,
-            width=study.width,
-            classes=classes,
-        )
+        another = holdings.agreed(study, TrainingPlan.from_dict(dict(study.plan)), "another")
+        planned = another.events(another.servers[held.server.index], records=held.server.records, epsilon=held.server.epsilon)
         further = last_safe_round([(flip, *planned)], budget=study.budget or Budget(), classes=classes, already=[spent])
     return DataSet(
         digest=name,
         current=current,
         releases=sum(isinstance(event, IterateReleased) for event in spent),
-        ledger=Ledger(((flip, *spent),), source="journal", classes=classes),
+        ledger=Ledger(((flip, *spent),), source="simulated" if "simulated" in journal.sources(name) else "secure", classes=classes),
         next_job=further,
     )
 

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pdml.cli.cluster import Cluster, Jobs
+
 if TYPE_CHECKING:
     from pdml.experiments import Outcome
 
@@ -17,7 +19,8 @@ def reproduce(
     seeds: Annotated[
         int | None, typer.Option(min=2, max=1000, help="Random repetitions.  [default: 20 for table1, each figure's own]")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=0, help="Processes; 0: one per core.")] = 0,
+    jobs: Jobs = 0,
+    cluster: Cluster = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Measure the paper's table and figures again, and set what it says of them against what comes out.
@@ -29,11 +32,12 @@ def reproduce(
     Example:
       pdml reproduce fig3a fig3b --out figures
       pdml reproduce all
+      pdml reproduce table1 --cluster auto
     """
     from pdml.cli import screen
+    from pdml.cli.cluster import processes
     from pdml.errors import InvalidInput
     from pdml.experiments import MODULES, run, write
-    from pdml.train.engines.local import workers
 
     wanted = list(MODULES) if names == ["all"] else list(dict.fromkeys(names))
     for name in wanted:
@@ -42,13 +46,14 @@ def reproduce(
     if out.exists() and not out.is_dir():
         raise InvalidInput(f"--out must be a folder, got {out}: it is a file")
     outcomes = []
-    for name in wanted:
-        with screen.progress(f"Reproducing {name}", unit="job") as progress:
-            outcome = run(name, seeds=seeds, processes=jobs or workers(None), progress=progress)
-        paths = write(outcome, out)
-        outcomes.append(outcome)
-        if not as_json:
-            _show(outcome, paths)
+    with processes(jobs, cluster) as at_once:
+        for name in wanted:
+            with screen.progress(f"Reproducing {name}", unit="job") as progress:
+                outcome = run(name, seeds=seeds, processes=at_once, progress=progress)
+            paths = write(outcome, out)
+            outcomes.append(outcome)
+            if not as_json:
+                _show(outcome, paths)
     if as_json:
         screen.print_json({"outcomes": [outcome.to_dict() for outcome in outcomes], "folder": str(out)})
     if not all(claim.holds for outcome in outcomes for claim in outcome.claims):

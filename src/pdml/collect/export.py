@@ -1,7 +1,6 @@
 """From a collection to the frozen data set of training, a chunk at a time."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +13,7 @@ from pdml.frozen import FrozenWriter, Manifest
 _CHUNK_BYTES = 8 << 20
 
 
-def export(
-    store: Store,
-    folder: Path,
-    *,
-    hour: int,
-    min_records: int,
-    on_rows: Callable[[int, int], None] = lambda done, total: None,
-) -> Manifest:
+def export(store: Store, folder: Path, *, hour: int, min_records: int) -> Manifest:
     """Freeze the collection and write it to ``folder``; again and again, always with the same bytes.
 
     Guarantees
@@ -46,7 +38,6 @@ def export(
             matrix = np.frombuffer(b"".join(features), dtype="<f4").reshape(len(rows), who.width)
             writer.append(matrix, np.array(labels, dtype=np.int64), np.array(epsilons, dtype=np.int64))
             done += len(rows)
-            on_rows(done, totals.reports)
         if done != totals.reports:
             raise DataError(f"the collection counts {totals.reports:,} reports but holds {done:,}: the database was altered")
         manifest = writer.finish(frozen_at=frozen)

@@ -22,7 +22,9 @@ from pdml.collect.store import (
     Totals,
     check_identity,
     check_schema,
+    decided,
     frozen_refuses,
+    no_collection,
     tally,
     tokens_used,
     totals_of,
@@ -221,7 +223,7 @@ class PostgresStore:
         known = db.execute("SELECT to_regclass('pdml_collection') IS NOT NULL").fetchone()
         if known != (True,):
             if not create:
-                raise InvalidInput(f"there is no collection in {where}: `pdml collect serve` and `pdml collect invite` make one")
+                raise no_collection(where)
             db.execute(_TABLES)
             values = (SCHEMA, asked.study_id, asked.study_hash, asked.server, asked.width, asked.classes)
             columns = "one, schema, study_id, study_hash, server, width, classes"
@@ -248,13 +250,10 @@ def _binary(entries: Sequence[Entry]) -> bytes:
 
 
 def _decide(db: _Connection, entry: Entry, state: State) -> Outcome:
-    """One entry by itself. The id comes first: whoever repeats a report gets the first answer, whatever has happened since."""
+    """One entry by itself."""
     known = db.execute("SELECT digest, hour FROM pdml_reports WHERE id = %s", (entry.id,)).fetchone()
-    if known is not None:
-        digest, hour = known
-        return Outcome("withdrawn") if digest is None else Outcome("replayed", hour) if digest == entry.digest else Outcome("id_conflict")
-    if state is not State.OPEN or entry.barred:
-        return Outcome("frozen" if state is State.FROZEN else entry.barred or "closed")
+    if (outcome := decided(entry, state, known)) is not None:
+        return outcome
     if entry.token and db.execute(_USE, ([entry.token],)).rowcount == 0:
         issued = db.execute("SELECT 1 FROM pdml_invitations WHERE hash = %s", (entry.token,)).fetchone()
         return Outcome("token_used" if issued else "token_unknown")

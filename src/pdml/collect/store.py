@@ -139,6 +139,24 @@ def frozen_refuses(what: str) -> InvalidInput:
     return InvalidInput(f"the collection is frozen, so {what}: its data set has been handed over or is about to be")
 
 
+def no_collection(where: str) -> InvalidInput:
+    return InvalidInput(f"there is no collection in {where}: `pdml collect serve` and `pdml collect invite` make one")
+
+
+def decided(entry: Entry, state: State, known: Sequence[Any] | None) -> Outcome | None:
+    """What became of an entry by its id and the times; None: it is new and in time, so that its token decides.
+
+    ``known`` is (digest, hour) of the report with this id. It comes first: whoever repeats a report gets the first answer,
+    whatever has happened since.
+    """
+    if known is not None:
+        digest, hour = known
+        return Outcome("withdrawn") if digest is None else Outcome("replayed", hour) if digest == entry.digest else Outcome("id_conflict")
+    if state is not State.OPEN or entry.barred:
+        return Outcome("frozen" if state is State.FROZEN else entry.barred or "closed")
+    return None
+
+
 def tally(entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> list[tuple[int, int, int]]:
     """(ε, label, reports) of what was stored, sorted so that every writer touches the rows in the same order."""
     counts: dict[tuple[int, int], int] = {}

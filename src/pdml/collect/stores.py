@@ -3,7 +3,7 @@
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pdml.collect.store import Identity, Store
+from pdml.collect.store import Identity, Store, no_collection
 from pdml.errors import InvalidInput
 
 
@@ -22,7 +22,7 @@ def open_store(database: str, identity: Identity, *, create: bool) -> Store:
 
     path = Path(database)
     if not create and not path.exists():
-        raise InvalidInput(f"there is no collection in {path}: `pdml collect serve` and `pdml collect invite` make one")
+        raise no_collection(str(path))
     return SqliteStore(path, identity)
 
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import NoReturn, Self
 from urllib.parse import SplitResult, urlsplit
 
-from pdml.errors import DataError, InvalidInput, MessageError, NotDelivered
+from pdml.errors import DataError, InvalidInput, MessageError, NotDelivered, plain
 from pdml.messages import Problem, Receipt, decode_answer, decode_report, split_batch
 
 ATTEMPTS = 5
@@ -177,4 +177,4 @@ def _refuses(status: int) -> bool:
 def _reason(error: Exception) -> str:
     """In words; an error of the protocol quotes the server, which must not reach the terminal's controls."""
     said = (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
-    return "".join(letter if letter.isprintable() else " " for letter in said)[:200].strip()
+    return plain(said, longest=200)

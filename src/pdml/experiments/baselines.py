@@ -10,11 +10,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pdml._types import Array
-from pdml.experiments import baselines_figure, parallel, setting
+from pdml.experiments import baselines_figure, setting
 from pdml.experiments.outcome import Claim, Outcome, Progress
 from pdml.experiments.rivals import gradient_descent, objective_perturbation, pdml_plans, pooled, problem, zhang_zhu
 from pdml.experiments.rivals.composition import Guarantee
 from pdml.experiments.rivals.problem import Problem
+from pdml.train.engines.jobs import spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,6 +29,9 @@ NOBODY, OWN, CURATOR = "nobody", "server", "curator"
 ALL = ("label_collector", "label_others", "features_others")  # the columns of `Guarantee`
 LABELS, FROM_OTHERS = ALL[:2], ALL[1:]
 
+Train = Callable[[Problem, Any, float], Array]  # of a setting at a budget ε: weights, (d,) or one row per server
+Prove = Callable[[Problem, Any, float], Guarantee]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rival:
@@ -35,10 +39,29 @@ class Rival:
 
     name: str
     trusts: str  # with true labels
-    train: Callable[[Problem, Any, float], Array]  # weights, (d,) or one row per server
-    guarantee: Callable[[Problem, Any, float], Guarantee]
+    train: Train
+    guarantee: Prove
     protects: tuple[str, ...]  # the columns in which it promises the budget
     settings: tuple[Any, ...] = (None,)
+
+
+def _descent(name: str, protects: tuple[str, ...], settings: tuple[Any, ...]) -> Rival:
+    train, guarantee = gradient_descent.descend, gradient_descent.guarantee
+    return Rival(name=name, trusts=CURATOR, train=train, guarantee=guarantee, protects=protects, settings=settings)
+
+
+def _zhang_zhu(name: str, kind: str, flips: float) -> Rival:
+    return _between_servers(name, zhang_zhu.train, zhang_zhu.guarantee, zhang_zhu.variants(kind, flips), flips)
+
+
+def _planned(name: str, flips: float) -> Rival:
+    return _between_servers(name, pdml_plans.planned, pdml_plans.planned_guarantee, (flips,), flips)
+
+
+def _between_servers(name: str, train: Train, guarantee: Prove, settings: tuple[Any, ...], flips: float) -> Rival:
+    """With labels flipped on devices at ε = ``flips``; at ∞ they are not, and people trust their own server."""
+    trusts, protects = (OWN, FROM_OTHERS) if isinf(flips) else (NOBODY, ALL)
+    return Rival(name=name, trusts=trusts, train=train, guarantee=guarantee, protects=protects, settings=settings)
 
 
 RIVALS = (
@@ -52,73 +75,17 @@ RIVALS = (
         protects=FROM_OTHERS,
         settings=objective_perturbation.RIDGES,
     ),
-    Rival(
-        name="DP-GD, records",
-        trusts=CURATOR,
-        train=gradient_descent.descend,
-        guarantee=gradient_descent.guarantee,
-        protects=FROM_OTHERS,
-        settings=gradient_descent.RECORDS,
-    ),
-    Rival(
-        name="DP-GD, labels only",
-        trusts=CURATOR,
-        train=gradient_descent.descend,
-        guarantee=gradient_descent.guarantee,
-        protects=("label_others",),
-        settings=gradient_descent.LABELS_ONLY,
-    ),
-    Rival(
-        name="Zhang-Zhu, dual",
-        trusts=OWN,
-        train=zhang_zhu.train,
-        guarantee=zhang_zhu.guarantee,
-        protects=FROM_OTHERS,
-        settings=zhang_zhu.variants("dual", inf),
-    ),
-    Rival(
-        name="Zhang-Zhu, primal",
-        trusts=OWN,
-        train=zhang_zhu.train,
-        guarantee=zhang_zhu.guarantee,
-        protects=FROM_OTHERS,
-        settings=zhang_zhu.variants("primal", inf),
-    ),
-    Rival(
-        name="PDML planned, no flips",
-        trusts=OWN,
-        train=pdml_plans.planned,
-        guarantee=pdml_plans.planned_guarantee,
-        protects=FROM_OTHERS,
-        settings=(inf,),
-    ),
+    _descent("DP-GD, records", FROM_OTHERS, gradient_descent.RECORDS),
+    _descent("DP-GD, labels only", ("label_others",), gradient_descent.LABELS_ONLY),
+    _zhang_zhu("Zhang-Zhu, dual", "dual", inf),
+    _zhang_zhu("Zhang-Zhu, primal", "primal", inf),
+    _planned("PDML planned, no flips", inf),
     Rival(name="Flip, pooled, corrected", trusts=NOBODY, train=pooled.corrected, guarantee=pooled.flipped, protects=LABELS),
     Rival(name="Flip, pooled, uncorrected", trusts=NOBODY, train=pooled.uncorrected, guarantee=pooled.flipped, protects=LABELS),
     Rival(name="Flip, each server alone", trusts=NOBODY, train=pooled.alone, guarantee=pooled.unshared, protects=ALL),
-    Rival(
-        name="Flip + Zhang-Zhu, dual",
-        trusts=NOBODY,
-        train=zhang_zhu.train,
-        guarantee=zhang_zhu.guarantee,
-        protects=ALL,
-        settings=zhang_zhu.variants("dual", EPSILON),
-    ),
-    Rival(
-        name="Flip + Zhang-Zhu, primal",
-        trusts=NOBODY,
-        train=zhang_zhu.train,
-        guarantee=zhang_zhu.guarantee,
-        protects=ALL,
-        settings=zhang_zhu.variants("primal", EPSILON),
-    ),
-    Rival(
-        name=PLANNED,
-        trusts=NOBODY,
-        train=pdml_plans.planned,
-        guarantee=pdml_plans.planned_guarantee,
-        protects=ALL,
-        settings=(EPSILON,),
-    ),
+    _zhang_zhu("Flip + Zhang-Zhu, dual", "dual", EPSILON),
+    _zhang_zhu("Flip + Zhang-Zhu, primal", "primal", EPSILON),
+    _planned(PLANNED, EPSILON),
     Rival(
         name=AS_PAPER,
         trusts=NOBODY,
@@ -152,7 +119,7 @@ def baselines(*, seeds: int | None, processes: int, progress: Progress) -> Outco
 def measure(names: Sequence[str], *, seeds: int, processes: int, progress: Progress) -> list[Result]:
     """All rivals on these sets; the same splits and the same flipped labels for all."""
     jobs = [(name, seed) for name in reversed(names) for seed in range(seeds)]  # the largest set first: no core idles at the end
-    found = dict(zip(jobs, parallel.each(_accuracies, jobs, processes=processes, progress=progress), strict=True))
+    found = dict(zip(jobs, spread(_accuracies, [(job,) for job in jobs], processes, progress), strict=True))
     results = []
     for name in names:
         given = problem.load(name, 0)

@@ -1,7 +1,6 @@
 """The comparison as a picture: one panel per data set, one line per rival."""
 
 from collections.abc import Sequence
-from math import isinf
 from typing import TYPE_CHECKING, Protocol
 
 from pdml._types import Array
@@ -51,7 +50,7 @@ def draw(results: Sequence[Point], *, budget: float, highlighted: str, floor: st
             for result in (r for r in results if r.name == name and r.rival != floor):
                 line, colour = rivals.index(result.rival), COLOURS[result.trusts]
                 proved = result.guarantee
-                filled = not isinf(proved.features_others) and proved.features_others <= budget + 1e-6
+                filled = proved.features_others <= budget + 1e-6
                 axes.errorbar(
                     [result.accuracies.mean()],
                     [line],
@@ -78,7 +77,7 @@ def draw(results: Sequence[Point], *, budget: float, highlighted: str, floor: st
         for axes in panels[max(0, len(names) - columns) : len(names)]:
             axes.set_xlabel("accuracy on test data (%)", fontsize=10)
         handles = [Line2D([], [], marker="o", linestyle="", color=c, label=WORDS[who]) for who, c in COLOURS.items()]
-        kinds = (("filled: features protected, ε ≤ 1", INK), ("hollow: features not protected", PAPER))
+        kinds = ((f"filled: features protected, ε ≤ {budget:g}", INK), ("hollow: features not protected", PAPER))
         handles += [Line2D([], [], marker="o", linestyle="", color=INK, markerfacecolor=face, label=said) for said, face in kinds]
         handles.append(Line2D([], [], color=INK, linewidth=1, linestyle=(0, (1, 2)), label="always the larger class"))
         figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=10)

@@ -17,10 +17,11 @@ from pdml.accounting.ledger import Ledger
 from pdml.core import labels, objective, rows
 from pdml.core.losses import binary_loss
 from pdml.datasets import adult
-from pdml.experiments import parallel, setting
+from pdml.experiments import setting
 from pdml.experiments.outcome import Progress
 from pdml.mechanisms.randomness import Simulated
 from pdml.train.engines import local
+from pdml.train.engines.jobs import spread
 from pdml.train.node import Server
 from pdml.train.plan import TrainingPlan
 
@@ -67,7 +68,7 @@ def measure(
 ) -> dict[str, Traces]:
     """Every curve with seeds 0, 1, ...: coins, η and θ are drawn anew, records and graph stay; without ``every_round``, the last one."""
     work = partial(_one_seed, curves=tuple(curves), every_round=every_round, people=people)
-    found = parallel.each(work, range(seeds), processes=processes, progress=progress)
+    found = spread(work, [(seed,) for seed in range(seeds)], processes, progress)
     stacked = np.array(found)  # (seeds, curves, 3, rounds)
     return {curve.name: Traces(*stacked[:, k].swapaxes(0, 1)) for k, curve in enumerate(curves)}
 

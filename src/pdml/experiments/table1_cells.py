@@ -18,11 +18,12 @@ from pdml.accounting.events import ObjectiveNoised
 from pdml.accounting.spending import objective_profile
 from pdml.core.graph import Graph
 from pdml.datasets import raetsch
-from pdml.experiments import bounded_noise, parallel, preprocessing, setting
+from pdml.experiments import bounded_noise, preprocessing, setting
 from pdml.experiments.outcome import Progress
 from pdml.experiments.preprocessing import Preprocessing
 from pdml.mechanisms.randomness import Simulated
 from pdml.train.engines import local
+from pdml.train.engines.jobs import spread
 from pdml.train.plan import TrainingPlan
 from pdml.train.planner import Sizes, ledger
 
@@ -105,7 +106,7 @@ def measure(sets: Sequence[str], *, seeds: int, processes: int, progress: Progre
         _validate.choice("set", name, raetsch.NAMES)
     pairs = [(name, way) for name in sets for way in range(len(preprocessing.BOTH))]
     jobs = [(name, way, seed) for name, way in pairs for seed in range(seeds)]
-    found = parallel.each(_one_seed, jobs, processes=processes, progress=progress)
+    found = spread(_one_seed, [(job,) for job in jobs], processes, progress)
     cells: list[Cell] = []
     for k, (name, way) in enumerate(pairs):
         accuracies = np.array(found[k * seeds : (k + 1) * seeds]).T

@@ -7,6 +7,7 @@ from functools import cached_property
 from math import sqrt
 
 from pdml import _validate
+from pdml.accounting.events import Event
 from pdml.core import labels
 from pdml.core.graph import Graph
 from pdml.errors import InvalidInput
@@ -70,6 +71,20 @@ class Contract:
     def neighbours(self, server: str) -> tuple[str, ...]:
         """In ascending order of their index: the order in which sums over neighbours are taken."""
         return tuple(self.servers[i] for i in self.graph.neighbours(self.index(server)))
+
+    def events(self, server: str, *, records: int, epsilon: float) -> tuple[Event, ...]:
+        """What all rounds spend at ``server``, whose records' smallest label ε is ``epsilon``."""
+        index = self.index(server)
+        return self.plan.events(
+            server=index,
+            n_servers=len(self.servers),
+            degree=int(self.graph.degrees[index]),
+            records=records,
+            epsilon=epsilon,
+            norm_bound=self.norm_bound,
+            width=self.width,
+            classes=self.classes,
+        )
 
     @cached_property
     def norm_cap(self) -> float:

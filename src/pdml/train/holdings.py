@@ -1,5 +1,7 @@
 """From a frozen data set to what a node trains on."""
 
+from math import isfinite
+
 import numpy as np
 
 from pdml.core import labels
@@ -15,9 +17,14 @@ _MILLION = 1_000_000
 
 
 def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
-    """The contract of one job under ``study``: its plan is the study's, or else the study's budget must bound what it may spend."""
-    if not study.plan and study.budget is None:
-        raise DataError(f"the study {study.id} has neither a plan nor a budget: whoever starts a job could switch the noise off")
+    """The contract of one job under ``study``, whose budget must bound what may be spent; and its plan is the study's, if it has one."""
+    limits = [study.budget.limit(row)[0] for row in ("features", "label")] if study.budget is not None else []
+    if not any(map(isfinite, limits)):
+        raise DataError(f"the study {study.id} has no budget: any number of jobs could follow one another")
+    if not study.plan and not isfinite(limits[0]):
+        raise DataError(
+            f"the study {study.id} has neither a plan nor a budget for features: whoever starts a job could switch the noise off"
+        )
     if study.plan and TrainingPlan.from_dict(dict(study.plan)) != plan:
         raise DataError(f"job {job} has another plan than the study {study.id}, which fixes it")
     return Contract(

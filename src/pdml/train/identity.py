@@ -1,5 +1,6 @@
 """Who a node is: one Ed25519 key, kept in one file of mode 0600. It signs messages, and seals what must not be read at rest."""
 
+import hmac
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _SEALING = b"pdml journal 1"
+_NAMING = b"pdml alias 1"
 
 
 class Identity:
@@ -74,12 +76,20 @@ class Identity:
         except (InvalidTag, ValueError):
             raise DataError("what the journal keeps sealed cannot be opened: it was sealed with another key, or is damaged") from None
 
+    def alias(self, digest: str) -> str:
+        """A name for a data set that tells others nothing about it: its digest would let them try records until it fits."""
+        return hmac.digest(self._derived(_NAMING), digest.encode(), "sha256").hex()
+
     def _cipher(self) -> "AESGCM":
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(self._derived(_SEALING))
+
+    def _derived(self, purpose: bytes) -> bytes:
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-        return AESGCM(HKDF(SHA256(), 32, salt=None, info=_SEALING).derive(self._secret))
+        return HKDF(SHA256(), 32, salt=None, info=purpose).derive(self._secret)
 
 
 def verified(public: str, message: bytes, signature: bytes) -> bool:

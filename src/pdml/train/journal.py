@@ -5,7 +5,8 @@ no release escapes the ledger. A node that starts again replays its rounds from 
 
 Guarantees
 ----------
-- `commit` is all or nothing and on disk when it returns: events, what was heard, and the release.
+- `commit` is all or nothing and on disk when it returns: the release and its events. So is `hear`: what a neighbour has sent is
+  remembered before the neighbour is told so.
 - A round is committed once; another release for it is refused.
 - Budgets belong to a data set: `spent` gathers the events of every job on it.
 - The un-noised state (q_i - η_i/n) is stored sealed, and overwritten by `finish`.
@@ -13,8 +14,8 @@ Guarantees
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +23,13 @@ from pdml.accounting import records
 from pdml.accounting.events import Event
 from pdml.errors import JournalError
 
-SCHEMA = 1
+SCHEMA = 2
 RUNNING, FINISHED = "running", "finished"
 
 _TABLES = """
 CREATE TABLE jobs (
-    job TEXT PRIMARY KEY, contract TEXT NOT NULL, server TEXT NOT NULL, dataset TEXT NOT NULL, state TEXT NOT NULL, sealed BLOB
+    job TEXT PRIMARY KEY, contract TEXT NOT NULL, server TEXT NOT NULL, dataset TEXT NOT NULL, source TEXT NOT NULL,
+    state TEXT NOT NULL, sealed BLOB
 ) STRICT;
 CREATE TABLE outbox (job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (job, round)) STRICT;
 CREATE TABLE inbox (
@@ -51,6 +53,7 @@ class Job:
     contract: str
     server: str
     dataset: str
+    source: str  # of the noise
     state: str
     round: int  # the last committed one
 
@@ -61,7 +64,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its other files the mode of this one
+            _create(path)
             self._db = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
             for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON"):
                 self._db.execute(f"PRAGMA {pragma}")
@@ -97,21 +100,25 @@ class Journal:
             raise
 
     def job(self, job: str) -> Job | None:
-        row = self._db.execute("SELECT job, contract, server, dataset, state FROM jobs WHERE job = ?", (job,)).fetchone()
+        row = self._db.execute("SELECT job, contract, server, dataset, source, state FROM jobs WHERE job = ?", (job,)).fetchone()
         if row is None:
             return None
         (last,) = self._db.execute("SELECT coalesce(max(round), 0) FROM outbox WHERE job = ?", (job,)).fetchone()
-        return Job(job=row[0], contract=row[1], server=row[2], dataset=row[3], state=row[4], round=last)
+        return Job(job=row[0], contract=row[1], server=row[2], dataset=row[3], source=row[4], state=row[5], round=last)
 
     def jobs(self) -> list[Job]:
         names = [name for (name,) in self._db.execute("SELECT job FROM jobs ORDER BY rowid")]
         return [job for name in names if (job := self.job(name)) is not None]
 
-    def begin(self, job: str, *, contract: str, server: str, dataset: str, sealed: bytes) -> None:
+    def begin(self, job: str, *, contract: str, server: str, dataset: str, source: str, sealed: bytes) -> None:
         """A new job with its sealed state: whatever is drawn once for it is now drawn."""
         with self._transaction():
-            values = (job, contract, server, dataset, RUNNING, sealed)
-            self._db.execute("INSERT INTO jobs (job, contract, server, dataset, state, sealed) VALUES (?, ?, ?, ?, ?, ?)", values)
+            values = (job, contract, server, dataset, source, RUNNING, sealed)
+            self._db.execute("INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+
+    def sources(self, dataset: str) -> set[str]:
+        """Where the noise of this data set's jobs came from."""
+        return {name for (name,) in self._db.execute("SELECT DISTINCT source FROM jobs WHERE dataset = ?", (dataset,))}
 
     def sealed(self, job: str) -> bytes:
         (content,) = self._db.execute("SELECT sealed FROM jobs WHERE job = ?", (job,)).fetchone()
@@ -119,14 +126,17 @@ class Journal:
             raise JournalError(f"job {job} is finished: its inner state was deleted and it cannot be continued")
         return bytes(content)
 
-    def commit(self, job: str, t: int, *, payload: bytes, heard: Mapping[str, tuple[str, bytes]], events: Sequence[Event]) -> None:
-        """Round t: what was heard of round t - 1 (hash and payload by sender), what is sent, and what that spends."""
+    def hear(self, job: str, t: int, sender: str, *, digest: str, payload: bytes) -> None:
+        """A neighbour's release of round t."""
+        with self._transaction():
+            self._db.execute("INSERT INTO inbox VALUES (?, ?, ?, ?, ?)", (job, t, sender, digest, payload))
+
+    def commit(self, job: str, t: int, *, payload: bytes, events: Sequence[Event]) -> None:
+        """Round t: what is sent, and what that spends."""
         known = self.job(job)
         if known is None or known.state != RUNNING or known.round != t - 1:
             raise JournalError(f"round {t} of job {job} cannot be committed: the journal stands at round {known and known.round}")
         with self._transaction():
-            for sender, (digest, content) in heard.items():
-                self._db.execute("INSERT INTO inbox VALUES (?, ?, ?, ?, ?)", (job, t - 1, sender, digest, content))
             self._db.execute("INSERT INTO outbox VALUES (?, ?, ?)", (job, t, payload))
             for event in events:
                 values = (known.dataset, job, t, records.dumps(event))
@@ -136,17 +146,17 @@ class Journal:
         return bytes(self._db.execute("SELECT payload FROM outbox WHERE job = ? AND round = ?", (job, t)).fetchone()[0])
 
     def heard(self, job: str, t: int) -> dict[str, bytes]:
-        """The payloads of round t by sender, as they were used."""
+        """The payloads of round t by sender."""
         return dict(self._db.execute("SELECT sender, payload FROM inbox WHERE job = ? AND round = ?", (job, t)).fetchall())
 
     def digest(self, job: str, t: int, sender: str) -> str | None:
-        """The hash of what ``sender`` sent in round t, if it was committed."""
+        """The hash of what ``sender`` sent in round t, if it was heard."""
         query = "SELECT digest FROM inbox WHERE job = ? AND round = ? AND sender = ?"
         row = self._db.execute(query, (job, t, sender)).fetchone()
         return None if row is None else row[0]
 
     def highest(self, job: str, sender: str) -> int:
-        """The last round of ``sender`` that was committed here; 0 if none."""
+        """The last round of ``sender`` that was heard here; 0 if none."""
         query = "SELECT coalesce(max(round), 0) FROM inbox WHERE job = ? AND sender = ?"
         return int(self._db.execute(query, (job, sender)).fetchone()[0])
 
@@ -183,6 +193,13 @@ class Journal:
             self._db.execute("UPDATE jobs SET state = ?, sealed = NULL WHERE job = ?", (FINISHED, job))
             self._db.execute("UPDATE inbox SET payload = NULL WHERE job = ?", (job,))
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log held copies of what is now overwritten
+
+
+def _create(path: Path) -> None:
+    """For its owner alone; SQLite gives its other files the same mode. A file that exists is never opened here: closing it again
+    would drop every lock that this process holds on it, as POSIX has it."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _reason(error: Exception) -> str:

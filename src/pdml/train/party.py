@@ -2,13 +2,14 @@
 
 Whoever carries the messages calls, in any order and from one thread at a time:
 
-    party.hello(peer) / party.welcome(peer, data)   once per neighbour, at every start
+    party.hello(peer) / party.welcome(peer, data)   at every start, until both have welcomed each other
     party.resend(peer)                              what the neighbour lacks
     party.accept(peer, data)                        a neighbour's release
     party.advance() while party.ready               commits the next round
     party.message(peer, t)                          the release to carry to a neighbour: the same bytes whenever asked
 """
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -62,24 +63,15 @@ class Party:
         self.neighbours = contract.neighbours(name)
         self._journal, self._identity, self._keys = journal, identity, keys
         _check(contract, name, holdings, keys)
-        self._events = self._planned()
+        self._events = contract.events(name, records=holdings.server.records, epsilon=holdings.server.epsilon)
         self._check_budget(budget or Budget())
-        self._waiting: dict[str, dict[int, tuple[str, bytes]]] = {peer: {} for peer in self.neighbours}
+        self._dataset = identity.alias(holdings.dataset)
+        self._life = secrets.token_hex(16)
+        self._challenges = {peer: secrets.token_hex(16) for peer in self.neighbours}
+        self._echoes: dict[str, str] = {}  # each neighbour's challenge to this node
+        self._lives: dict[str, set[str]] = {peer: set() for peer in self.neighbours}  # processes of the neighbour that were met
         self._peer_round: dict[str, int] = {}
         self._node, self._state = self._open(source)
-
-    def _planned(self) -> tuple[Event, ...]:
-        server = self.holdings.server
-        return self.contract.plan.events(
-            server=server.index,
-            n_servers=server.n_servers,
-            degree=server.degree,
-            records=server.records,
-            epsilon=server.epsilon,
-            norm_bound=server.norm_bound,
-            width=self.contract.width,
-            classes=self.contract.classes,
-        )
 
     def _check_budget(self, budget: Budget) -> None:
         """The whole job at once: a training that must stop half way has spent its budget for nothing."""
@@ -96,10 +88,15 @@ class Party:
         contract, journal = self.contract, self._journal
         known, purpose = journal.job(contract.job), f"{contract.digest} {self.name}".encode()
         server, plan = self.holdings.server, contract.plan
+        if others := journal.sources(self.holdings.dataset) - {source.name}:
+            raise JournalError(
+                f"the data set of {self.name} was used with {others.pop()} noise before: one ledger cannot hold that and {source.name}"
+            )
         if known is None:
             node = Node(server, plan, source)
             sealed = self._identity.seal(wire.packed(node.linear), purpose)
-            journal.begin(contract.job, contract=contract.digest, server=self.name, dataset=self.holdings.dataset, sealed=sealed)
+            terms = {"contract": contract.digest, "server": self.name, "dataset": self.holdings.dataset, "source": source.name}
+            journal.begin(contract.job, **terms, sealed=sealed)
             return node, node.start()
         stored = (known.contract, known.server, known.dataset)
         if stored != (contract.digest, self.name, self.holdings.dataset):
@@ -130,12 +127,15 @@ class Party:
     @property
     def ready(self) -> bool:
         """Whether every neighbour's release of this round is here."""
-        return not self.done and (self.round == 0 or all(self.round in self._waiting[peer] for peer in self.neighbours))
+        return not self.done and not self.missing
 
     @property
     def missing(self) -> tuple[str, ...]:
         """The neighbours this node waits for."""
-        return () if self.ready or self.done else tuple(peer for peer in self.neighbours if self.round not in self._waiting[peer])
+        if self.round == 0 or self.done:
+            return ()
+        here = self._journal.heard(self.contract.job, self.round)
+        return tuple(peer for peer in self.neighbours if peer not in here)
 
     @property
     def released(self) -> Array:
@@ -148,11 +148,6 @@ class Party:
         flip = LabelFlipped(epsilon=self.holdings.label_epsilon)
         spent = self._journal.spent(self.holdings.dataset)
         return Ledger(((flip, *spent),), source=self._node.source_name, classes=self.contract.classes)
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """What this job has released when all its rounds are done."""
-        return self._events
 
     @property
     def earlier(self) -> tuple[Event, ...]:
@@ -175,14 +170,11 @@ class Party:
                 f"{self.name} cannot go past round {self.round}: it waits for {', '.join(self.missing) or 'nobody, it is done'}"
             )
         t = self.round + 1
-        used = {peer: self._waiting[peer][t - 1] for peer in self.neighbours} if t > 1 else {}
-        heard = self._in_order({peer: payload for peer, (_, payload) in used.items()})
+        heard = self._in_order(self._journal.heard(self.contract.job, t - 1)) if t > 1 else []
         state, released = self._node.step(self._state, heard)
         events = [event for event in self._events if (event.t if isinstance(event, IterateReleased) else 1) == t]
-        self._journal.commit(self.contract.job, t, payload=wire.packed(released), heard=used, events=events)
+        self._journal.commit(self.contract.job, t, payload=wire.packed(released), events=events)
         self._state = state
-        for peer in self.neighbours:
-            self._waiting[peer].pop(t - 1, None)
         return t
 
     def message(self, peer: str, t: int) -> bytes:
@@ -197,8 +189,7 @@ class Party:
 
     def hello(self, peer: str) -> bytes:
         """Where this node stands."""
-        job, dataset = self.contract.job, self.holdings.dataset
-        digest = wire.hash_of(self._journal.outgoing(job, self.round)) if self.round else ""
+        digest = wire.hash_of(self._journal.outgoing(self.contract.job, self.round)) if self.round else ""
         return wire.hello(
             self.contract,
             self._identity,
@@ -206,13 +197,25 @@ class Party:
             recipient=peer,
             t=self.round,
             digest=digest,
-            dataset=dataset,
-            releases=self._journal.releases(dataset),
+            dataset=self._dataset,
+            releases=self._journal.releases(self.holdings.dataset),
+            life=self._life,
+            challenge=self._challenges[peer],
+            echo=self._echoes.get(peer, ""),
         )
 
-    def welcome(self, peer: str, data: bytes) -> None:
-        """Take a neighbour's hello; a journal that stands before what this node has of it was rolled back."""
+    def welcome(self, peer: str, data: bytes) -> bool:
+        """Take a neighbour's hello. A process that is met for the first time must answer this node's challenge: False until it has.
+
+        Its journal must not stand before what this node has of it: that one was rolled back.
+        """
         said = wire.open_hello(data, self.contract, carrier=peer, me=self.name, keys=self._keys)
+        self._echoes[peer] = said.challenge
+        if said.life in self._lives[peer]:
+            self._peer_round[peer] = max(self._peer_round[peer], said.round)
+            return True
+        if said.echo != self._challenges[peer]:
+            return False
         job, journal = self.contract.job, self._journal
         highest, before = journal.highest(job, peer), journal.known_releases(peer, said.dataset)
         known = journal.digest(job, said.round, peer) if said.round else None
@@ -223,19 +226,21 @@ class Party:
             )
         journal.remember(job, peer, dataset=said.dataset, before=said.releases - said.round)
         self._peer_round[peer] = said.round
+        self._lives[peer].add(said.life)
+        self._challenges[peer] = secrets.token_hex(16)
+        return True
 
     def accept(self, peer: str, data: bytes) -> None:
-        """Take a neighbour's release; the same one again is no error, another one for the same round is."""
+        """Take a neighbour's release and remember it; the same one again is no error, another one for the same round is."""
         message, _ = wire.open_vector(data, self.contract, carrier=peer, me=self.name, keys=self._keys)
-        t, digest = message.round, wire.hash_of(message.payload)
-        known = self._waiting[peer].get(t, (self._journal.digest(self.contract.job, t, peer), b""))[0]
-        if known is not None:
-            if known != digest:
-                raise PeerError(f"{peer} sent two different releases for round {t}")
-            return
-        if not max(1, self.round) <= t <= self.round + 1:
-            raise PeerError(f"{peer} sent a release of round {t} while {self.name} stands at round {self.round}")
-        self._waiting[peer][t] = (digest, message.payload)
+        job, t, digest = self.contract.job, message.round, wire.hash_of(message.payload)
+        known = self._journal.digest(job, t, peer)
+        if known is None:
+            if not max(1, self.round) <= t <= self.round + 1:
+                raise PeerError(f"{peer} sent a release of round {t} while {self.name} stands at round {self.round}")
+            self._journal.hear(job, t, peer, digest=digest, payload=message.payload)
+        elif known != digest:
+            raise PeerError(f"{peer} sent two different releases for round {t}")
 
     def finish(self) -> None:
         """Delete the inner state; only a job that is done can be finished."""

@@ -6,7 +6,7 @@ Whatever does not check out raises `PeerError`, which names the sender.
 
 import hashlib
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -40,7 +40,11 @@ class Vector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="vecto
 
 
 class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hello"):
-    """Where a node stands: its last committed round, that release's hash, and what its data set has released over all jobs."""
+    """Where a node stands: its last committed round, that release's hash, and what its data set has released over all jobs.
+
+    An old hello must not pass for a rollback: ``life`` is drawn by every process anew, and one that its recipient has not met
+    counts only with the recipient's own ``challenge`` in ``echo``.
+    """
 
     version: int
     contract: str
@@ -50,8 +54,11 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hello"
     sender: str
     recipient: str
     digest: str  # of the payload of ``round``; "" before the first
-    dataset: str
+    dataset: str  # its alias: nothing that depends on records
     releases: int  # of this data set, this job's included
+    life: str
+    challenge: str
+    echo: str
     signature: bytes = b""
 
 
@@ -68,10 +75,9 @@ def vector(contract: Contract, identity: Identity, *, sender: str, recipient: st
     return _signed(identity, Vector(VERSION, contract.digest, contract.study, contract.job, t, sender, recipient, DTYPE, shape, payload))
 
 
-def hello(
-    contract: Contract, identity: Identity, *, sender: str, recipient: str, t: int, digest: str, dataset: str, releases: int
-) -> bytes:
-    return _signed(identity, Hello(VERSION, contract.digest, contract.study, contract.job, t, sender, recipient, digest, dataset, releases))
+def hello(contract: Contract, identity: Identity, *, sender: str, recipient: str, t: int, **standing: Any) -> bytes:
+    """``standing``: the fields that only a `Hello` has."""
+    return _signed(identity, Hello(VERSION, contract.digest, contract.study, contract.job, t, sender, recipient, **standing))
 
 
 def packed(values: Array) -> bytes:
@@ -108,7 +114,7 @@ def open_vector(data: bytes, contract: Contract, *, carrier: str, me: str, keys:
 
 def open_hello(data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]) -> Hello:
     message = _opened(Hello, data, contract, carrier=carrier, me=me, keys=keys)
-    if not (0 <= message.round <= contract.plan.rounds and message.releases >= message.round):
+    if not (0 <= message.round <= contract.plan.rounds and message.round <= message.releases < 2**53):
         raise PeerError(f"{carrier} says it stands at round {message.round} of {contract.plan.rounds}: that cannot be")
     return message
 

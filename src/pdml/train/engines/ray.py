@@ -7,7 +7,11 @@ restarted actor would have lost its solver and its streams, and would end with a
         trained = train(graph, plan, source, shards)
 """
 
+import logging
 import os
+import signal
+import socket
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,6 +30,7 @@ from pdml.train.node import Node, NodeState, Server
 from pdml.train.plan import TrainingPlan
 
 TIMEOUT = 600.0  # seconds a round may take
+KNOCK = 10.0  # seconds in which the head of a cluster answers
 
 
 @dataclass(frozen=True)
@@ -40,27 +45,61 @@ class Shard:
 @contextmanager
 def connected(address: str | None = None) -> Iterator[None]:
     """A connection to the cluster at ``address`` (or RAY_ADDRESS), else to a new one on this machine; an existing one is kept."""
-    ray = _ray()
+    ray = library()
     if ray.is_initialized():
         yield
         return
-    address = address or os.environ.get("RAY_ADDRESS")
-    try:
-        if address is None:
-            ray.init(num_cpus=workers(None), include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
-        else:
-            ray.init(address=address, log_to_driver=False)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise EngineError(f"there is no Ray cluster at {address!r}: {str(error).splitlines()[0]}") from None
+    if address in (None, "auto"):
+        address = os.environ.get("RAY_ADDRESS") or address
+    with _own_signals():
+        _join(address)
     try:
         yield
     finally:
         ray.shutdown()
 
 
+def _join(address: str | None) -> None:
+    ray = library()
+    try:
+        if address is None:
+            ray.init(num_cpus=workers(None), include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
+            return
+        if address not in ("auto", "local"):
+            _knock(address)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+    except (OSError, RuntimeError, ValueError, OverflowError, ray.exceptions.RayError) as error:
+        reason = "this machine belongs to none" if address == "auto" else " ".join((getattr(error, "strerror", None) or str(error)).split())
+        raise EngineError(f"there is no Ray cluster at {address!r}: {reason}") from None
+
+
+def _knock(address: str) -> None:
+    """An error at once if nobody listens there: Ray would try for minutes, and may end the process."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not (host and port.isdecimal()):
+        raise ValueError("an address is HOST:PORT")
+    if host in ("localhost", "127.0.0.1"):
+        host = library().util.get_node_ip_address()  # which is where Ray will look
+    socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray replaces the handler of SIGTERM; put back whose there was."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if callable(before):
+            signal.signal(signal.SIGTERM, before)
+
+
 def shards_of(run: Run, count: int | None = None) -> list[Shard]:
     """Records that are in this process, dealt to ``count`` actors (one per core of the cluster by default)."""
-    ray = _ray()
+    ray = library()
     count = min(len(run.servers), count or max(1, int(ray.cluster_resources().get("CPU", 1))))
     groups = [group for group in np.array_split(np.arange(len(run.servers)), count) if len(group)]
     return [Shard(tuple(map(int, group)), _Shipped([_alone(run.servers[int(i)]) for i in group])) for group in groups]
@@ -77,7 +116,7 @@ def train(
     use_numba: bool | None = None,
 ) -> Trained:
     """One training, equal to the local engine's. Observers see the releases only: iterates without noise stay in the actors."""
-    ray = _ray()
+    ray = library()
     owners = _owners(graph, shards)
     actors: list[Any] = []
     try:
@@ -190,7 +229,7 @@ def _owners(graph: Graph, shards: Sequence[Shard]) -> dict[int, int]:
 
 def _gather(references: Sequence[Any], shards: Sequence[Shard], when: str, timeout: float) -> list[Any]:
     """The values; if an actor is gone or late, one sentence that names its servers."""
-    ray = _ray()
+    ray = library()
     _, late = ray.wait(list(references), num_returns=len(references), timeout=timeout, fetch_local=False)
     if late:
         names = ", ".join(_named(shards[references.index(reference)]) for reference in late[:3])
@@ -213,22 +252,11 @@ def _named(shard: Shard) -> str:
     return f"server{'s' if len(shard.servers) > 1 else ''} {shown}{', ...' if len(shard.servers) > 5 else ''}"
 
 
-def _ray() -> Any:
+def library() -> Any:
+    """Ray itself, or one sentence saying that it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
     except ImportError:
-        raise EngineError("the ray engine needs Ray, which is not installed: pip install 'pdml[ray]'") from None
+        raise EngineError("this needs Ray, which is not installed: pip install 'pdml[ray]'") from None
     return ray
-
-
-@contextmanager
-def for_joblib() -> Iterator[None]:
-    """Within it, everything that goes through joblib (seeds, grids, audits) runs on the connected cluster."""
-    _ray()
-    from joblib import parallel_config
-    from ray.util.joblib import register_ray
-
-    register_ray()  # type: ignore[no-untyped-call]
-    with parallel_config(backend="ray"):
-        yield

@@ -17,6 +17,7 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
+from pdml.errors import plain
 from pdml.train.engines.flare.topics import BYTES, FINISH, PROGRESS, RESULT, SENTENCE, STOP, TRAIN
 
 _STOPPING = 5.0  # seconds in which nodes are told that the job has ended
@@ -55,7 +56,7 @@ class PDMLController(Controller):  # type: ignore[misc]  # nvflare has no types
         sentence = self._verdict(bool(abort_signal.triggered), fl_ctx)
         self._write(fl_ctx, sentence)
         if sentence:
-            self._stop_nodes(sentence, fl_ctx)
+            self._stop_nodes(fl_ctx)
             self.system_panic(sentence, fl_ctx)
             return
         done = Task(name=FINISH, data=Shareable(), timeout=int(_FINISHING))
@@ -69,10 +70,11 @@ class PDMLController(Controller):  # type: ignore[misc]  # nvflare has no types
                 self._reports[name] = data
                 self._rounds[name] = self._plan
             else:
-                self._failures[name] = str(result.get(SENTENCE) or f"{name} ended with {result.get_return_code()}")
+                said = plain(str(result.get(SENTENCE) or f"{name} ended with {result.get_return_code()}"))
+                self._failures[name] = said if said.startswith(name) else f"{name} says: {said}"
                 first = len(self._failures) == 1
         if not isinstance(data, bytes) and first:
-            self._stop_nodes(self._failures[name], fl_ctx)
+            self._stop_nodes(fl_ctx)
             self.cancel_task(client_task.task, fl_ctx=fl_ctx)
 
     def _verdict(self, aborted: bool, fl_ctx: FLContext) -> str:
@@ -87,18 +89,16 @@ class PDMLController(Controller):  # type: ignore[misc]  # nvflare has no types
             return f"no report came from {', '.join(missing)}"
         # FLARE ends a job as well when a node's process dies: a roll call tells that from somebody's wish.
         fl_ctx.set_prop(ReservedKey.RUN_ABORT_SIGNAL, Signal(), private=True, sticky=True)  # the triggered one would cut it short
-        there = self._stop_nodes("the job was stopped", fl_ctx)
+        there = self._stop_nodes(fl_ctx)
         silent = ", ".join(name for name in self._servers if name not in there)
         if not there:
             return f"the job was stopped, or a process was killed, before it had begun at {silent}"
         return f"the job's process at {silent} is gone: it was killed, or cut off" if silent else "the job was stopped"
 
-    def _stop_nodes(self, sentence: str, fl_ctx: FLContext) -> set[str]:
-        """Tell every node why the job ends; who answered."""
-        request = Shareable()
-        request[SENTENCE] = sentence
+    def _stop_nodes(self, fl_ctx: FLContext) -> set[str]:
+        """Tell every node that the job ends; who answered."""
         replies = fl_ctx.get_engine().send_aux_request(
-            targets=self._servers, topic=STOP, request=request, timeout=_STOPPING, fl_ctx=fl_ctx, optional=True
+            targets=self._servers, topic=STOP, request=Shareable(), timeout=_STOPPING, fl_ctx=fl_ctx, optional=True
         )
         return {name for name, reply in replies.items() if reply.get_return_code() == ReturnCode.OK}
 

@@ -12,7 +12,7 @@ from threading import Condition
 import msgspec
 from threadpoolctl import threadpool_limits
 
-from pdml.errors import PDMLError, PeerError
+from pdml.errors import PDMLError, PeerError, plain
 from pdml.train.party import Party
 
 HELLO, RELEASE = "pdml.hello", "pdml.release"
@@ -61,8 +61,9 @@ class Exchange:
                 return Answer(REFUSED, str(self._failure))
             try:
                 if topic == HELLO:
-                    self.party.welcome(peer, data)
-                    return Answer(OK, messages=[self.party.hello(peer), *self.party.resend(peer)])
+                    met = self.party.welcome(peer, data)
+                    owed = self.party.resend(peer) if met else []
+                    return Answer(OK if met else LATER, messages=[self.party.hello(peer), *owed])
                 self.party.accept(peer, data)
             except PDMLError as error:
                 self._fail(error)
@@ -103,12 +104,12 @@ class Exchange:
             with self._changed:
                 greetings = {peer: self.party.hello(peer) for peer in sorted(missing)}
             for peer, answer in self._try(HELLO, greetings, deadline, self._start_timeout, "the start").items():
-                if answer.state != OK:
-                    continue
+                if answer.state == OK and not answer.messages:
+                    raise PeerError(f"{peer} answered a hello with nothing")
                 with self._changed:
-                    if not answer.messages:
-                        raise PeerError(f"{peer} answered a hello with nothing")
-                    self.party.welcome(peer, answer.messages[0])
+                    met = bool(answer.messages) and self.party.welcome(peer, answer.messages[0])
+                    if not met or answer.state != OK:
+                        continue  # one of the two has yet to answer the other's challenge
                     for message in answer.messages[1:]:
                         self.party.accept(peer, message)
                     owed = self.party.resend(peer)
@@ -117,7 +118,8 @@ class Exchange:
                     self._deliver({peer: message}, "what was missing")
 
     def _advance(self) -> tuple[int, dict[str, bytes]]:
-        """Wait for the neighbours, then commit the next round; nobody needs the last one, which the report carries."""
+        """Wait for the neighbours, then commit the next round. They do not need the last one, but they remember it: so that no node
+        can be set back by a round and release another."""
         deadline = time.monotonic() + self._round_timeout
         with self._changed:
             while not self.party.ready:
@@ -126,8 +128,7 @@ class Exchange:
             self._check()
             with threadpool_limits(1):  # as in the local engine: sums in one order
                 t = self.party.advance()
-            last = t == self.party.contract.plan.rounds
-            return t, {} if last else {peer: self.party.message(peer, t) for peer in self.party.neighbours}
+            return t, {peer: self.party.message(peer, t) for peer in self.party.neighbours}
 
     def _deliver(self, messages: Mapping[str, bytes], what: str) -> None:
         """Until every neighbour has said that it has its message; saying it twice does no harm."""
@@ -143,10 +144,10 @@ class Exchange:
             self._check(deadline, limit, tuple(messages), f"an answer to {what}")
         answers = self._send(topic, dict(messages), max(0.1, min(_ATTEMPT, deadline - time.monotonic())))
         for peer, answer in answers.items():
-            if answer.state == REFUSED:
+            if answer.state not in (OK, LATER):
                 with self._changed:
                     self._check()  # its refusal may be the echo of ours
-                    self._fail(PeerError(f"{peer} refused {self.party.name}: {answer.sentence}"))
+                    self._fail(PeerError(f"{peer} refused {self.party.name}: {plain(answer.sentence)}"))
                     self._check()
         if any(peer not in answers or answers[peer].state == LATER for peer in messages):
             time.sleep(_PAUSE)

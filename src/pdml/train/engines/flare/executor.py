@@ -18,8 +18,9 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 from threadpoolctl import threadpool_limits
 
-from pdml.errors import JournalError, PDMLError, PeerError
+from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PDMLError, PeerError
 from pdml.files import atomic_write
+from pdml.train import wire
 from pdml.train.engines.flare import report
 from pdml.train.engines.flare.exchange import HELLO, LATER, RELEASE, Answer, Exchange, Send, Stopped
 from pdml.train.engines.flare.site import NODE, Site, noise
@@ -29,7 +30,9 @@ from pdml.train.journal import FINISHED, Journal
 from pdml.train.party import Party
 
 _LOCKED = "another process is using it"
+_ANSWER = 6  # messages that one answer may hold: a hello and the rounds by which neighbours can be apart
 _LINGER = 20.0  # seconds that a job's process may take to exit after its end
+_LONGEST = 86_400.0  # seconds that whoever submits a job may let a node wait
 _EVERY = 1.0  # seconds between two words about progress
 
 
@@ -40,7 +43,8 @@ class PDMLExecutor(Executor):  # type: ignore[misc]  # nvflare has no types
     def __init__(self, terms: dict[str, Any], resume: bool = False, start_timeout: float = 300.0, round_timeout: float = 120.0) -> None:
         super().__init__()
         self._terms, self._resume = terms, resume
-        self._start_timeout, self._round_timeout = start_timeout, round_timeout
+        self._start_timeout, self._round_timeout = min(start_timeout, _LONGEST), min(round_timeout, _LONGEST)
+        self._begun = False
         self._exchange: Exchange | None = None
         self._journal: Journal | None = None
         self._opening = Lock()
@@ -69,20 +73,27 @@ class PDMLExecutor(Executor):  # type: ignore[misc]  # nvflare has no types
                 return _reply({BYTES: self._train(fl_ctx)})
             if task_name == FINISH:
                 return self._finish()
-        except PDMLError as error:
-            sentence = str(error) if isinstance(error, PeerError | Stopped) else f"{fl_ctx.get_identity_name()}: {error}"
-            self.log_error(fl_ctx, sentence)
-            return _reply({SENTENCE: sentence}, ReturnCode.EXECUTION_EXCEPTION)
+        except (PeerError, Stopped) as error:
+            return self._failed(str(error), fl_ctx)
+        except (InvalidInput, JournalError, BudgetExceeded) as error:
+            return self._failed(f"{fl_ctx.get_identity_name()}: {error}", fl_ctx)
         except Exception as error:
-            # Its text may quote somebody's record: only its kind leaves.
+            # Its text may quote somebody's record, or say how far an un-noised gradient is from zero: only its kind leaves.
             self.log_exception(fl_ctx, "the node failed")
-            sentence = f"{fl_ctx.get_identity_name()} failed with {type(error).__name__}: see the log of its node"
-            return _reply({SENTENCE: sentence}, ReturnCode.EXECUTION_EXCEPTION)
+            return self._failed(f"{fl_ctx.get_identity_name()} failed with {type(error).__name__}: see the log of its node", fl_ctx)
         return make_reply(ReturnCode.TASK_UNKNOWN)
+
+    def _failed(self, sentence: str, fl_ctx: FLContext) -> Shareable:
+        self.log_error(fl_ctx, sentence)
+        return _reply({SENTENCE: sentence}, ReturnCode.EXECUTION_EXCEPTION)
 
     # The job
 
     def _train(self, fl_ctx: FLContext) -> bytes:
+        with self._opening:  # FLARE takes a task from anybody in the job, as often as it comes
+            if self._begun:
+                raise JournalError("this process has begun the job already")
+            self._begun = True
         site = Site.open(fl_ctx.get_engine().get_workspace().get_root_dir())
         site.must_be(NODE)
         study = site.study()
@@ -123,13 +134,11 @@ class PDMLExecutor(Executor):  # type: ignore[misc]  # nvflare has no types
             report.Report(
                 contract=contract.digest,
                 server=site.name,
-                dataset=party.holdings.dataset,
                 records=party.holdings.server.records,
                 epsilon=party.holdings.server.epsilon,
                 released=party.released.tolist(),
                 apart=party.apart(),
                 label_epsilon=party.holdings.label_epsilon,
-                events=report.lines(party.events),
                 earlier=report.lines(party.earlier),
                 source=party.ledger.source,
             ),
@@ -179,7 +188,8 @@ class PDMLExecutor(Executor):  # type: ignore[misc]  # nvflare has no types
         return _reply({BYTES: msgspec.msgpack.encode(answer)})
 
     def _told_to_stop(self, topic: str, request: Shareable, fl_ctx: FLContext) -> Shareable:
-        self._end(str(request.get(SENTENCE, "the job was stopped")))
+        """Any participant can send this, so nothing that it says is repeated."""
+        self._end(f"{fl_ctx.get_identity_name()} was told to stop")
         return make_reply(ReturnCode.OK)
 
     def _sender(self, fl_ctx: FLContext) -> Send:
@@ -193,8 +203,12 @@ class PDMLExecutor(Executor):  # type: ignore[misc]  # nvflare has no types
             )
             reply = replies.get(peer)
             content = reply.get(BYTES) if reply is not None and reply.get_return_code() == ReturnCode.OK else None
+            if self._exchange is None or not isinstance(content, bytes):
+                return None
+            if len(content) > _ANSWER * wire.most_bytes(self._exchange.party.contract):
+                return None
             try:
-                return msgspec.msgpack.decode(content, type=Answer) if isinstance(content, bytes) else None
+                return msgspec.msgpack.decode(content, type=Answer)
             except msgspec.DecodeError:
                 return None
 

@@ -14,6 +14,7 @@ from pdml.files import atomic_write
 from pdml.train.engines.flare.site import NODE, RELAY, SIMULATED_NOISE, Site
 
 PID, LOG = "node.pid", "node.log"
+_OWNER = 0o077  # what FLARE writes into a kit is its owner's alone
 
 _started: list["subprocess.Popen[bytes]"] = []  # of this process: forgotten children would be complained about
 
@@ -85,6 +86,7 @@ def start(site: Site, *, simulated_noise: int | None = None) -> int:
             stdout=handle,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            umask=_OWNER,
         )
     finally:
         os.close(handle)
@@ -101,6 +103,7 @@ def replace_with(site: Site, *, simulated_noise: int | None = None) -> NoReturn:
     settle(site)
     site.path(PID).write_text(f"{os.getpid()}\n")
     os.chdir(site.kit)
+    os.umask(_OWNER)
     os.execvpe("bash", command(site), environment(simulated_noise))
 
 

@@ -1,6 +1,7 @@
 """What a node tells at the end of a job: noisy or public things only, signed, so that the relay cannot change them."""
 
 from collections.abc import Iterable, Mapping
+from math import inf
 
 import msgspec
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from pdml._types import Array
 from pdml.accounting import records
 from pdml.accounting.events import Event
-from pdml.errors import PeerError
+from pdml.errors import PDMLError, PeerError
 from pdml.train.contract import Contract
 from pdml.train.identity import Identity, verified
 
@@ -21,24 +22,17 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     version: int = 1
     contract: str  # its digest
     server: str
-    dataset: str
     records: int
     epsilon: float  # the smallest label ε of the records
     released: list[list[float]]  # w̃_i(T)
     apart: list[float]  # rounds 1 to T-1: distance to the farthest neighbour's release
     label_epsilon: float  # the largest
-    events: list[str]  # what this job has released
     earlier: list[str]  # what other jobs have released from the same data set
     source: str  # of the noise
 
     @property
     def vector(self) -> Array:
         return np.array(self.released, dtype=float)
-
-    @property
-    def spent(self) -> tuple[Event, ...]:
-        """This job's part of the ledger."""
-        return tuple(records.loads(text) for text in self.events)
 
     @property
     def spent_before(self) -> tuple[Event, ...]:
@@ -75,8 +69,14 @@ def open_report(data: bytes, contract: Contract, server: str, keys: Mapping[str,
         raise PeerError(f"{server} reports on another contract")
     rows, width = contract.shape
     good = len(report.released) == rows and all(len(row) == width for row in report.released)
-    if not good or not np.linalg.norm(report.vector) <= contract.norm_cap or len(report.apart) != contract.plan.rounds - 1:
+    if not good or not np.linalg.norm(report.vector) <= contract.norm_cap:
         raise PeerError(f"{server} reports a release that no honest node would have")
-    if not (report.records >= 1 and report.epsilon >= contract.epsilon and report.label_epsilon >= report.epsilon):
+    if len(report.apart) != contract.plan.rounds - 1 or not all(0 <= distance < inf for distance in report.apart):
+        raise PeerError(f"{server} reports distances that no honest node would have")
+    if not (report.records >= 1 and report.epsilon >= contract.epsilon and inf > report.label_epsilon >= report.epsilon):
         raise PeerError(f"{server} reports records that no honest node would have")
+    try:
+        _ = report.spent_before
+    except PDMLError as error:
+        raise PeerError(f"{server} reports earlier jobs that cannot be read: {error}") from None
     return report

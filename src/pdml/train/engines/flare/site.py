@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from pdml import frozen
-from pdml.errors import DataError, InvalidInput
+from pdml.errors import DataError, InvalidInput, JournalError
 from pdml.files import atomic_write
 from pdml.mechanisms.randomness import Secure, Simulated, Source
 from pdml.study import Study
@@ -31,6 +31,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     study: str = "study.toml"
     key: str = "node.key"
     journal: str = "journal.db"
+    begun: bool = False  # whether there has been a journal: one that is missing then was lost
     data: str = ""  # the frozen data set; "" until there is one
     keys: dict[str, str] = {}  # public keys of every node, by name
 
@@ -66,7 +67,7 @@ class Site:
     def path(self, name: str) -> Path:
         return self.folder / name
 
-    def save(self, **changes: str) -> "Site":
+    def save(self, **changes: str | bool) -> "Site":
         """The same kit with other settings, on disk."""
         config = msgspec.structs.replace(self.config, **changes)
         write_config(self.folder, config)
@@ -83,7 +84,13 @@ class Site:
         return Identity.load(self.path(self.config.key))
 
     def journal(self) -> Journal:
-        return Journal(self.path(self.config.journal))
+        path = self.path(self.config.journal)
+        if self.config.begun and not path.exists():
+            raise JournalError(f"the journal {path} is gone: without it nobody can say what {self.name} has released; restore it")
+        journal = Journal(path)
+        if not self.config.begun:
+            self.save(begun=True)
+        return journal
 
     def frozen(self) -> frozen.FrozenData:
         if not self.config.data:

@@ -1,0 +1,22 @@
+"""The shared study with more to ask for, and one person's answers as the form takes them."""
+
+from dataclasses import replace
+
+from example_study import STUDY
+
+from pdml.encoder import Category, Encoder
+from pdml.study import Wording
+
+REGION = Category(name="region", levels=("north", "east", "south", "west", "centre", "islands"))
+FORM = replace(
+    STUDY,
+    description="Three clinics want to learn who should be offered a test.\nNobody, not even the clinic that receives your answers, "
+    "learns your diagnosis.",
+    encoder=Encoder(attributes=(*STUDY.attributes, REGION)),
+    wording={
+        "age": Wording(label="How old are you?", help="In years."),
+        "sex": Wording(label="Sex"),
+        "region": Wording(label="Where do you live?"),
+    },
+)
+ABOUT = {"a0": "34", "a1": "0", "a2": "2"}  # 34 years, female, south

@@ -1,0 +1,119 @@
+"""The form in a real browser: what it accepts, what it says, and that everybody can use it."""
+
+from browsing import Visitor
+from form_study import ABOUT
+from recording import Recorder
+from selenium.webdriver.common.keys import Keys
+
+from pdml.messages import decode_report, features_of
+from pdml.study import Study
+
+
+def test_an_attribute_may_have_any_name(visitor: Visitor) -> None:
+    shown = visitor.browser.execute_script(
+        """const levels = ["a", "b"], range = [0, 8];
+        const attributes = [{name: "__proto__", kind: "category", levels}, {name: "constructor", kind: "number", range}];
+        const answers = decode(attributes, encode(attributes, JSON.parse('{"__proto__": "b", "constructor": 2}')));
+        return [answers["__proto__"], answers.constructor]"""
+    )
+    assert shown == ["b", 2]
+
+
+def test_a_number_outside_its_range_is_refused_with_the_range(visitor: Visitor) -> None:
+    for entered in ("", "17", "100.1", "abc", "1e2", "3 4", "١٨", "0x20", "18..5", "NaN"):
+        visitor.browser.execute_script("a0.value = arguments[0]; about.requestSubmit()", entered)
+        assert visitor.shown() == "about", entered
+        assert "from 18 to 100" in visitor.text("#a0-hint")
+        assert visitor.find("#a0").get_attribute("aria-invalid") == "true"
+        assert visitor.browser.switch_to.active_element == visitor.find("#a0")
+    for entered in ("18", "100", "34,5", "+20", "99."):
+        visitor.browser.execute_script("a0.value = arguments[0]; about.requestSubmit()", entered)
+        assert visitor.find("#a0").get_attribute("aria-invalid") is None, entered
+
+
+def test_a_decimal_comma_is_understood(visitor: Visitor, study: Study) -> None:
+    visitor.fills({**ABOUT, "a0": "34,5"}, label=1)
+    report = decode_report(visitor.text("#check pre").encode())
+    assert study.decode(features_of(report))["age"] == 34.5
+
+
+def test_questions_must_be_answered(visitor: Visitor) -> None:
+    visitor.go_on()
+    assert visitor.shown() == "about"
+    assert [visitor.text(f"#a{i}-hint") != "" for i in range(3)] == [True] * 3
+    visitor.answers(ABOUT)
+    visitor.go_on()
+    visitor.go_on()
+    visitor.go_on()  # without an answer to the question
+    assert visitor.shown() == "question" and visitor.text("#answer-hint") == "Please choose one."
+
+
+def test_percentages_are_those_of_the_threshold(visitor: Visitor) -> None:
+    words = visitor.text("#menu")
+    for share in ("59.9%", "40.1%", "73.1%", "26.9%", "88.1%", "11.9%"):  # e^ε/(1 + e^ε) and the rest
+        assert share in words
+    assert visitor.browser.execute_script("return percent(WORD - 1n, WORD)") == "over 99.9%"
+    three = visitor.browser.execute_script("return meaning(1000000, ['a', 'b', 'c'])")
+    assert "57.6%" in three and "21.2%" in three  # e/(e + 2) and 1/(e + 2)
+
+
+def test_the_keyboard_alone_is_enough(visitor: Visitor, recorder: Recorder) -> None:
+    def press(*keys: str) -> None:
+        visitor.browser.switch_to.active_element.send_keys(*keys)
+
+    def focus() -> str:
+        return str(
+            visitor.browser.execute_script("const e = document.activeElement; return e.id || e.name || e.textContent.trim() || e.tagName")
+        )
+
+    def tab_to(name: str) -> None:
+        for _ in range(12):
+            press(Keys.TAB)
+            if focus() == name:
+                return
+        raise AssertionError(f"Tab does not reach {name}")
+
+    tab_to("a0")
+    press("34")
+    tab_to("a1")
+    press(Keys.SPACE)
+    tab_to("a2")
+    press("south")
+    tab_to("Continue")
+    press(Keys.ENTER)
+    visitor.waits_for("privacy")
+    assert focus() == "How private?"  # the heading of the step, which a screen reader then says
+    tab_to("epsilon")
+    press(Keys.ARROW_UP)  # to the more private one
+    press(Keys.ENTER)
+    visitor.waits_for("question")
+    tab_to("answer")
+    press(Keys.SPACE)
+    press(Keys.ENTER)
+    visitor.waits_for("check")
+    tab_to("send")
+    press(Keys.ENTER)
+    visitor.waits_for("done")
+    assert decode_report(recorder.bodies[0]).epsilon == 400_000
+    assert focus().startswith("Thank you")
+
+
+def test_every_control_has_a_name_and_every_group_a_legend(visitor: Visitor) -> None:
+    wrong: list[str] = visitor.browser.execute_script(
+        """
+        const wrong = [];
+        for (const e of document.querySelectorAll("input, select, button, summary, pre, svg")) {
+          const named = e.labels?.length || e.textContent.trim() || e.getAttribute("aria-label") || e.closest("[aria-hidden]");
+          if (!named) wrong.push(e.outerHTML);
+        }
+        for (const e of document.querySelectorAll("fieldset")) if (!e.querySelector("legend")?.textContent.trim()) wrong.push(e.outerHTML);
+        for (const e of document.querySelectorAll("[aria-describedby]"))
+          if (!document.getElementById(e.getAttribute("aria-describedby"))) wrong.push(e.outerHTML);
+        const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
+        if (new Set(ids).size < ids.length) wrong.push("an id twice");
+        if (document.querySelectorAll("h1").length !== 1 || !document.documentElement.lang) wrong.push("no title or no language");
+        return wrong"""
+    )
+    assert wrong == []
+    for selector, role in (("#problem", "alert"), ("#again-problem", "alert"), ("#notice", "status")):
+        assert visitor.find(selector).get_attribute("role") == role

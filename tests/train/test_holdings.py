@@ -1,0 +1,35 @@
+"""What a study must settle before a node trains under it."""
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("nvflare")
+
+from federation import PLAN, study_of
+
+from pdml.accounting import Budget
+from pdml.errors import DataError
+from pdml.train import holdings
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"budget": None}, "has no budget"),
+        ({"budget": Budget(labels_epsilon=1.0), "plan": {}}, "neither a plan nor a budget for features"),
+    ],
+)
+def test_whoever_starts_jobs_cannot_spend_without_end(changes, said):
+    with pytest.raises(DataError, match=said):
+        holdings.agreed(replace(study_of(), **changes), PLAN, "job")
+
+
+@pytest.mark.parametrize("changes", [{"budget": Budget(labels_epsilon=1.0)}, {"budget": Budget(features_epsilon=9.0), "plan": {}}, {}])
+def test_a_study_with_limits_has_contracts(changes):
+    assert holdings.agreed(replace(study_of(), **changes), PLAN, "job").job == "job"
+
+
+def test_a_plan_that_the_study_settles_is_not_the_jobs_to_change():
+    with pytest.raises(DataError, match="has another plan than the study"):
+        holdings.agreed(study_of(), replace(PLAN, noise_scale=0.0), "job")
