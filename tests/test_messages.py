@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pdml import messages
 from pdml.errors import InvalidInput, MessageError
-from pdml.messages import MAX_REPORT_BYTES, PROBLEMS, Problem, Receipt, Report
+from pdml.messages import MAX_REPORT_BYTES, PROBLEMS, Problem, Receipt, Report, is_loopback
 
 hexes = st.integers(0, 2**128 - 1).map(lambda bits: f"{bits:032x}")
 entries = st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=20)
@@ -276,3 +276,14 @@ def test_the_table_of_problems() -> None:
 @pytest.mark.parametrize("data, lines", [(b"", []), (b"a", [b"a"]), (b"a\n", [b"a"]), (b"a\n\nb\n", [b"a", b"", b"b"]), (b"\n", [b""])])
 def test_every_line_of_a_batch_counts(data: bytes, lines: list[bytes]) -> None:
     assert messages.split_batch(data) == lines
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        *((host, True) for host in ("127.0.0.1", "127.8.9.1", "::1", "localhost")),
+        *((host, False) for host in ("0.0.0.0", "::", "192.168.1.5", "127.0.0.1.example", "localhost.example.org", "a.localhost", "")),
+    ],
+)
+def test_what_only_this_machine_can_reach(host, loopback):
+    assert is_loopback(host) is loopback

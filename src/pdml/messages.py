@@ -6,6 +6,7 @@ sides hold the same bits. `decode_report` checks the form; what depends on the s
 
 import base64
 import binascii
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -243,3 +244,11 @@ def _decode(decoder: Any, data: bytes, what: str) -> Any:
 
 def _number(value: int) -> str:
     return str(value) if abs(value) < 1 << 63 else "a huge number"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``, so that reports may travel unencrypted; names but localhost may mean anything."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -9,19 +9,8 @@ import httpx
 import pytest
 from collecting import Process, report
 
-from pdml.collect.server import check_transport, is_loopback
+from pdml.collect.server import check_transport
 from pdml.errors import InvalidInput
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [
-        *((host, True) for host in ("127.0.0.1", "127.8.9.1", "::1", "localhost")),
-        *((host, False) for host in ("0.0.0.0", "::", "192.168.1.5", "example.org", "localhost.example.org", "")),
-    ],
-)
-def test_loopback(host, loopback):
-    assert is_loopback(host) is loopback
 
 
 def test_plain_http_is_refused_where_others_could_listen(tmp_path):

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import ipaddress
 import logging
 import socket
 import sys
@@ -14,6 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pdml.errors import InvalidInput
+from pdml.messages import is_loopback
 
 _PATIENCE = 30.0  # seconds for the head of a request
 _LARGEST_HEAD = 64 << 10
@@ -30,16 +30,6 @@ def check_transport(host: str, *, cert: Path | None, key: Path | None, insecure_
             "give --cert and --key, or --insecure-http if something in front of it speaks TLS"
         )
     return cert is not None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``; names other than localhost may mean anything."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def serve(

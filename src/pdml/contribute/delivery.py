@@ -1,7 +1,6 @@
 """Bytes to a collection service and its answer back: the standard library's HTTP, verified TLS, the same bytes at every attempt."""
 
 import hashlib
-import ipaddress
 import ssl
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from typing import NoReturn, Self
 from urllib.parse import SplitResult, urlsplit
 
 from pdml.errors import DataError, InvalidInput, MessageError, NotDelivered, plain
-from pdml.messages import Problem, Receipt, decode_answer, decode_report, split_batch
+from pdml.messages import Problem, Receipt, decode_answer, decode_report, is_loopback, split_batch
 
 ATTEMPTS = 5
 _FIRST_PAUSE = 0.5  # seconds; each further one is twice as long
@@ -153,13 +152,6 @@ def _checked(url: str) -> SplitResult:
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise InvalidInput(f"the address must begin with https:// off this machine, got {url!r}: others could read your answers on the way")
     return parts
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _context(ca: Path | None) -> ssl.SSLContext:

@@ -1,7 +1,6 @@
 """Checks of single values in a document, which remember every mistake instead of stopping at the first."""
 
 import difflib
-import ipaddress
 import re
 import sys
 import unicodedata
@@ -10,6 +9,7 @@ from datetime import UTC, date, datetime, time
 from typing import Any
 from urllib.parse import urlsplit
 
+from pdml.messages import is_loopback
 from pdml.study.lines import Path
 from pdml.tables import shown
 
@@ -150,17 +150,10 @@ class Findings:
         if parts.scheme not in ("http", "https") or not host or port == 0 or not plain:
             self.wrong(path, "be an address such as https://alice.example", value)
             return ""
-        if parts.scheme == "http" and not _is_loopback(host):
+        if parts.scheme == "http" and not is_loopback(host):
             self.wrong(path, "begin with https://", value, "only on this machine (localhost) may reports travel unencrypted")
             return ""
         return text.rstrip("/")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def _is_hidden(letter: str) -> bool:
