@@ -173,7 +173,7 @@ class Federation:
         site = self.sites[name]
         wait_for_journal(site).close()
         shutil.copy(site.path(site.config.journal), site.path(target))
-        self.sites[name] = site.save(journal=target)
+        self.sites[name] = Site.open(self.kits[name]).save(journal=target)
 
     def job_processes(self, name):
         """The processes of running jobs at a site, without the site's own."""

@@ -93,7 +93,7 @@ class PDMLController(Controller):  # type: ignore[misc]  # nvflare has no types
         silent = ", ".join(name for name in self._servers if name not in there)
         if not there:
             return f"the job was stopped, or a process was killed, before it had begun at {silent}"
-        return f"the job's process at {silent} is gone: it was killed, or cut off" if silent else "the job was stopped"
+        return f"the job's process at {silent} does not answer: it was killed, or cut off" if silent else "the job was stopped"
 
     def _stop_nodes(self, fl_ctx: FLContext) -> set[str]:
         """Tell every node that the job ends; who answered."""

@@ -91,7 +91,7 @@ def start(site: Site, *, simulated_noise: int | None = None) -> int:
     finally:
         os.close(handle)
     _started.append(started)
-    site.path(PID).write_text(f"{started.pid}\n")
+    _note(site, started.pid)
     return started.pid
 
 
@@ -101,10 +101,15 @@ def replace_with(site: Site, *, simulated_noise: int | None = None) -> NoReturn:
     if (pid := running(site)) is not None:
         raise InvalidInput(f"{site.name} runs already, as process {pid}")
     settle(site)
-    site.path(PID).write_text(f"{os.getpid()}\n")
-    os.chdir(site.kit)
     os.umask(_OWNER)
+    _note(site, os.getpid())
+    os.chdir(site.kit)
     os.execvpe("bash", command(site), environment(simulated_noise))
+
+
+def _note(site: Site, pid: int) -> None:
+    site.path(PID).touch(mode=0o600)
+    site.path(PID).write_text(f"{pid}\n")
 
 
 def stop(site: Site, *, patience: float = 10.0) -> bool:

@@ -1,0 +1,96 @@
+"""The parts of the FLARE engine that need no processes: kits, the desk's words, a process that begins once."""
+
+import json
+import os
+import stat
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("nvflare")
+
+from federation import NAMES, PLAN, study_of
+
+from pdml.errors import InvalidInput, JournalError
+from pdml.train.engines.flare import session
+from pdml.train.engines.flare.executor import PDMLExecutor
+from pdml.train.engines.flare.provision import EXECUTOR, provision
+from pdml.train.engines.flare.session import JobFailed
+from pdml.train.holdings import agreed
+
+
+def test_kits_are_private_and_trust_nobody(tmp_path):
+    kits = provision(study_of(), tmp_path / "kits")
+    for path in (tmp_path / "kits").rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+    resources = json.loads((kits["bob"] / "local" / "resources.json").read_text())
+    assert resources["class_allow_list"] == [EXECUTOR] and resources["allow_log_streaming"] is False
+    rights = json.loads((kits["bob"] / "local" / "authorization.json").read_text())["permissions"]
+    assert set(rights) == {"project_admin"} and rights["project_admin"]["byoc"] == rights["project_admin"]["shell_commands"] == "none"
+    keys = [json.loads((kit / "pdml" / "node.json").read_text())["keys"] for kit in kits.values()]
+    assert all(key == keys[0] and set(key) == set(NAMES) for key in keys)
+    assert len({(kits[name] / "pdml" / "node.key").read_text() for name in NAMES}) == len(NAMES)
+    assert not os.path.exists(kits["bob"] / "startup" / "rootCA.key")
+
+
+class Terse:
+    """A relay's session in which a job runs for a moment, ends abnormally and leaves nothing."""
+
+    def __init__(self, answering, folder):
+        self.answering, self.folder, self.states = answering, folder, ["RUNNING", "FINISHED:ABNORMAL"]
+
+    def get_connected_client_list(self):
+        return [SimpleNamespace(name=name) for name in NAMES]
+
+    def get_client_job_status(self, names):
+        return [{"client_name": name, "status": "no_jobs" if name in self.answering else "no_reply"} for name in names]
+
+    def get_job_meta(self, job):
+        return {"status": self.states.pop(0)}
+
+    def do_app_command(self, job, topic, data):
+        return {"rounds": {"alice": 3, "bob": 2, "carol": 3}}
+
+    def download_job_result(self, job, folder):
+        return str(self.folder)
+
+
+@pytest.mark.parametrize(
+    ("answering", "said"),
+    [
+        (NAMES, r"at the relay or at one of alice \(round 3\), bob \(round 2\), carol \(round 3\), .* \(FINISHED:ABNORMAL\); resume"),
+        (("alice", "carol"), r"no longer hears from bob, .* \(FINISHED:ABNORMAL\); to go on, resume"),
+    ],
+    ids=["all answer", "one is silent"],
+)
+def test_an_end_without_a_word_names_who_may_be_meant(tmp_path, monkeypatch, answering, said):
+    """FLARE can end the relay's part of a job before it has written anything."""
+    monkeypatch.setattr(session, "_POLL", 0.0)
+    desk = session.Desk(None, Terse(answering, tmp_path))
+    status = desk.follow("number", lambda rounds: None, timeout=60)
+    with pytest.raises(JobFailed, match=said):
+        desk.result("number", agreed(study_of(), PLAN, "job"), status)
+
+
+def test_provisioning_refuses_what_cannot_work(tmp_path):
+    with pytest.raises(InvalidInput, match="cannot be used for training with FLARE"):
+        provision(study_of(("relay", "bob", "carol")), tmp_path / "a")
+    study = study_of()
+    far = replace(study, servers=(replace(study.servers[0], url="https://alice.example"), *study.servers[1:]))
+    with pytest.raises(InvalidInput, match="relay must be given as HOST:PORT"):
+        provision(far, tmp_path / "b")
+    with pytest.raises(InvalidInput, match="relay must be HOST:PORT"):
+        provision(far, tmp_path / "c", relay="nowhere")
+    (tmp_path / "d").mkdir()
+    with pytest.raises(InvalidInput, match="exists already"):
+        provision(study, tmp_path / "d")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d"]
+
+
+def test_a_process_begins_its_job_once():
+    """FLARE takes a task from any node of the job, as often as it comes; a second one must not touch the journal."""
+    executor = PDMLExecutor(terms={})
+    executor._begun = True
+    with pytest.raises(JournalError, match="has begun the job already"):
+        executor._train(None)
