@@ -55,7 +55,7 @@ class Bare:
         return b"hello"
 
     def welcome(self, peer, data):
-        pass
+        return True
 
     def resend(self, peer):
         return []
