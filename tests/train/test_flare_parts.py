@@ -82,6 +82,8 @@ def test_provisioning_refuses_what_cannot_work(tmp_path):
         provision(far, tmp_path / "b")
     with pytest.raises(InvalidInput, match="relay must be HOST:PORT"):
         provision(far, tmp_path / "c", relay="nowhere")
+    with pytest.raises(InvalidInput, match="has no budget"):
+        provision(replace(study, budget=None), tmp_path / "e")
     (tmp_path / "d").mkdir()
     with pytest.raises(InvalidInput, match="exists already"):
         provision(study, tmp_path / "d")

@@ -16,8 +16,8 @@ from pdml.train.plan import TrainingPlan
 _MILLION = 1_000_000
 
 
-def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
-    """The contract of one job under ``study``, whose budget must bound what may be spent; and its plan is the study's, if it has one."""
+def bounded(study: Study) -> None:
+    """Refuse a study under which whoever starts jobs could spend without end, or switch the noise off."""
     limits = [study.budget.limit(row)[0] for row in ("features", "label")] if study.budget is not None else []
     if not any(map(isfinite, limits)):
         raise DataError(f"the study {study.id} has no budget: any number of jobs could follow one another")
@@ -25,6 +25,11 @@ def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
         raise DataError(
             f"the study {study.id} has neither a plan nor a budget for features: whoever starts a job could switch the noise off"
         )
+
+
+def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
+    """The contract of one job under ``study``, whose budget must bound what may be spent; and its plan is the study's, if it has one."""
+    bounded(study)
     if study.plan and TrainingPlan.from_dict(dict(study.plan)) != plan:
         raise DataError(f"job {job} has another plan than the study {study.id}, which fixes it")
     return Contract(

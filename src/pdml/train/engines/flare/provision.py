@@ -29,6 +29,7 @@ from nvflare.lighter.provisioner import Provisioner
 
 from pdml.errors import InvalidInput
 from pdml.study import Study
+from pdml.train import holdings
 from pdml.train.engines.flare.site import ADMIN, FOLDER, NODE, RELAY, Config, write_config
 from pdml.train.identity import Identity
 
@@ -63,6 +64,7 @@ def provision(study: Study, out: Path, *, relay: str = "") -> dict[str, Path]:
 
     Without it the relay listens on a free port of this machine, if all servers of the study do.
     """
+    holdings.bounded(study)
     host, port = _address(study, relay)
     names = [server.name for server in study.servers]
     for name in names:
