@@ -6,17 +6,22 @@ import stat
 from dataclasses import replace
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 pytest.importorskip("nvflare")
 
 from federation import NAMES, PLAN, study_of
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.shareable import make_reply
 
-from pdml.errors import InvalidInput, JournalError
+from pdml.errors import InvalidInput, JournalError, NotCertified
 from pdml.train.engines.flare import session
+from pdml.train.engines.flare.exchange import HELLO, OK, Answer
 from pdml.train.engines.flare.executor import PDMLExecutor
 from pdml.train.engines.flare.provision import EXECUTOR, provision
 from pdml.train.engines.flare.session import JobFailed
+from pdml.train.engines.flare.topics import BYTES, SENTENCE, TRAIN
 from pdml.train.holdings import agreed
 
 
@@ -96,3 +101,42 @@ def test_a_process_begins_its_job_once():
     executor._begun = True
     with pytest.raises(JournalError, match="has begun the job already"):
         executor._train(None)
+
+
+@pytest.fixture
+def executor(monkeypatch):
+    made = PDMLExecutor(terms={}, start_timeout=1e9, round_timeout=1e9)
+    for log in ("log_error", "log_exception"):
+        monkeypatch.setattr(made, log, lambda *_: None)
+    return made
+
+
+def test_whoever_submits_cannot_let_a_node_wait_for_ever(executor):
+    assert executor._start_timeout == executor._round_timeout == 86_400
+
+
+@pytest.mark.parametrize(
+    ("error", "leaves"),
+    [(NotCertified("the gradient is 0.123"), False), (ValueError("age 0.123"), False), (JournalError("disk full at 0.123"), True)],
+    ids=["certificate", "mistake", "journal"],
+)
+def test_what_depends_on_records_stays_in_the_nodes_log(executor, monkeypatch, error, leaves):
+    """A gradient without noise is no part of the ledger, and the text of an unforeseen error may quote a record."""
+
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr(executor, "_train", fail)
+    reply = executor.execute(TRAIN, None, SimpleNamespace(get_identity_name=lambda: "bob"), None)
+    assert reply[SENTENCE].startswith("bob") and ("0.123" in reply[SENTENCE]) is leaves
+
+
+@pytest.mark.parametrize(("messages", "taken"), [(1, True), (100, False)], ids=["short", "long"])
+def test_an_answer_is_measured_before_it_is_parsed(executor, messages, taken):
+    contract = agreed(study_of(), PLAN, "job")
+    executor._exchange = SimpleNamespace(party=SimpleNamespace(contract=contract))
+    said = make_reply(ReturnCode.OK)
+    said[BYTES] = msgspec.msgpack.encode(Answer(OK, messages=[bytes(500)] * messages))
+    engine = SimpleNamespace(send_aux_request=lambda targets, **_: dict.fromkeys(targets, said))
+    send = executor._sender(SimpleNamespace(get_engine=lambda: engine))
+    assert ("bob" in send(HELLO, {"bob": b""}, 1.0)) is taken

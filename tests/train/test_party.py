@@ -8,7 +8,7 @@ import sys
 import msgspec
 import numpy as np
 import pytest
-from consortium import EPSILON, NAMES, PLAN, Consortium
+from consortium import EPSILON, NAMES, PLAN, WIDTH, Consortium
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,6 +79,16 @@ def test_a_release_is_debited_in_the_transaction_that_stores_it(consortium):
         failing.advance()
     assert journal.job("job-1").round == 3  # neither the event nor the release
     assert failing.round == 3
+
+
+def test_what_is_debited_is_what_the_plan_spends_at_this_server(consortium):
+    """From the servers' own sizes and links, not from what the contract says of them."""
+    consortium.run()
+    for name, server in zip(NAMES, consortium.servers, strict=True):
+        place = {"server": server.index, "n_servers": server.n_servers, "degree": server.degree, "records": server.records}
+        spent = PLAN.events(**place, epsilon=EPSILON, norm_bound=1.0, width=WIDTH, classes=2)
+        consortium.party(name)
+        assert consortium.journals[name].spent(f"data of {name}") == spent
 
 
 def test_budgets_belong_to_the_data_set_and_not_to_the_job(tmp_path):

@@ -70,7 +70,7 @@ class Journal:
                 self._db.execute(f"PRAGMA {pragma}")
             self._prepare()
         except (sqlite3.Error, OSError) as error:
-            raise JournalError(f"the journal {path} cannot be used: {_reason(error)}") from error
+            raise JournalError(f"the journal {path.name} cannot be used: {_reason(error)}") from error
 
     def _prepare(self) -> None:
         with self._transaction():
@@ -80,7 +80,7 @@ class Journal:
                     self._db.execute(statement)
                 self._db.execute(f"PRAGMA user_version = {SCHEMA}")
             elif version != SCHEMA:
-                raise JournalError(f"the journal {self.path} has format {version}, this version reads format {SCHEMA}")
+                raise JournalError(f"the journal {self.path.name} has format {version}, this version reads format {SCHEMA}")
 
     def close(self) -> None:
         self._db.close()
@@ -96,7 +96,7 @@ class Journal:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             if isinstance(error, sqlite3.Error):
-                raise JournalError(f"the journal {self.path} cannot be written: {_reason(error)}; nothing was sent") from error
+                raise JournalError(f"the journal {self.path.name} cannot be written: {_reason(error)}; nothing was sent") from error
             raise
 
     def job(self, job: str) -> Job | None:

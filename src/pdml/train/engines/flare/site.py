@@ -86,7 +86,7 @@ class Site:
     def journal(self) -> Journal:
         path = self.path(self.config.journal)
         if self.config.begun and not path.exists():
-            raise JournalError(f"the journal {path} is gone: without it nobody can say what {self.name} has released; restore it")
+            raise JournalError(f"the journal {path.name} is gone: without it nobody can say what {self.name} has released; restore it")
         journal = Journal(path)
         if not self.config.begun:
             self.save(begun=True)
