@@ -55,7 +55,7 @@ torture: $(READY) ## kill the collection service a thousand times under load (ha
 	$(BIN)/python tests/collect/torture.py --kills 1000
 
 torture-train: $(READY) ## kill nodes two hundred times in training (an hour)
-	$(BIN)/python tests/train/torture_train.py 200 3 5 10
+	$(BIN)/python tests/node/torture_train.py 200 3 5 10
 
 format: $(READY) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix

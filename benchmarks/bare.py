@@ -3,10 +3,10 @@
 import json
 import time
 
-from pdml.train.engines.flare.exchange import Exchange
-from pdml.train.engines.flare.executor import PDMLExecutor
-from pdml.train.engines.flare.site import Site
-from pdml.train.engines.flare.terms import Terms
+from pdml.node.exchange import Exchange
+from pdml.node.flare.executor import PDMLExecutor
+from pdml.node.flare.site import Site
+from pdml.node.flare.terms import Terms
 
 TIMED, BARE, TIMES = "benchmarks.bare.TimedExecutor", "benchmarks.bare.BareExecutor", "times.json"
 

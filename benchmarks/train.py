@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "train"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "node"))
 
 from federation import Federation, study_of
 from threadpoolctl import threadpool_limits
@@ -28,9 +28,9 @@ from pdml.core.graph import Graph
 from pdml.encoder import Encoder, Number
 from pdml.frozen import FrozenWriter
 from pdml.mechanisms.randomness import Simulated
-from pdml.train import wire
+from pdml.node import wire
+from pdml.node.flare import process
 from pdml.train.engines import local
-from pdml.train.engines.flare import process
 from pdml.train.plan import TrainingPlan
 
 console = Console(width=150)

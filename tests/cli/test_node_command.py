@@ -46,7 +46,7 @@ def test_a_table_becomes_a_nodes_data_set(kit, capsys):
 def test_labels_that_are_randomised_here_change(kit, capsys):
     """At ε = 1 each is flipped with probability 0.27: none of 150 with probability 10^-20."""
     from pdml.frozen import open_frozen
-    from pdml.train.engines.flare.site import Site
+    from pdml.node.flare.site import Site
 
     yes = []
     for option in ("--randomised", "--randomise"):
@@ -89,7 +89,7 @@ def spend(site):
 
 def test_another_data_set_after_a_training_is_taken_only_for_other_people(kit, capsys):
     """Else the same people would have their budget again, by importing their table twice."""
-    from pdml.train.engines.flare.site import Site
+    from pdml.node.flare.site import Site
 
     given = ("node", "data", kit, *TABLE, "--epsilon", "1", "--randomised")
     for _ in range(2):  # before a training nothing is lost by changing one's mind
@@ -104,7 +104,7 @@ def test_another_data_set_after_a_training_is_taken_only_for_other_people(kit, c
 
 
 def test_a_lost_journal_is_no_fresh_start(kit, capsys):
-    from pdml.train.engines.flare.site import Site
+    from pdml.node.flare.site import Site
 
     run(capsys, "node", "data", kit, *TABLE, "--epsilon", "1", "--randomised")
     spend(Site.open(kit))
@@ -137,8 +137,8 @@ def test_training_a_study_refuses_in_one_sentence(kit, capsys, arguments, reason
 
 
 def test_a_study_is_trained_in_one_process(kit, capsys):
+    from pdml.node.flare.site import Site
     from pdml.release.model import load_model
-    from pdml.train.engines.flare.site import Site
 
     folders = []
     for name in ("alice", "bob"):
@@ -178,8 +178,8 @@ def test_the_tutorial_runs_as_it_stands(tmp_path):
     try:
         done = subprocess.run(["bash", "-euc", "\n".join(BLOCKS)], cwd=work, env=env, capture_output=True, text=True, timeout=300)
     finally:
-        from pdml.train.engines.flare import process
-        from pdml.train.engines.flare.site import Site
+        from pdml.node.flare import process
+        from pdml.node.flare.site import Site
 
         for name in ("alice", "bob", "relay"):
             if (work / "kits" / name).exists():

@@ -2,7 +2,7 @@
 
 The adversary is all the other servers together. What they send is fixed beforehand (`heard`), they know every record and
 every other label, and they see every message; so one server's transcript is all that matters, and no federation is run.
-That the engines release the same numbers as `Node` is tested to the bit in tests/train.
+That the engines release the same numbers as `Node` is tested to the bit in tests/train and tests/node.
 """
 
 from dataclasses import dataclass, replace

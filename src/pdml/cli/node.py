@@ -10,7 +10,7 @@ import typer
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pdml.train.engines.flare.site import Site
+    from pdml.node.flare.site import Site
 
 node = typer.Typer(
     no_args_is_help=True,
@@ -45,7 +45,7 @@ def provision(
 
     study = Study.load(file)
     with _needs_flare():
-        from pdml.train.engines.flare.provision import provision as make
+        from pdml.node.flare.provision import provision as make
     kits = make(study, out, relay=relay)
     if as_json:
         screen.print_json({"study": study.id, "hash": study.hash, "kits": {name: str(path) for name, path in kits.items()}})
@@ -126,7 +126,7 @@ def start(
 
     site = _site(kit)
     with _needs_flare():
-        from pdml.train.engines.flare import process
+        from pdml.node.flare import process
     if foreground:
         process.replace_with(site, simulated_noise=simulated_noise)
     pid = process.start(site, simulated_noise=simulated_noise)
@@ -148,7 +148,7 @@ def stop(kit: Kit, as_json: Json = False) -> None:
 
     site = _site(kit)
     with _needs_flare():
-        from pdml.train.engines.flare import process
+        from pdml.node.flare import process
     stopped = process.stop(site)
     if as_json:
         screen.print_json({"name": site.name, "stopped": stopped})
@@ -168,7 +168,7 @@ def status(kit: Kit, as_json: Json = False) -> None:
 
     site = _site(kit)
     with _needs_flare():
-        from pdml.train.engines.flare import process
+        from pdml.node.flare import process
     found = node_status.look(site, process.running(site))
     if as_json:
         screen.print_json(found.to_dict())
@@ -177,7 +177,7 @@ def status(kit: Kit, as_json: Json = False) -> None:
 
 
 def _site(kit: Path) -> "Site":
-    from pdml.train.engines.flare.site import Site
+    from pdml.node.flare.site import Site
 
     return Site.open(kit)
 

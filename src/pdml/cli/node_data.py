@@ -13,11 +13,11 @@ from pdml._types import Array, IntArray
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import flip_labels, micro
 from pdml.mechanisms.randomness import LABELS, Secure
+from pdml.node import holdings
+from pdml.node.flare.site import Site
+from pdml.node.party import Holdings
 from pdml.study import Study
 from pdml.tables import Table, listed, read_table
-from pdml.train import holdings
-from pdml.train.engines.flare.site import Site
-from pdml.train.party import Holdings
 
 
 def copy(site: Site, folder: Path, *, other_people: bool) -> Holdings:

@@ -8,10 +8,10 @@ from typing import Any
 from pdml.accounting import Budget, Ledger, last_safe_round
 from pdml.accounting.events import IterateReleased, LabelFlipped
 from pdml.errors import JournalError, PDMLError
+from pdml.node import holdings
+from pdml.node.flare.site import NODE, Site
+from pdml.node.journal import Job, Journal
 from pdml.study import Study
-from pdml.train import holdings
-from pdml.train.engines.flare.site import NODE, Site
-from pdml.train.journal import Job, Journal
 from pdml.train.plan import TrainingPlan
 
 

@@ -8,14 +8,14 @@ from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pdml.cli.train_study import Choices
+    from pdml.node.contract import Contract
     from pdml.release.consortium import Outcome
-    from pdml.train.contract import Contract
 
 
 def train(contract: "Contract", choices: "Choices") -> "Outcome":
     """Submit, follow, fetch; an interrupt stops the job at every node."""
     try:
-        from pdml.train.engines.flare.session import connect, open_desk
+        from pdml.node.flare.session import connect, open_desk
     except ImportError:
         raise InvalidInput("--engine flare needs NVIDIA FLARE: pip install 'pdml[flare]'") from None
     from pdml.release.consortium import Outcome, Part

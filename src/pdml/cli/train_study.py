@@ -33,8 +33,8 @@ class Choices:
 def run(file: Path, choices: Choices, files: dict[str, Path], *, force: bool, as_json: bool) -> None:
     from pdml.cli import outputs, screen, train_flare, train_together
     from pdml.cli import train_study_words as words
+    from pdml.node import holdings
     from pdml.study import Study
-    from pdml.train import holdings
 
     if choices.engine not in ENGINES:
         raise InvalidInput(f"engine must be one of {', '.join(ENGINES)}, got {choices.engine!r}")

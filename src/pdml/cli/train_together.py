@@ -9,11 +9,11 @@ from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pdml.cli.train_study import Choices
+    from pdml.node.contract import Contract
+    from pdml.node.party import Holdings
     from pdml.release.consortium import Outcome, Part
     from pdml.study import Study
-    from pdml.train.contract import Contract
     from pdml.train.node import Server
-    from pdml.train.party import Holdings
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Loader:
 
     def __call__(self) -> "list[Server]":
         from pdml.frozen import open_frozen
+        from pdml.node import holdings
         from pdml.study import Study
-        from pdml.train import holdings
 
         study = Study.from_canonical(self.study)
         return [holdings.hold(study, self.server, open_frozen(self.folder, study_hash=study.hash)).server]
@@ -41,8 +41,8 @@ def train(study: "Study", contract: "Contract", choices: "Choices") -> "Outcome"
     from pdml.cli.screen import progress
     from pdml.frozen import open_frozen
     from pdml.mechanisms.randomness import source_named
+    from pdml.node import holdings
     from pdml.release.consortium import Outcome
-    from pdml.train import holdings
     from pdml.train.engines import local
 
     for name, given in (("--admin", choices.admin), ("--resume", choices.resume)):

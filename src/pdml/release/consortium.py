@@ -9,10 +9,10 @@ import pdml
 from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
+from pdml.node.contract import Contract
 from pdml.release.estimator import History
 from pdml.release.model import Model
 from pdml.study import Study
-from pdml.train.contract import Contract
 from pdml.train.engines.local import diameters
 
 

@@ -11,7 +11,7 @@ import psutil  # type: ignore[import-untyped]
 
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write
-from pdml.train.engines.flare.site import NODE, RELAY, SIMULATED_NOISE, Site
+from pdml.node.flare.site import NODE, RELAY, SIMULATED_NOISE, Site
 
 PID, LOG = "node.pid", "node.log"
 _OWNER = 0o077  # what FLARE writes into a kit is its owner's alone

@@ -20,10 +20,10 @@ from pdml.accounting import Budget, Ledger, last_safe_round
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Source
-from pdml.train import wire
-from pdml.train.contract import Contract
-from pdml.train.identity import Identity
-from pdml.train.journal import FINISHED, Journal
+from pdml.node import wire
+from pdml.node.contract import Contract
+from pdml.node.identity import Identity
+from pdml.node.journal import FINISHED, Journal
 from pdml.train.node import Node, NodeState, Server
 
 

@@ -20,11 +20,11 @@ from federation import NAMES, PLAN, Federation, released, small_disk, study_of, 
 
 from pdml.cli import train_study
 from pdml.cli.train_study import Choices
+from pdml.node.flare import process
+from pdml.node.flare.session import JobFailed
+from pdml.node.journal import FINISHED
 from pdml.release.model import load_model
 from pdml.study import template
-from pdml.train.engines.flare import process
-from pdml.train.engines.flare.session import JobFailed
-from pdml.train.journal import FINISHED
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("flare")]
 

@@ -11,9 +11,8 @@ import pytest
 from consortium import NAMES, PLAN, Consortium
 
 from pdml.errors import JournalError, PDMLError, PeerError
-from pdml.train import wire
-from pdml.train.engines.flare import exchange
-from pdml.train.engines.flare.exchange import HELLO, LATER, OK, REFUSED, RELEASE, Answer, Exchange, Stopped
+from pdml.node import exchange, wire
+from pdml.node.exchange import HELLO, LATER, OK, REFUSED, RELEASE, Answer, Exchange, Stopped
 
 
 class Air:

@@ -13,8 +13,8 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.errors import PeerError
-from pdml.train.contract import Contract
-from pdml.train.identity import Identity, verified
+from pdml.node.contract import Contract
+from pdml.node.identity import Identity, verified
 
 VERSION = 1
 DTYPE = "<f8"

@@ -5,7 +5,7 @@ import pytest
 from consortium import EPSILON, PLAN, Consortium
 
 from pdml.errors import PeerError
-from pdml.train.engines.flare import report
+from pdml.node.flare import report
 
 
 @pytest.fixture(scope="module")

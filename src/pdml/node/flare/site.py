@@ -10,11 +10,11 @@ from pdml import frozen
 from pdml.errors import DataError, InvalidInput, JournalError
 from pdml.files import atomic_write
 from pdml.mechanisms.randomness import Secure, Simulated, Source
+from pdml.node import holdings
+from pdml.node.identity import Identity
+from pdml.node.journal import Journal
+from pdml.node.party import Holdings
 from pdml.study import Study
-from pdml.train import holdings
-from pdml.train.identity import Identity
-from pdml.train.journal import Journal
-from pdml.train.party import Holdings
 
 FOLDER = "pdml"
 CONFIG = "node.json"

@@ -20,14 +20,14 @@ from threadpoolctl import threadpool_limits
 
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PDMLError, PeerError
 from pdml.files import atomic_write
-from pdml.train import wire
-from pdml.train.engines.flare import report
-from pdml.train.engines.flare.exchange import HELLO, LATER, RELEASE, Answer, Exchange, Send, Stopped
-from pdml.train.engines.flare.site import NODE, Site, noise
-from pdml.train.engines.flare.terms import Terms
-from pdml.train.engines.flare.topics import BYTES, FINISH, PROGRESS, SENTENCE, STOP, TRAIN
-from pdml.train.journal import FINISHED, Journal
-from pdml.train.party import Party
+from pdml.node import wire
+from pdml.node.exchange import HELLO, LATER, RELEASE, Answer, Exchange, Send, Stopped
+from pdml.node.flare import report
+from pdml.node.flare.site import NODE, Site, noise
+from pdml.node.flare.terms import Terms
+from pdml.node.flare.topics import BYTES, FINISH, PROGRESS, SENTENCE, STOP, TRAIN
+from pdml.node.journal import FINISHED, Journal
+from pdml.node.party import Party
 
 _LOCKED = "another process is using it"
 _ANSWER = 6  # messages that one answer may hold: a hello and the rounds by which neighbours can be apart

@@ -28,14 +28,14 @@ from nvflare.lighter.provision import prepare_project
 from nvflare.lighter.provisioner import Provisioner
 
 from pdml.errors import InvalidInput
+from pdml.node import holdings
+from pdml.node.flare.site import ADMIN, FOLDER, NODE, RELAY, Config, write_config
+from pdml.node.identity import Identity
 from pdml.study import Study
-from pdml.train import holdings
-from pdml.train.engines.flare.site import ADMIN, FOLDER, NODE, RELAY, Config, write_config
-from pdml.train.identity import Identity
 
 USER = "admin@study.invalid"  # FLARE wants names of this shape
-EXECUTOR = "pdml.train.engines.flare.executor.PDMLExecutor"
-CONTROLLER = "pdml.train.engines.flare.controller.PDMLController"
+EXECUTOR = "pdml.node.flare.executor.PDMLExecutor"
+CONTROLLER = "pdml.node.flare.controller.PDMLController"
 
 _RESERVED = ("relay", "admin", "authority", "server", "localhost")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

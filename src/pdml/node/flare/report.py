@@ -10,8 +10,8 @@ from pdml._types import Array
 from pdml.accounting import records
 from pdml.accounting.events import Event
 from pdml.errors import PDMLError, PeerError
-from pdml.train.contract import Contract
-from pdml.train.identity import Identity, verified
+from pdml.node.contract import Contract
+from pdml.node.identity import Identity, verified
 
 _DOMAIN = b"pdml training report 1\0"
 

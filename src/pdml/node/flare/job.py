@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from pdml.train.contract import Contract
-from pdml.train.engines.flare.provision import CONTROLLER, EXECUTOR
-from pdml.train.engines.flare.terms import Terms
-from pdml.train.engines.flare.topics import FINISH, TRAIN
+from pdml.node.contract import Contract
+from pdml.node.flare.provision import CONTROLLER, EXECUTOR
+from pdml.node.flare.terms import Terms
+from pdml.node.flare.topics import FINISH, TRAIN
 
 
 def write_job(

@@ -16,14 +16,14 @@ from pdml.accounting.events import IterateReleased
 from pdml.encoder import Category, Encoder, Number
 from pdml.frozen import FrozenWriter, open_frozen
 from pdml.mechanisms.randomness import Simulated
+from pdml.node import holdings
+from pdml.node.flare import process
+from pdml.node.flare.provision import provision
+from pdml.node.flare.session import connect
+from pdml.node.flare.site import Site
+from pdml.node.journal import Journal
 from pdml.study import ServerEntry, Study
-from pdml.train import holdings
 from pdml.train.engines import local
-from pdml.train.engines.flare import process
-from pdml.train.engines.flare.provision import provision
-from pdml.train.engines.flare.session import connect
-from pdml.train.engines.flare.site import Site
-from pdml.train.journal import Journal
 from pdml.train.plan import TrainingPlan
 
 NAMES = ("alice", "bob", "carol")

@@ -7,12 +7,12 @@ import numpy as np
 
 from pdml.core import labels
 from pdml.mechanisms.randomness import Simulated
-from pdml.train.contract import Contract
+from pdml.node.contract import Contract
+from pdml.node.identity import Identity
+from pdml.node.journal import Journal
+from pdml.node.party import Holdings, Party
 from pdml.train.engines import local
-from pdml.train.identity import Identity
-from pdml.train.journal import Journal
 from pdml.train.node import Server
-from pdml.train.party import Holdings, Party
 from pdml.train.plan import TrainingPlan
 
 NAMES = ("alice", "bob", "carol", "dave")

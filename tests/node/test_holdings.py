@@ -10,7 +10,7 @@ from federation import PLAN, study_of
 
 from pdml.accounting import Budget
 from pdml.errors import DataError
-from pdml.train import holdings
+from pdml.node import holdings
 
 
 @pytest.mark.parametrize(

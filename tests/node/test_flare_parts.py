@@ -16,13 +16,13 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import make_reply
 
 from pdml.errors import InvalidInput, JournalError, NotCertified
-from pdml.train.engines.flare import session
-from pdml.train.engines.flare.exchange import HELLO, OK, Answer
-from pdml.train.engines.flare.executor import PDMLExecutor
-from pdml.train.engines.flare.provision import EXECUTOR, provision
-from pdml.train.engines.flare.session import JobFailed
-from pdml.train.engines.flare.topics import BYTES, SENTENCE, TRAIN
-from pdml.train.holdings import agreed
+from pdml.node.exchange import HELLO, OK, Answer
+from pdml.node.flare import session
+from pdml.node.flare.executor import PDMLExecutor
+from pdml.node.flare.provision import EXECUTOR, provision
+from pdml.node.flare.session import JobFailed
+from pdml.node.flare.topics import BYTES, SENTENCE, TRAIN
+from pdml.node.holdings import agreed
 
 
 def test_kits_are_private_and_trust_nobody(tmp_path):

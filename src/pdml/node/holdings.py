@@ -7,10 +7,10 @@ import numpy as np
 from pdml.core import labels
 from pdml.errors import DataError
 from pdml.frozen import FrozenData
+from pdml.node.contract import Contract
+from pdml.node.party import Holdings
 from pdml.study import Study
-from pdml.train.contract import Contract
 from pdml.train.node import Server
-from pdml.train.party import Holdings
 from pdml.train.plan import TrainingPlan
 
 _MILLION = 1_000_000

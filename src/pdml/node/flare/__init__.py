@@ -1,4 +1,4 @@
-"""Between organisations: NVIDIA FLARE carries the messages of `pdml.train.party`; only this room imports nvflare.
+"""Between organisations: NVIDIA FLARE carries the messages of `pdml.node.party`; only this room imports nvflare.
 
 provision   startup kits for every organisation, from the study
 site        what a node's operator keeps in its kit, never shipped with a job

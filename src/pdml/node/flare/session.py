@@ -25,11 +25,11 @@ from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 from nvflare.fuel.hci.proto import MetaKey, MetaStatusValue
 
 from pdml.errors import InvalidInput, PDMLError
-from pdml.train.contract import Contract
-from pdml.train.engines.flare.job import write_job
-from pdml.train.engines.flare.report import Report, open_report
-from pdml.train.engines.flare.site import ADMIN, Site
-from pdml.train.engines.flare.topics import PROGRESS, RESULT
+from pdml.node.contract import Contract
+from pdml.node.flare.job import write_job
+from pdml.node.flare.report import Report, open_report
+from pdml.node.flare.site import ADMIN, Site
+from pdml.node.flare.topics import PROGRESS, RESULT
 
 _POLL = 1.0
 _LOGIN = 20.0

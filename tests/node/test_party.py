@@ -16,9 +16,9 @@ from pdml.accounting import Budget
 from pdml.accounting.events import IterateReleased, ObjectiveNoised
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Secure
-from pdml.train import wire
-from pdml.train.identity import Identity
-from pdml.train.journal import Journal
+from pdml.node import wire
+from pdml.node.identity import Identity
+from pdml.node.journal import Journal
 
 
 @pytest.fixture
@@ -285,7 +285,7 @@ def test_a_journal_is_held_by_one_process_and_readable_by_its_owner_alone(tmp_pa
     journal = Journal(path)
     with pytest.raises(JournalError, match="another process is using it"):
         Journal(path)
-    script = "import sys, pathlib; from pdml.train.journal import Journal; Journal(pathlib.Path(sys.argv[1]))"
+    script = "import sys, pathlib; from pdml.node.journal import Journal; Journal(pathlib.Path(sys.argv[1]))"
     other = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True)
     assert other.returncode != 0 and "another process is using it" in other.stderr
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())

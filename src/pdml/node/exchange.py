@@ -13,7 +13,7 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from pdml.errors import PDMLError, PeerError, plain
-from pdml.train.party import Party
+from pdml.node.party import Party
 
 HELLO, RELEASE = "pdml.hello", "pdml.release"
 OK, LATER, REFUSED = "ok", "later", "refused"

@@ -12,7 +12,7 @@ pytest.importorskip("nvflare")
 import networks
 from federation import NAMES, PLAN, Federation, released, study_of
 
-from pdml.train.engines.flare.session import JobFailed
+from pdml.node.flare.session import JobFailed
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("flare")]
 

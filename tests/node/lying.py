@@ -7,11 +7,11 @@ import msgspec
 import numpy as np
 from nvflare.apis.shareable import Shareable
 
-from pdml.train import wire
-from pdml.train.engines.flare.exchange import RELEASE
-from pdml.train.engines.flare.executor import PDMLExecutor
-from pdml.train.engines.flare.site import Site
-from pdml.train.engines.flare.topics import SENTENCE, STOP
+from pdml.node import wire
+from pdml.node.exchange import RELEASE
+from pdml.node.flare.executor import PDMLExecutor
+from pdml.node.flare.site import Site
+from pdml.node.flare.topics import SENTENCE, STOP
 
 PATH = "lying.LyingExecutor"
 ROUND = 3

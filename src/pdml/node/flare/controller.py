@@ -18,7 +18,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from pdml.errors import plain
-from pdml.train.engines.flare.topics import BYTES, FINISH, PROGRESS, RESULT, SENTENCE, STOP, TRAIN
+from pdml.node.flare.topics import BYTES, FINISH, PROGRESS, RESULT, SENTENCE, STOP, TRAIN
 
 _STOPPING = 5.0  # seconds in which nodes are told that the job has ended
 _FINISHING = 60.0

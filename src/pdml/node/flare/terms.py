@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from pdml.errors import InvalidInput
+from pdml.node import holdings
+from pdml.node.contract import Contract
 from pdml.study import Study
-from pdml.train import holdings
-from pdml.train.contract import Contract
 from pdml.train.plan import TrainingPlan
 
 

@@ -1,4 +1,4 @@
-"""Long form of the faults: `python tests/train/torture_train.py KILLS NODES [NODES ...]`, so many kills in all, shared by the sizes.
+"""Long form of the faults: `python tests/node/torture_train.py KILLS NODES [NODES ...]`, so many kills in all, shared by the sizes.
 
 Random processes (a job's, a whole site, the relay) are killed with kill -9 at random moments while jobs run and are resumed. Every
 job must end with the local engine's bits, every failure with a sentence that names somebody, and nothing may hang.
@@ -18,8 +18,8 @@ import numpy as np
 import psutil
 from federation import PLAN, Federation, study_of
 
-from pdml.train.engines.flare import process
-from pdml.train.engines.flare.session import JobFailed
+from pdml.node.flare import process
+from pdml.node.flare.session import JobFailed
 
 ROUNDS = 100
 LONGEST = 300.0  # seconds from submission to an end, whatever it is
