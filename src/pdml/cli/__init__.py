@@ -54,8 +54,8 @@ def _run(arguments: list[str], *, traceback: bool) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        if (stop := _stop_behind(error)) is not None:
-            return _stopped(stop.number)
+        if (behind := _stop_behind(error)) is not None:
+            return _stopped(behind.number)
         if traceback:
             import traceback as printer
 
