@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from pdml.contribute.memo import Memory, draw
+from pdml.contribute.memo import Memo, Memory, draw
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import WORD, threshold
 from pdml.mechanisms.randomness import SecureStream
@@ -33,6 +33,21 @@ def test_two_at_the_same_time_get_one_draw(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         memos = list(pool.map(lambda _: Memory(tmp_path).settle(STUDY, "", 1_000_000, 50), range(32)))
     assert len(set(memos)) == 1
+
+
+def test_whoever_writes_second_takes_the_first_draw(tmp_path: Path) -> None:
+    """Another window of the same person draws between the look into the memory and the writing."""
+    asked = (STUDY, "", 1_000_000, 50)
+    first: list[Memo] = []
+
+    class Late(Memory):
+        def recall(self, study: str, record: str) -> Memo | None:
+            if first:
+                return super().recall(study, record)
+            first.append(Memory(tmp_path).settle(*asked))
+            return None
+
+    assert Late(tmp_path).settle(*asked) == first[0] == Memory(tmp_path).settle(*asked)
 
 
 def test_only_the_owner_can_read(tmp_path: Path) -> None:
