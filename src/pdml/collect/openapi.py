@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from pdml.collect.rules import Rules
-from pdml.messages import MAX_BATCH, PROBLEMS, VERSION, Problem, Receipt, Report
+from pdml.messages import MAX_BATCH, PROBLEMS, VERSION, Admission, Invitation, Problem, Receipt, Report
 from pdml.study import Study
 
 _REF = "#/components/schemas/{name}"
@@ -41,6 +41,17 @@ def document(study: Study, server: str, rules: Rules, *, operator: bool) -> dict
                 "responses": {"200": {"description": "One answer per line.", "content": answers}, **_problems(*_WHOLE, "batch_too_long")},
             }
         },
+        "/v1/invitations": {
+            "post": {
+                "operationId": "askAdmission",
+                "summary": "Whether a report with this invitation would be taken now. Asking uses nothing up.",
+                "requestBody": {"required": True, "content": {"application/json": {"schema": _ref("Invitation")}}},
+                "responses": {
+                    "200": {"description": "It would.", "content": {"application/json": {"schema": _ref("Admission")}}},
+                    **_problems(*_WHOLE, "token_missing", *_STORE),
+                },
+            }
+        },
         "/v1/study": _get("getStudy", "The study in canonical JSON; its SHA-256 is in the header pdml-study-hash.", "application/json", {}),
         "/": _get("getPage", "The page for contributors.", "text/html", {"type": "string"}),
         "/healthz": _get(
@@ -51,8 +62,10 @@ def document(study: Study, server: str, rules: Rules, *, operator: bool) -> dict
     }
     if operator:
         paths |= _operator()
-    _, schemas = msgspec.json.schema_components([Report, Receipt, Problem], ref_template=_REF)
+    _, schemas = msgspec.json.schema_components([Report, Receipt, Problem, Invitation, Admission], ref_template=_REF)
     _constrain(schemas["Report"], rules)
+    schemas["Invitation"]["properties"]["token"]["pattern"] = "^([0-9a-f]{32})?$"
+    schemas["Admission"]["properties"]["study"] = {"const": rules.study_hash}
     schemas["Problem"]["properties"]["code"]["enum"] = list(PROBLEMS)
     return {
         "openapi": "3.1.0",

@@ -1,0 +1,54 @@
+"""Answers as people give them: each is accepted or refused by itself, before anything else is asked; the page agrees to the letter."""
+
+import re
+from collections.abc import Mapping
+
+from pdml.encoder import Attribute, Number
+from pdml.errors import DataError
+from pdml.study import Study
+from pdml.study.device import entries
+from pdml.tables import listed, shown
+
+_DIGITS = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)", re.ASCII)  # as in page.js
+
+
+def checked(study: Study, answers: Mapping[str, object]) -> dict[str, float | str]:
+    """Those answers that are given, as `Study.encode` takes them; others may still be missing.
+
+    Parameters
+    ----------
+    study : Study
+    answers : mapping of str to object
+        By the attribute's name. Numbers may be text with a decimal point or comma, as typed.
+
+    Returns
+    -------
+    dict of str to (float or str)
+
+    Raises
+    ------
+    DataError
+        For a name that is no attribute's, text that is no number, a fraction where whole numbers are declared, a number
+        outside its range (encoding would clamp it, and people should know before), or an unknown level.
+    """
+    known = {attribute.name: attribute for attribute in study.attributes}
+    if unknown := [name for name in answers if name not in known]:
+        raise DataError(f"answers must be to the study's questions ({listed(list(known))}), got one to {unknown[0]!r}")
+    return {name: _one(known[name], value) for name, value in answers.items()}
+
+
+def _one(attribute: Attribute, value: object) -> float | str:
+    if not isinstance(attribute, Number):
+        entries(attribute, value)
+        return str(value).strip()
+    if isinstance(value, str):
+        text = value.strip()
+        if not _DIGITS.fullmatch(text):
+            raise DataError(f"{attribute.name!r} must be a number in digits, such as 34, got {shown(value)}")
+        value = float(text.replace(",", "."))
+    entries(attribute, value)
+    number = float(value)  # type: ignore[arg-type]  # `entries` took it
+    if not attribute.low <= number <= attribute.high:
+        domain = f"[{attribute.low:g}, {attribute.high:g}]"
+        raise DataError(f"{attribute.name!r} must lie in {domain}, got {number:g}: the study declares no other value")
+    return number
