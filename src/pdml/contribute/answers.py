@@ -45,6 +45,8 @@ def _one(attribute: Attribute, value: object) -> float | str:
         text = value.strip()
         if not _DIGITS.fullmatch(text):
             raise DataError(f"{attribute.name!r} must be a number in digits, such as 34, got {shown(value)}")
+        if attribute.whole and set(text) & set(".,"):  # also 34,000, which some people mean as a thousand times more
+            raise DataError(f"{attribute.name!r} must be a whole number, without a fraction, got {shown(value)}")
         value = float(text.replace(",", "."))
     entries(attribute, value)
     number = float(value)  # type: ignore[arg-type]  # `entries` took it

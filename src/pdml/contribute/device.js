@@ -42,7 +42,7 @@ function readNumber(text, { range: [low, high], whole }) {
   const typed = /^[-+]?(\d+([.,]\d*)?|[.,]\d+)$/.test(text);
   const number = typed ? Number(text.replace(",", ".")) : NaN;
   if (Number.isNaN(number)) return [undefined, `Please enter ${asked}, in digits.`];
-  if (whole && !Number.isInteger(number)) {
+  if (whole && /[.,]/.test(text)) { // also 34,000, which some people mean as a thousand times more
     return [undefined, `Please enter ${asked}, without a fraction.`];
   }
   if (number < low || number > high) {

@@ -44,7 +44,11 @@ async function ask(path, body) {
   }
 }
 
-const codeOf = (status, answer) => String(/^\w{1,40}$/.test(answer?.code) ? answer.code : status);
+/* A problem's code, or the status where there is none. */
+function codeOf(status, answer) {
+  const code = answer?.code;
+  return typeof code === "string" && /^\w{1,40}$/.test(code) ? code : String(status);
+}
 
 /* "" if the server would take a report with this invitation now, else why not. Uses nothing up. */
 async function admission(hash, token) {

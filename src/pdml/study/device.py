@@ -77,7 +77,7 @@ def entries(attribute: Attribute, value: object) -> list[float]:
     if isinstance(attribute, Number):
         number = _number(attribute.name, value)
         if attribute.whole and not number.is_integer():
-            raise DataError(f"{attribute.name!r} must be a whole number, got {number:.17g}")
+            raise DataError(f"{attribute.name!r} must be a whole number, without a fraction, got {number:.17g}")
         inside = attribute.low if number < attribute.low else attribute.high if number > attribute.high else number
         return [(inside - attribute.low) / (attribute.high - attribute.low) + 0.0]
     level = value.strip() if isinstance(value, str) else value
