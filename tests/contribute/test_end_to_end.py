@@ -4,6 +4,7 @@ import csv
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from selenium.webdriver import Chrome
 from pdml.frozen import open_frozen
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.messages import decode_report, features_of
-from pdml.study import Study
+from pdml.study import Study, template
 
 
 @pytest.fixture
@@ -107,6 +108,13 @@ def test_the_operator_sees_totals_behind_a_token(browser: Chrome, study_file: Pa
         assert browser.find_element("css selector", ".card .big").text == "1"
         assert complaints(browser) == []
         browser.delete_all_cookies()
+
+
+def test_a_service_says_that_its_study_hardly_protects(study: Study, tmp_path: Path) -> None:
+    path = tmp_path / "weak.toml"
+    path.write_text(template.render(replace(study, menu=(1.0, 5.0), accept_weak=True)), encoding="utf-8")
+    with collecting(path, tmp_path, "--bad-tokens", "3") as collector:
+        assert "warning: epsilon 5 protects hardly anybody" in collector.log.read_text()
 
 
 def people(path: Path, count: int) -> list[int]:

@@ -9,7 +9,7 @@ from pdml.study import Study
 from pdml.study.device import entries
 from pdml.tables import listed, shown
 
-_DIGITS = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)", re.ASCII)  # as in page.js
+_DIGITS = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)", re.ASCII)  # as in device.js
 
 
 def checked(study: Study, answers: Mapping[str, object]) -> dict[str, float | str]:
