@@ -9,7 +9,8 @@ from pdml.contribute.client import prepare, preview, submit
 from pdml.contribute.delivery import Service
 from pdml.contribute.memo import Memo, Memory
 from pdml.errors import InvalidInput, NotDelivered
-from pdml.messages import decode_report, features_of
+from pdml.mechanisms.label_flip import WORD
+from pdml.messages import Report, decode_report, encode_report, features_of, pack_features
 from pdml.study import Study
 
 ANSWERS = {"age": 34, "sex": "female", "region": "south"}
@@ -34,6 +35,19 @@ def test_the_report_holds_the_draw_whatever_is_said_later(study: Study, memory: 
     report = decode_report(prepare(study, memory, ANSWERS, label, 1_000_000, token="cd" * 16))
     assert (report.label, report.id, report.epsilon, report.token, report.study) == (1, "ab" * 16, 1_000_000, "cd" * 16, study.hash)
     assert features_of(report).tobytes() == study.encode(ANSWERS).tobytes()
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_what_leaves_is_what_chance_decided_and_nothing_beside_it(
+    study: Study, memory: Memory, label: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With chance fixed every byte of the report is known, and none carries the truth."""
+    monkeypatch.setattr("secrets.token_hex", lambda count: "ab" * count)
+    word = 0 if label == 0 else WORD - 1  # flips the one, lets the other stand: both are reported as 1
+    monkeypatch.setattr("os.urandom", lambda count: (word.to_bytes(8, "little") * count)[:count])
+    data = prepare(study, memory, ANSWERS, label, 1_000_000)
+    features = pack_features(study.encode(ANSWERS))
+    assert data == encode_report(Report(1, study.hash, "ab" * 16, 1_000_000, 1, features))
 
 
 def test_the_preview_is_read_back_from_the_bytes(study: Study, memory: Memory) -> None:

@@ -32,6 +32,11 @@ const done = arguments[0];
   pressed: [...document.querySelectorAll("[aria-pressed=true]")].length,
 }))();
 """
+WATCH = """
+const put = Storage.prototype.setItem;
+window.puts = [];
+Storage.prototype.setItem = function (...pair) { window.puts.push(pair); return put.apply(this, pair); };
+"""
 
 
 def everything(visitor: Visitor) -> dict[str, Any]:
@@ -56,9 +61,12 @@ def assert_stored(visitor: Visitor, study: Study, memo: dict[str, Any], step: st
 @pytest.mark.parametrize("label", [0, 1])
 def test_at_every_step_the_browser_holds_a_function_of_the_report(visitor: Visitor, recorder: Recorder, study: Study, label: int) -> None:
     visitor.opens("#t=" + TOKEN)
+    visitor.browser.execute_script(WATCH)
     visitor.fills_by_hand(ABOUT, label, epsilon=1_000_000)
     text = visitor.text("#check pre")
     assert_stored(visitor, study, {**drawn(text), "token": TOKEN}, "check")
+    for _, value in visitor.browser.execute_script("return window.puts"):  # also what was replaced at once: other tabs hear of it
+        assert json.loads(value) in (drawn(text), {**drawn(text), "token": TOKEN})
     recorder.answer = refusal("storage_unavailable")
     visitor.press("#send")
     visitor.complaint()
