@@ -30,7 +30,7 @@ class Recorder:
     page: Page
     canonical: bytes
     answer: Callable[[bytes], Answer | None] = receipt  # None: close the connection without a word
-    admission: Callable[[bytes], Answer | None] | None = None  # what is said to invitations; None: welcome
+    admission: Callable[[bytes], Answer | None] | None = None  # None: everybody is welcome
     invitations: list[bytes] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)  # request lines and headers of everything asked

@@ -24,9 +24,10 @@ _SPARSE_BELOW = 1 / 3  # the share of entries that may differ from zero below wh
 
 @dataclass(frozen=True, kw_only=True)
 class Number:
-    """A number declared to lie in [low, high], encoded as (value - low) / (high - low); what lies outside is clamped.
+    """A number declared to lie in [low, high], encoded as (value - low) / (high - low).
 
-    ``whole``: fractions are refused, not rounded, for whoever gave one has misread the question.
+    What lies outside is clamped. ``whole``: fractions are refused, not rounded, for whoever gave
+    one has misread the question.
     """
 
     name: str
@@ -46,9 +47,8 @@ class Number:
         if not isinstance(self.whole, bool):
             raise InvalidInput(f"whole of {self.name!r} must be True or False, got {self.whole!r}")
         if self.whole and not (self.low.is_integer() and self.high.is_integer()):
-            raise InvalidInput(
-                f"the range of {self.name!r} must begin and end with whole numbers, got [{self.low:g}, {self.high:g}]: it is declared whole"
-            )
+            must = f"the range of {self.name!r} must begin and end with whole numbers"
+            raise InvalidInput(f"{must}, got [{self.low:g}, {self.high:g}]: it is declared whole")
 
     @property
     def feature_names(self) -> tuple[str, ...]:

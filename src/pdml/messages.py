@@ -35,7 +35,7 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Guarantees
     ----------
-    - ``label`` was randomised on the device with ``epsilon``; whether it is the true one stands in no message.
+    - ``label`` was randomised on the device with ``epsilon``; no message tells if it is true.
     - ``features`` are what the person answered, encoded: the server that receives them can read them.
     - The size does not depend on the answers (label indices of several digits aside).
     """
@@ -50,7 +50,7 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A question before any other: would a report with this token be taken now? Asking does not use the token up."""
+    """Asked before any person is: would a report with this token be taken now? It stays unused."""
 
     token: str = ""  # 32 hex digits; "" without an invitation
 
@@ -209,7 +209,7 @@ def encode_invitation(token: str) -> bytes:
 
 
 def decode_invitation(data: bytes) -> Invitation:
-    """The invitation, its form checked; anything else is a `MessageError` with the code of its problem."""
+    """The invitation, its form checked; anything else is a `MessageError` with a problem's code."""
     invitation: Invitation = _decode(_invitation, data, "an invitation")
     if invitation.token and not _ID.fullmatch(invitation.token):
         raise MessageError("token must be 32 lower-case hex digits or empty", "token_unknown")

@@ -192,32 +192,42 @@ def test_check_warns_of_a_plan_beyond_the_budget(
 def test_check_warns_of_what_is_allowed_but_unwise(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     levels = ", ".join(f'"t{i}"' for i in range(1000))
     weak = "menu = [1, 8], default = 1, accept_weak = true"
-    text = file.read_text().replace("menu = [0.4, 1, 2], default = 1", weak).replace("https://a.test", "https://a.example")
+    text = file.read_text().replace("menu = [0.4, 1, 2], default = 1", weak)
+    text = text.replace("https://a.test", "https://a.example")
     file.write_text(text.replace('["female", "male", "other"]', f"[{levels}]"))
     code, out, _ = run(capsys, "study", "check", "--json")
     told = " ".join(row["text"] for row in json.loads(out)["warnings"])
     assert code == 0 and "is a placeholder" in told and "1,002 features are many" in told
-    assert "epsilon 8 protects hardly anybody: somebody who held two answers equally likely becomes over 99.9% sure" in told
+    assert "epsilon 8 protects hardly anybody" in told and "becomes over 99.9% sure" in told
 
 
-def test_an_epsilon_that_protects_hardly_anybody_must_be_accepted_by_name(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_epsilon_that_protects_hardly_anybody_must_be_accepted_by_name(
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     file.write_text(file.read_text().replace("menu = [0.4, 1, 2]", "menu = [0.4, 1, 3]"))
     code, out, _ = run(capsys, "study", "check")
-    assert code == 1 and "menu[3] must be at most 2.944438, got 3.0" in out and "accept_weak = true" in out
+    assert code == 1 and "menu[3] must be at most 2.944438, got 3.0" in out
+    assert "accept_weak = true" in out
     code, _, err = run(capsys, "collect", "serve", "study.toml", "--server", "a", "--open")
     assert code == 1 and "accept_weak = true" in err
 
 
-def test_new_takes_weak_epsilons_and_whole_numbers_when_told_to(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_new_takes_weak_epsilons_and_whole_numbers_when_told_to(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
     Path("people.csv").write_text("age,ill\n34,yes\n")
-    command = ("study", "new", "weak.toml", "--from-csv", "people.csv", "--label", "ill", "--classes", "no,yes", "--menu", "1,5")
+    table = ("--from-csv", "people.csv", "--label", "ill", "--classes", "no,yes")
+    command = ("study", "new", "weak.toml", *table, "--menu", "1,5")
     code, _, err = run(capsys, *command, "--range", "age=18:100:whole")
     assert code == 1 and "accept_weak = true" in err
     code, _, err = run(capsys, *command, "--accept-weak", "--range", "age=18:100:halves")
     assert code == 1 and "age=18:100:whole" in err
     assert run(capsys, *command, "--accept-weak", "--range", "age=18:100:whole")[0] == 0
     study = Study.load("weak.toml")
-    assert study.accept_weak and study.attributes == (Number(name="age", low=18, high=100, whole=True),)
+    age = Number(name="age", low=18, high=100, whole=True)
+    assert study.accept_weak and study.attributes == (age,)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +280,7 @@ def test_show_as_json_holds_the_numbers(file: Path, capsys: pytest.CaptureFixtur
     assert found["study"] == json.loads(study.canonical())
     e = 2.718281828459045
     assert [row["true_answer"] for row in found["menu"]] == pytest.approx([e**x / (1 + e**x) for x in study.menu])
-    assert [row["certainty"] for row in found["menu"]] == [row["true_answer"] for row in found["menu"]]
+    assert all(row["certainty"] == row["true_answer"] for row in found["menu"])
     assert [row["weak"] for row in found["menu"]] == [False] * 3
     assert found["influence"]["cap"] == pytest.approx((e**0.4 + 1) / (e**0.4 - 1) / 50)
     assert len(found["page_sha256"]) == 64

@@ -1,4 +1,5 @@
-"""Asking for admission: the same answer as a report would get, nothing used up, nothing about the token in any address."""
+"""Asking for admission: the same answer as a report would get, nothing used up, nothing about the
+token in any address."""
 
 import json
 import secrets
@@ -12,11 +13,15 @@ from pdml.collect.rules import hash_token
 from pdml.collect.store import State
 from pdml.errors import StorageUnavailable
 
-EARLY, LATE = datetime(2025, 1, 1, tzinfo=UTC).timestamp(), datetime(2200, 1, 1, tzinfo=UTC).timestamp()
+EARLY, LATE = (
+    datetime(2025, 1, 1, tzinfo=UTC).timestamp(),
+    datetime(2200, 1, 1, tzinfo=UTC).timestamp(),
+)
 
 
 async def ask(client, token="", **headers):
-    return await client.post("/v1/invitations", content=json.dumps({"token": token}), headers=JSON | headers)
+    body = json.dumps({"token": token})
+    return await client.post("/v1/invitations", content=body, headers=JSON | headers)
 
 
 def code(answer):
@@ -26,7 +31,8 @@ def code(answer):
 @pytest.mark.parametrize("now", [NOW, EARLY, LATE])
 @pytest.mark.parametrize("state", State)
 def test_admission_is_what_a_report_would_meet(sqlite, state, now):
-    """For every state, time, kind of token and kind of service; the report is sent after, so that nothing was used up."""
+    """For every state, time, kind of token and kind of service; the report is sent after, so that
+    nothing was used up."""
     used, *fresh = [secrets.token_hex(16) for _ in range(3)]
     sqlite.invite(map(hash_token, (used, *fresh)))
     talk(sqlite, lambda client: send(client, report(token=used)))
@@ -41,13 +47,15 @@ def test_admission_is_what_a_report_would_meet(sqlite, state, now):
         tokens = ("", used, secrets.token_hex(16), fresh.pop(), "ab")
 
         async def conversation(client, tokens=tokens):
-            return [(await ask(client, token), await send(client, report(token=token))) for token in tokens]
+            lines = [(token, report(token=token)) for token in tokens]
+            return [(await ask(client, token), await send(client, line)) for token, line in lines]
 
         for asked, sent in talk(sqlite, conversation, clock=clock, require_tokens=require):
             assert code(asked) == code(sent)
             seen.add(code(asked))
             if asked.status_code == 200:
-                assert asked.json() == {"study": TRIAL.hash} and asked.headers["cache-control"] == "no-store"
+                assert asked.json() == {"study": TRIAL.hash}
+                assert asked.headers["cache-control"] == "no-store"
             else:
                 assert_problem(asked, code(asked))
     if state is State.OPEN and now == NOW:
@@ -81,12 +89,17 @@ def test_asking_changes_nothing_in_any_store(store):
     ],
 )
 def test_bad_requests_are_problems(sqlite, body, headers, problem):
-    answer = talk(sqlite, lambda client: client.post("/v1/invitations", content=body, headers=headers))
-    assert_problem(answer, problem)
+    async def conversation(client):
+        return await client.post("/v1/invitations", content=body, headers=headers)
+
+    assert_problem(talk(sqlite, conversation), problem)
 
 
 def test_other_methods_are_refused_so_that_no_token_stands_in_an_address(sqlite):
-    assert_problem(talk(sqlite, lambda client: client.get("/v1/invitations?token=" + "ab" * 16)), "method_not_allowed")
+    assert_problem(
+        talk(sqlite, lambda client: client.get("/v1/invitations?token=" + "ab" * 16)),
+        "method_not_allowed",
+    )
 
 
 def test_a_store_in_trouble_says_so(sqlite):

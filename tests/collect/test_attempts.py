@@ -58,9 +58,13 @@ def test_a_few_are_free_then_each_waits_its_turn():
     assert attempts.slowed == 11
 
 
-@given(st.lists(st.tuples(st.floats(0, 100), st.integers(1, 50)), max_size=30), st.integers(1, 1000))
+VISITS = st.lists(st.tuples(st.floats(0, 100), st.integers(1, 50)), max_size=30)
+
+
+@given(VISITS, st.integers(1, 1000))
 def test_the_wait_is_that_of_a_bucket(visits, per_minute):
-    """Compared with a level kept in rational arithmetic's stead by its definition: it drains in between, and is capped."""
+    """Compared with a level kept in rational arithmetic's stead by its definition: it drains in
+    between, and is capped."""
     time, attempts = slowing(per_minute)
     rate = per_minute / 60
     level = 0.0
@@ -70,12 +74,18 @@ def test_the_wait_is_that_of_a_bucket(visits, per_minute):
         before = len(time.slept)
         tries(attempts, "192.0.2.1", (UNKNOWN,) * count)
         waited = time.slept[before] if len(time.slept) > before else 0.0
-        assert waited == pytest.approx(max(level - per_minute, 0.0) / rate, abs=1e-6) and waited <= LONGEST + 1e-9
+        assert waited == pytest.approx(max(level - per_minute, 0.0) / rate, abs=1e-6)
+        assert waited <= LONGEST + 1e-9
 
 
 def test_what_is_no_unknown_token_costs_nothing():
     time, attempts = slowing(1)
-    for answer in (Admission("ab"), problem("token_used"), problem("token_missing"), problem("closed")):
+    for answer in (
+        Admission("ab"),
+        problem("token_used"),
+        problem("token_missing"),
+        problem("closed"),
+    ):
         for _ in range(5):
             tries(attempts, "192.0.2.1", (answer,))
     assert (attempts.counted, time.slept) == (0, [])
@@ -101,7 +111,7 @@ def test_memory_is_bounded_and_short(monkeypatch):
     assert len(attempts._levels) == 100 and attempts.counted == 1000
     time.now += 66
     tries(attempts, "192.0.2.1")
-    assert list(attempts._levels) == ["192.0.2.1"]  # nobody is remembered longer than their bucket takes to drain
+    assert list(attempts._levels) == ["192.0.2.1"]  # nobody else's bucket holds anything any more
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True])
@@ -117,7 +127,8 @@ def test_the_service_slows_every_way_to_try_and_nobody_with_a_good_invitation(sq
 
     async def conversation(client):
         def ask(token):
-            return client.post("/v1/invitations", content=b'{"token":"%s"}' % token.encode(), headers=JSON)
+            body = b'{"token":"%s"}' % token.encode()
+            return client.post("/v1/invitations", content=body, headers=JSON)
 
         waits = []
 
@@ -137,5 +148,14 @@ def test_the_service_slows_every_way_to_try_and_nobody_with_a_good_invitation(sq
         return waits, (await client.get("/metrics")).text
 
     waits, metrics = talk(sqlite, conversation, require_tokens=True, attempts=attempts)
-    assert waits == [(403, False), (403, True), (403, True), (200, True), (200, False), (201, False), (401, False)]
-    assert "pdml_collect_bad_tokens_total 4" in metrics and "pdml_collect_bad_tokens_slowed_total 3" in metrics
+    assert waits == [
+        (403, False),
+        (403, True),
+        (403, True),
+        (200, True),
+        (200, False),
+        (201, False),
+        (401, False),
+    ]
+    assert "pdml_collect_bad_tokens_total 4" in metrics
+    assert "pdml_collect_bad_tokens_slowed_total 3" in metrics

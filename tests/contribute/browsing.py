@@ -62,7 +62,8 @@ class Visitor:
         if fresh:
             self.browser.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": self.url, "storageTypes": "local_storage"})
         self.browser.get(self.url + "/" + fragment)
-        WebDriverWait(self.browser, 20, 0.02).until(lambda _: self.shown() or self.find("#knock").is_displayed())
+        wait = WebDriverWait(self.browser, 20, 0.02)
+        wait.until(lambda _: self.shown() or self.find("#knock").is_displayed())
         return self
 
     def turned_away(self) -> str:
@@ -114,7 +115,8 @@ class Visitor:
         self.waits_for("check")
 
     def fills(self, about: Mapping[str, str], label: int, epsilon: int | None = None) -> None:
-        """The same in one go, for tests about what comes after; once chance has decided the label is not asked."""
+        """The same in one go, for tests about what comes after; once chance has decided the label
+        is not asked."""
         self.browser.execute_script(
             """
             const [about, label, epsilon] = arguments, form = (id) => document.getElementById(id);

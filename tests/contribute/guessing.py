@@ -1,4 +1,5 @@
-"""An attacker who reads a device's storage and has seen what other devices stored and what their owners' answers were."""
+"""An attacker who reads a device's storage and has seen what other devices stored and what their
+owners' answers were."""
 
 import json
 from collections import Counter, defaultdict
@@ -9,7 +10,10 @@ from scipy.stats import binom
 FALSE_ALARM = 1e-6
 
 
-def leaves(value: object, path: tuple[object, ...] = ()) -> Iterator[tuple[tuple[object, ...], object]]:
+def leaves(
+    value: object,
+    path: tuple[object, ...] = (),
+) -> Iterator[tuple[tuple[object, ...], object]]:
     """Every single value in a JSON document with its place; JSON within text is opened, too."""
     if isinstance(value, str) and value.startswith(("{", "[")):
         value = json.loads(value)
@@ -24,9 +28,10 @@ def leaves(value: object, path: tuple[object, ...] = ()) -> Iterator[tuple[tuple
 
 
 def hits(states: Sequence[object], truths: Sequence[int], learn: int) -> int:
-    """How many of the later devices' answers are guessed by what was most often true of the first ``learn`` in the same state.
+    """How many later answers are guessed by what was mostly true of the first ``learn`` devices.
 
-    A state is all of its values that take at most four forms over all devices: labels, tables, flags, whatever there is.
+    Of those in the same state, that is: all values that take at most four forms over all devices,
+    labels, tables, flags, whatever there is.
     """
     found = [dict(leaves(state)) for state in states]
     places = sorted({place for each in found for place in each}, key=repr)
@@ -40,8 +45,9 @@ def hits(states: Sequence[object], truths: Sequence[int], learn: int) -> int:
 
 
 def most_hits(devices: int, kept: float) -> int:
-    """More than so many hits has a chance of at most `FALSE_ALARM` if a state says no more than a report does.
+    """More hits have a chance of at most `FALSE_ALARM` if a state says no more than a report does.
 
-    Of two equally likely answers no guess from a report is right more often than a device keeps the true one.
+    Of two equally likely answers no guess from a report is right more often than a device keeps the
+    true one.
     """
     return int(binom.ppf(1 - FALSE_ALARM, devices, kept))

@@ -1,4 +1,5 @@
-"""Answers as people give them: the same texts are answers in Python and in the page, and mistakes are told one by one."""
+"""Answers as people give them: the same texts are answers in Python and in the page, and mistakes
+are told one by one."""
 
 import json
 from dataclasses import replace
@@ -16,7 +17,13 @@ from pdml.study import Study
 
 PATH = Path(__file__).parents[1] / "vectors" / "numbers.json"
 VECTORS = json.loads(PATH.read_text(encoding="utf-8"))["attributes"]
-WHOLE = replace(STUDY, encoder=Encoder.from_dict({"attributes": [VECTORS[0]["attribute"]]}), wording={})
+
+
+def asking(attribute: dict[str, Any]) -> Study:
+    return replace(STUDY, encoder=Encoder.from_dict({"attributes": [attribute]}), wording={})
+
+
+WHOLE = asking(VECTORS[0]["attribute"])
 
 
 def test_the_vectors_are_those_of_their_maker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,10 +42,10 @@ def python(study: Study, name: str, text: str) -> object:
 
 @pytest.mark.parametrize("row", VECTORS, ids=lambda row: json.dumps(row["attribute"]))
 def test_the_client_takes_what_the_vectors_take(row: dict[str, Any]) -> None:
-    study = replace(STUDY, encoder=Encoder.from_dict({"attributes": [row["attribute"]]}), wording={})
-    name = row["attribute"]["name"]
+    study, name = asking(row["attribute"]), row["attribute"]["name"]
     cases = [case for case in row["cases"] if case["text"] == case["text"].strip()]
-    assert [python(study, name, case["text"]) for case in cases] == [case["answer"] for case in cases]
+    found = [python(study, name, case["text"]) for case in cases]
+    assert found == [case["answer"] for case in cases]
     assert {case["answer"] is None for case in cases} == {True, False}
 
 

@@ -112,7 +112,8 @@ def test_the_operator_sees_totals_behind_a_token(browser: Chrome, study_file: Pa
 
 def test_a_service_says_that_its_study_hardly_protects(study: Study, tmp_path: Path) -> None:
     path = tmp_path / "weak.toml"
-    path.write_text(template.render(replace(study, menu=(1.0, 5.0), accept_weak=True)), encoding="utf-8")
+    weak = replace(study, menu=(1.0, 5.0), accept_weak=True)
+    path.write_text(template.render(weak), encoding="utf-8")
     with collecting(path, tmp_path, "--bad-tokens", "3") as collector:
         assert "warning: epsilon 5 protects hardly anybody" in collector.log.read_text()
 

@@ -25,19 +25,25 @@ def test_the_same_record_gets_the_same_draw_for_ever(tmp_path: Path) -> None:
 
 def test_records_and_studies_are_drawn_on_their_own(tmp_path: Path) -> None:
     memory = Memory(tmp_path)
-    memos = [memory.settle(study, record, 1, 1_000_000, 2) for study in (STUDY, "cd" * 32) for record in ("", "ann", "bob")]
+    places = [(study, record) for study in (STUDY, "cd" * 32) for record in ("", "ann", "bob")]
+    memos = [memory.settle(*place, 1, 1_000_000, 2) for place in places]
     assert len({memo.id for memo in memos}) == 6
 
 
 def test_two_at_the_same_time_get_one_draw(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        memos = list(pool.map(lambda k: Memory(tmp_path).settle(STUDY, "", k, 1_000_000, 50), range(32)))
+        settle = Memory(tmp_path).settle
+        memos = list(pool.map(lambda k: settle(STUDY, "", k, 1_000_000, 50), range(32)))
     assert len(set(memos)) == 1
     assert len(list(tmp_path.iterdir())) == 1  # and no trace of the draws that lost
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_draw_whose_writer_was_killed_is_the_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
+def test_a_draw_whose_writer_was_killed_is_the_draw(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    whole: bool,
+) -> None:
     """Two independent draws on one disk would say more than a report does."""
 
     def die(*_: object) -> None:

@@ -31,10 +31,16 @@ def test_a_report_is_filled_in_previewed_sent_and_receipted(visitor: Visitor, re
 
 
 @pytest.mark.parametrize("label", [0, 1])
-def test_what_leaves_is_what_chance_decided_and_nothing_beside_it(visitor: Visitor, recorder: Recorder, study: Study, label: int) -> None:
-    """With chance fixed to decide for the other answer every byte of the report is known, and none carries the truth."""
-    seed = "crypto.getRandomValues = (array) => array.fill(array instanceof BigUint64Array ? 0n : 0xab)"
-    visitor.browser.execute_script(seed)  # a word of 0 is below every threshold
+def test_what_leaves_is_what_chance_decided_and_nothing_beside_it(
+    visitor: Visitor,
+    recorder: Recorder,
+    study: Study,
+    label: int,
+) -> None:
+    """With chance fixed to decide for the other answer every byte of the report is known, and none
+    carries the truth."""
+    words = "array.fill(array instanceof BigUint64Array ? 0n : 0xab)"  # 0 is below every threshold
+    visitor.browser.execute_script(f"crypto.getRandomValues = (array) => {words}")
     visitor.fills(ABOUT, label, 1_000_000)
     visitor.sends()
     (body,) = recorder.bodies
@@ -150,7 +156,8 @@ def test_an_invitation_pasted_into_the_open_page_is_taken(visitor: Visitor, reco
     visitor.browser.execute_script("window.same = true")
     pastes(visitor, TOKEN)
     visitor.waits_for("about")  # what was shown holds the other invitation
-    assert visitor.browser.execute_script("return window.same")  # a reload would cost the draws where nothing can be stored
+    # A reload would cost the draw where nothing can be stored.
+    assert visitor.browser.execute_script("return window.same")
     visitor.fills(ABOUT, label=1)
     visitor.sends()
     report = decode_report(recorder.bodies[0])

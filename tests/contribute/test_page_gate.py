@@ -1,4 +1,5 @@
-"""Nobody is asked in vain: the page asks the server first whether it would take a report, and shows no question before."""
+"""Nobody is asked in vain: the page asks the server first whether it would take a report, and shows
+no question before."""
 
 import json
 import threading
@@ -21,11 +22,17 @@ SENTENCES = {
     "too_early": "has not opened",
     "frozen": "complete",
 }
-ASKED = "return [...document.querySelectorAll('form, #attributes, #label, #menu')].filter((e) => e.offsetParent !== null).length"
+ASKED = """
+const all = document.querySelectorAll("form, #attributes, #label, #menu");
+return [...all].filter((e) => e.offsetParent !== null).length"""
 
 
 @pytest.mark.parametrize("code", SENTENCES)
-def test_whoever_would_be_refused_sees_no_question(visitor: Visitor, recorder: Recorder, code: str) -> None:
+def test_whoever_would_be_refused_sees_no_question(
+    visitor: Visitor,
+    recorder: Recorder,
+    code: str,
+) -> None:
     recorder.admission = refusal(code)
     recorder.invitations.clear()
     visitor.opens("#t=" + TOKEN)
@@ -39,15 +46,33 @@ def test_whoever_would_be_refused_sees_no_question(visitor: Visitor, recorder: R
     visitor.waits_for("about")
 
 
-@pytest.mark.parametrize("answer", [None, (500, b"oops"), (200, b"{}"), (200, b"<p>"), (200, b"null"), (503, b'{"code": "closed"}')])
-def test_an_answer_that_is_none_asks_nothing_either(visitor: Visitor, recorder: Recorder, answer: Answer | None) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        (500, b"oops"),
+        (200, b"{}"),
+        (200, b"<p>"),
+        (200, b"null"),
+        (503, b'{"code": "closed"}'),
+    ],
+)
+def test_an_answer_that_is_none_asks_nothing_either(
+    visitor: Visitor,
+    recorder: Recorder,
+    answer: Answer | None,
+) -> None:
     recorder.admission = lambda body: answer
     visitor.opens()
     assert visitor.browser.execute_script(ASKED) == 0
-    assert "try again later" in visitor.turned_away() or "another version of the study" in visitor.turned_away()
+    why = visitor.turned_away()
+    assert "try again later" in why or "another version of the study" in why
 
 
-def test_no_question_is_on_the_screen_while_the_answer_is_out(visitor: Visitor, recorder: Recorder) -> None:
+def test_no_question_is_on_the_screen_while_the_answer_is_out(
+    visitor: Visitor,
+    recorder: Recorder,
+) -> None:
     asked, go = threading.Event(), threading.Event()
 
     def slow(body: bytes) -> Answer:
@@ -59,13 +84,19 @@ def test_no_question_is_on_the_screen_while_the_answer_is_out(visitor: Visitor, 
     visitor.browser.get("about:blank")
     visitor.browser.get(visitor.url + "/")
     assert asked.wait(20)
-    assert visitor.browser.execute_script(ASKED) == 0 and "Asking the server" in visitor.text("#gate-said")
+    assert visitor.browser.execute_script(ASKED) == 0
+    assert "Asking the server" in visitor.text("#gate-said")
     go.set()
     visitor.waits_for("about")
 
 
-def test_a_good_link_pasted_after_a_bad_one_opens_the_page(visitor: Visitor, recorder: Recorder) -> None:
-    recorder.admission = lambda body: recorder.welcome(body) if TOKEN.encode() in body else refusal("token_unknown")(body)
+def test_a_good_link_pasted_after_a_bad_one_opens_the_page(
+    visitor: Visitor,
+    recorder: Recorder,
+) -> None:
+    unknown = refusal("token_unknown")
+    token = TOKEN.encode()
+    recorder.admission = lambda body: (recorder.welcome if token in body else unknown)(body)
     visitor.opens("#t=" + TOKEN[::-1])
     assert "does not know" in visitor.turned_away()
     visitor.browser.get(visitor.url + "/#t=" + TOKEN)
@@ -75,7 +106,10 @@ def test_a_good_link_pasted_after_a_bad_one_opens_the_page(visitor: Visitor, rec
     assert decode_report(recorder.bodies[0]).token == TOKEN
 
 
-def test_a_report_in_doubt_is_sent_again_without_asking(visitor: Visitor, recorder: Recorder) -> None:
+def test_a_report_in_doubt_is_sent_again_without_asking(
+    visitor: Visitor,
+    recorder: Recorder,
+) -> None:
     """Its invitation may be used up by now: by this very report."""
     visitor.fills(ABOUT, label=1)
     recorder.answer = lambda body: None
@@ -86,7 +120,11 @@ def test_a_report_in_doubt_is_sent_again_without_asking(visitor: Visitor, record
     assert visitor.shown() == "check"
 
 
-def test_another_study_at_the_same_address_is_noticed_before_any_question(visitor: Visitor, recorder: Recorder, study: Study) -> None:
+def test_another_study_at_the_same_address_is_noticed_before_any_question(
+    visitor: Visitor,
+    recorder: Recorder,
+    study: Study,
+) -> None:
     recorder.canonical += b" "
     visitor.opens()
     assert "another version of the study" in visitor.turned_away()

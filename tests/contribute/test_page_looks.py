@@ -54,15 +54,21 @@ def assert_looks_right(browser: Chrome, path: Path) -> None:
     image = picture(browser, path)
     light = sum(image.getpixel((2, image.height - 2))) / 3
     assert light > 200 if "light" in path.name else light < 60  # the background is the scheme's
-    assert len(image.getcolors(image.width * image.height) or ()) > 20  # letters and edges: not a blank page
-    wide = browser.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    colours = image.getcolors(image.width * image.height) or ()
+    assert len(colours) > 20  # letters and edges: not a blank page
+    root = "document.documentElement"
+    wide = browser.execute_script(f"return {root}.scrollWidth - {root}.clientWidth")
     assert wide <= 0, f"{path.name} scrolls sideways"
 
 
-def test_the_gate_weak_levels_and_a_settled_draw_look_right(look: str, browser: Chrome, study: Study, folder: Path) -> None:
-    rare = replace(
-        study, menu=(0.4, 1.0, 5.0), accept_weak=True, classes=("no", "yes, once", "yes, several times", "I would rather not say")
-    )
+def test_the_gate_weak_levels_and_a_settled_draw_look_right(
+    look: str,
+    browser: Chrome,
+    study: Study,
+    folder: Path,
+) -> None:
+    classes = ("no", "yes, once", "yes, several times", "I would rather not say")
+    rare = replace(study, menu=(0.4, 1.0, 5.0), accept_weak=True, classes=classes)
     with Recorder(render(rare), rare.canonical(), admission=refusal("token_missing")) as recorder:
         visitor = Visitor(browser, recorder.url).opens(fresh=True)
         assert_looks_right(browser, folder / f"{look}-6-gate.png")

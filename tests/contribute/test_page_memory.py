@@ -1,4 +1,5 @@
-"""What the page remembers in a real browser: the draw, reports in doubt, tabs, people who share a device."""
+"""What the page remembers in a real browser: the draw, reports in doubt, tabs, people who share a
+device."""
 
 import pytest
 from browsing import Visitor
@@ -17,7 +18,8 @@ def test_chance_decides_once_and_the_level_is_settled_with_it(visitor: Visitor) 
     first = visitor.text("#check pre")
     visitor.press("#back")
     visitor.waits_for("about")
-    assert "is not asked again" in visitor.text("#settled") and "ε = 0.4" in visitor.text("#settled")
+    settled = visitor.text("#settled")
+    assert "is not asked again" in settled and "ε = 0.4" in settled
     visitor.go_on()  # past the question, whose answer nothing remembers
     visitor.waits_for("check")
     assert visitor.text("#check pre") == first
@@ -46,7 +48,8 @@ def test_after_a_refusal_another_person_gets_draws_of_their_own(visitor: Visitor
         visitor.opens("#t=" + TOKEN[::-1])  # the next person, with a link of their own
     visitor.press(f"{where} details:has([data-forget]) summary")
     visitor.press(f"{where} [data-forget]")
-    WebDriverWait(visitor.browser, 20, 0.02).until(lambda _: "ab" * 16 not in visitor.stored() and visitor.shown() == "about")
+    wait = WebDriverWait(visitor.browser, 20, 0.02)
+    wait.until(lambda _: "ab" * 16 not in visitor.stored() and visitor.shown() == "about")
     assert not visitor.find("#someone").is_displayed()
     recorder.answer = receipt
     visitor.fills(ABOUT, label=0)

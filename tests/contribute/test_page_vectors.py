@@ -50,7 +50,8 @@ def test_encoding_and_report_are_the_vectors_to_the_bit(visitor: Visitor, case: 
         const [canonical, cases, done] = arguments, study = JSON.parse(canonical);
         sha256(canonical).then((hash) => done({hash, cases: cases.map(({answers, report}) => {
           const given = JSON.parse(answers), features = encode(study.attributes, given);
-          return {text: reportText(hash, report, features, report.token), hex: hex(new Uint8Array(features.buffer)),
+          return {text: reportText(hash, report, features, report.token),
+                  hex: hex(new Uint8Array(features.buffer)),
                   decoded: decode(study.attributes, unpack(pack(features)))};
         })}))""",
         case["canonical"],

@@ -48,7 +48,8 @@ def answers(draw: st.DrawFn, encoder: Encoder, *, wild: bool = True) -> dict[str
         else:
             if attribute.whole:
                 every = st.integers(int(attribute.low), int(attribute.high))
-                found[attribute.name] = draw(every | st.integers(-(10**12), 10**12) if wild else every)
+                outside = st.integers(-(10**12), 10**12)
+                found[attribute.name] = draw(every | outside if wild else every)
                 continue
             inside = st.floats(attribute.low, attribute.high)
             found[attribute.name] = draw(inside | st.floats(allow_nan=False, allow_infinity=False) if wild else inside)

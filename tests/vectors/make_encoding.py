@@ -141,8 +141,9 @@ def decode(attributes, data):
             answers[attribute["name"]] = chosen[0]
         else:
             low, high = map(float, attribute["range"])
-            digits = 5 - floor(log10(high - low))
-            value = round(low + next(shares) * (high - low), min(digits, 0) if attribute.get("whole") else digits)
+            six = 5 - floor(log10(high - low))
+            digits = min(six, 0) if attribute.get("whole") else six
+            value = round(low + next(shares) * (high - low), digits)
             answers[attribute["name"]] = min(max(value, low), high) + 0.0
     return answers
 

@@ -47,7 +47,12 @@ def serve(
     insecure_http: Annotated[bool, typer.Option("--insecure-http", help="Plain HTTP off this machine: only behind TLS.")] = False,
     open_to_all: Annotated[bool, typer.Option("--open", help="Take reports without an invitation.")] = False,
     bad_tokens: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="Unknown invitations an address may try in a minute before answers wait.")
+        int,
+        typer.Option(
+            min=1,
+            max=1_000_000,
+            help="Unknown invitations that an address may try in a minute.",
+        ),
     ] = 20,
     operator_token: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Token of the operator's page; made if missing.  [default: beside the database]")

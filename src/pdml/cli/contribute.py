@@ -45,11 +45,12 @@ def contribute(
     clamp: Annotated[bool, typer.Option("--clamp", help="With --csv: move numbers into their declared ranges.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Answer a study from this device: chance decides here what is reported in place of the secret answer.
+    """Answer a study from this device: chance decides here what is reported.
 
-    It may or may not be the true one, and what is stored here says no more about it than the report does. Chance decides
-    once for each record: running the command again repeats its decision, and a report that has left goes out again as it is,
-    which counts once.
+    That may or may not be the true answer, and what is stored here says no
+    more about it than the report does. Chance decides once for each record:
+    running the command again repeats its decision, and a report that has
+    left goes out again as it is, which counts once.
 
     \b
     Example:
@@ -90,7 +91,17 @@ def _address(study: "Study", server: str) -> str:
     return study.server(server).url if server else study.servers[0].url
 
 
-def _one(study: "Study", address: str, ca: Path | None, said: "Said", record: str, folder: Path, *, yes: bool, as_json: bool) -> None:
+def _one(
+    study: "Study",
+    address: str,
+    ca: Path | None,
+    said: "Said",
+    record: str,
+    folder: Path,
+    *,
+    yes: bool,
+    as_json: bool,
+) -> None:
     from pdml.cli import screen
     from pdml.contribute import client
     from pdml.contribute.delivery import Service
@@ -102,7 +113,7 @@ def _one(study: "Study", address: str, ca: Path | None, said: "Said", record: st
         if not as_json:
             _show(study, client.preview(study, data), service.url)
             if not yes and not typer.confirm("Send this?", err=True):
-                typer.echo("Nothing was sent. Chance does not decide again: the secret answer will be reported as shown.", err=True)
+                typer.echo("Nothing was sent. Chance does not decide again.", err=True)
                 raise typer.Exit(1)
         with screen.working("Sending"):
             receipt = client.submit(memory, service, data, record=record)
@@ -116,25 +127,35 @@ def _one(study: "Study", address: str, ca: Path | None, said: "Said", record: st
         _thank(receipt)
 
 
-def _prepared(study: "Study", memory: "Memory", service: "Service", said: "Said", record: str, *, as_json: bool) -> bytes:
-    """The report: what has left before as it is, or a new one, for which questions are asked if the service would take it."""
+def _prepared(
+    study: "Study",
+    memory: "Memory",
+    service: "Service",
+    said: "Said",
+    record: str,
+    *,
+    as_json: bool,
+) -> bytes:
+    """What has left before, as it is; else a new report, if the service would take one."""
     from pdml.cli import contribute_answers as asking
     from pdml.contribute import client
 
     known = memory.recall(study.hash, record)
     if known is not None and known.sent:
-        _tell("A report of this record has left this device already. It cannot be changed; the same one is sent again.", as_json)
+        _tell("A report of this record has left before. The same one is sent again.", as_json)
         return known.sent.encode("ascii")
     service.require_study(study.hash)
     service.require_admission(study.hash, said.token)
     answers = asking.complete(study, said.answers)
     if known is not None:
         settled = f"epsilon {known.epsilon / 1e6:g}, and {study.classes[known.label]!r} is reported"
-        _tell(f"Chance has decided for this record before: {settled}. The secret question is not asked again.", as_json)
+        _tell(f"Chance has decided for this record before: {settled}.", as_json)
+        _tell("The secret question is not asked again.", as_json)
         return client.prepare(study, memory, answers, None, None, record=record, token=said.token)
     micro_epsilon = asking.epsilon_of(study, said.micro_epsilon)
     label = asking.label_of(study, said.label)
-    return client.prepare(study, memory, answers, label, micro_epsilon, record=record, token=said.token)
+    chosen = (label, micro_epsilon)
+    return client.prepare(study, memory, answers, *chosen, record=record, token=said.token)
 
 
 def _show(study: "Study", seen: "Preview", address: str) -> None:

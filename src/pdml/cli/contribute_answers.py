@@ -1,4 +1,4 @@
-"""What one person says to `pdml contribute`: by options and a file, checked before anything is asked, or in the terminal."""
+"""What one person says to `pdml contribute`: by options, checked first of all, or when asked."""
 
 import json
 import sys
@@ -27,8 +27,15 @@ class Said:
     token: str
 
 
-def given(study: "Study", file: Path | None, pairs: list[str], epsilon: float | None, label: str, token: str) -> Said:
-    """Everything that was given, refused in one go if any of it is wrong: nobody is asked questions in vain."""
+def given(
+    study: "Study",
+    file: Path | None,
+    pairs: list[str],
+    epsilon: float | None,
+    label: str,
+    token: str,
+) -> Said:
+    """Everything that was given, or a refusal if any of it is wrong: nobody is asked in vain."""
     from pdml.contribute import answers
 
     return Said(
@@ -72,7 +79,8 @@ def _on_menu(study: "Study", epsilon: float) -> int:
 
 def _class(study: "Study", label: str) -> int:
     if label not in study.classes:
-        raise InvalidInput(f"--label must be one of {', '.join(map(repr, study.classes))}, got something else")
+        classes = ", ".join(map(repr, study.classes))
+        raise InvalidInput(f"--label must be one of {classes}, got something else")
     return study.classes.index(label)
 
 
@@ -88,7 +96,8 @@ def _token(text: str) -> str:
 
 def complete(study: "Study", answers: "Mapping[str, float | str]") -> dict[str, float | str]:
     """All answers: those that are there, and the others asked for."""
-    return {one.name: answers[one.name] if one.name in answers else _ask(study, one) for one in study.attributes}
+    asked = (one for one in study.attributes if one.name not in answers)
+    return {**answers, **{one.name: _ask(study, one) for one in asked}}
 
 
 def _ask(study: "Study", attribute: "Attribute") -> float | str:
@@ -99,9 +108,9 @@ def _ask(study: "Study", attribute: "Attribute") -> float | str:
     words = (wording.label if wording else "") or attribute.name
     if not isinstance(attribute, Number):
         return attribute.levels[_choose(words, attribute.levels)]
-    kind = "whole numbers from" if attribute.whole else "from"
+    domain = f"from {attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
     while True:
-        said = str(typer.prompt(f"{words} ({kind} {attribute.low:g} to {attribute.high:g})", err=True))
+        said = str(typer.prompt(f"{words} ({domain})", err=True))
         try:
             return checked(study, {attribute.name: said})[attribute.name]
         except DataError as error:
@@ -109,7 +118,7 @@ def _ask(study: "Study", attribute: "Attribute") -> float | str:
 
 
 def _choose(words: str, levels: "tuple[str, ...]", *, hidden: bool = False) -> int:
-    """The position of a level, chosen by its number or its name; what is typed unseen is asked twice."""
+    """The position of a level, by its number or its name; what is typed unseen is asked twice."""
     typer.echo(words, err=True)
     for i, level in enumerate(levels, start=1):
         typer.echo(f"  {i}  {level}", err=True)
@@ -126,26 +135,29 @@ def _position(levels: "tuple[str, ...]", prompt: str, hide: bool) -> int | None:
     said = str(typer.prompt(prompt, err=True, hide_input=hide)).strip()
     if said in levels:
         return levels.index(said)
-    return int(said) - 1 if said.isascii() and said.isdigit() and 1 <= int(said) <= len(levels) else None
+    number = int(said) if said.isascii() and said.isdigit() else 0
+    return number - 1 if 1 <= number <= len(levels) else None
 
 
 def epsilon_of(study: "Study", micro_epsilon: int | None) -> int:
-    """In millionths. Asked before the label: the service sees the choice, so it should not depend on the answer."""
+    """In millionths. Asked before the label: the service sees the choice."""
     from pdml.contribute.words import meaning
 
     if micro_epsilon is not None:
         return micro_epsilon
-    menu = tuple(f"{value:g}: {meaning(one, study.classes)}" for value, one in zip(study.menu, study.epsilon_micro, strict=True))
+    micros = study.epsilon_micro
+    menu = tuple(f"{one / 1e6:g}: {meaning(one, study.classes)}" for one in micros)
     words = (
-        "How private? (smaller is more private) The service sees which one you choose: choose without regard to your answer. "
+        "How private? (smaller is more private)\n"
+        "The service sees which one you choose: choose without regard to your answer.\n"
         "Somebody who leaned towards an answer before can become surer than is said here."
     )
-    return study.epsilon_micro[_choose(words, menu)]
+    return micros[_choose(words, menu)]
 
 
 def label_of(study: "Study", label: int | None) -> int:
     """The true class. After it chance decides, and it cannot be changed: nothing remembers it."""
     if label is not None:
         return label
-    words = f"{study.question} (chance then decides what is reported, once; nothing remembers what you chose)"
-    return _choose(words, study.classes, hidden=True)
+    said = "chance then decides what is reported, once; nothing remembers what you chose"
+    return _choose(f"{study.question} ({said})", study.classes, hidden=True)

@@ -25,7 +25,8 @@ def new(
     from_csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Take names (and kinds) of attributes from a table.")] = None,
     label: Annotated[str, typer.Option(metavar="COLUMN", help="Its column that people keep secret.")] = "",
     ranges: Annotated[
-        list[str] | None, typer.Option("--range", metavar="COLUMN=LOW:HIGH[:whole]", help="Declared range of a number.")
+        list[str] | None,
+        typer.Option("--range", metavar="COLUMN=LOW:HIGH[:whole]", help="Range of a number."),
     ] = None,
     levels: Annotated[list[str] | None, typer.Option("--levels", metavar="COLUMN=A,B,...", help="Declared levels of a category.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column that is no attribute.")] = None,
@@ -37,7 +38,10 @@ def new(
     question: Annotated[str, typer.Option(help="The question whose answer is kept secret.")] = "",
     classes: Annotated[str, typer.Option(metavar="A,B,...", help="Its possible answers.")] = "",
     menu: Annotated[str, typer.Option(metavar="E,E,...", help="Epsilons to choose from, ascending.")] = "0.4,1,2",
-    accept_weak: Annotated[bool, typer.Option("--accept-weak", help="Take epsilons above 2.944438, which protect hardly anybody.")] = False,
+    accept_weak: Annotated[
+        bool,
+        typer.Option("--accept-weak", help="Take epsilons above 2.944438, which hardly protect."),
+    ] = False,
     default: Annotated[float | None, typer.Option(help="The one suggested.  [default: the middle]", show_default=False)] = None,
     servers: Annotated[str, typer.Option(metavar="A,B,...", help="Names of the servers, or NAME=URL.")] = "",
     topology: Annotated[str, typer.Option(help="Who talks to whom: ring or complete.")] = "ring",
@@ -198,8 +202,9 @@ def _ask_attribute(name: str, kind: str) -> "Attribute":
         except ValueError:
             f.wrong(("range",), "be LOW:HIGH with LOW below HIGH, or LOW:HIGH:whole", text)
 
+    known = f"Range of {name} that can be known without looking at anybody"
     form = "LOW:HIGH, or LOW:HIGH:whole if fractions are no answers"
-    return declared.number(name, _ask(f"Range of {name} that can be known without looking at anybody, as {form}", two))
+    return declared.number(name, _ask(f"{known}, as {form}", two))
 
 
 # Small pieces of text

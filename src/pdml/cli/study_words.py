@@ -5,16 +5,16 @@ from typing import Any
 from rich.text import Text
 
 from pdml.cli import screen
-from pdml.encoder import Number
+from pdml.encoder import Attribute, Number
 from pdml.report import numbers
 from pdml.study import Study, Wording
 from pdml.tables import listed
 
 MOST_ROWS = 40
 _CHANCE = (
-    "Your device lets chance decide, once, what is sent in place of your answer: it may or may not be the true one. Whoever "
-    "leaned towards an answer before can become surer than the table says; what is sent multiplies the odds between two answers "
-    "by at most e^epsilon."
+    "Your device lets chance decide, once, what is sent in place of your answer: it may or may not "
+    "be the true one. Whoever leaned towards an answer before can become surer than the table "
+    "says; what is sent multiplies the odds between two answers by at most e^epsilon."
 )
 
 
@@ -38,7 +38,7 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
     for attribute in study.attributes[:MOST_ROWS]:
         wording = study.wording.get(attribute.name, Wording())
         number = isinstance(attribute, Number)
-        answer = _range(attribute) if isinstance(attribute, Number) else listed(attribute.levels).replace("'", "")
+        answer = _domain(attribute)
         table.add_row(Text(wording.label or attribute.name), Text(answer), "1" if number else str(len(attribute.feature_names)))
     if len(study.attributes) > MOST_ROWS:
         table.add_row(f"... and {len(study.attributes) - MOST_ROWS} more", "", "")
@@ -67,8 +67,10 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
         out.print(f"{name:<12} {value}", soft_wrap=True)
 
 
-def _range(number: Number) -> str:
-    return f"{number.low:g} to {number.high:g}{', whole' if number.whole else ''}"
+def _domain(attribute: Attribute) -> str:
+    if isinstance(attribute, Number):
+        return f"{attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
+    return listed(attribute.levels).replace("'", "")
 
 
 def _when(study: Study) -> str:

@@ -19,7 +19,8 @@ def train(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Records (.csv, .csv.gz or .parquet), or a study.toml.", show_default=False)],
     label: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict; people randomise it on their devices.")] = "",
     ranges: Annotated[
-        list[str] | None, typer.Option("--range", metavar="COLUMN=LOW:HIGH[:whole]", help="Range of a number; repeat.")
+        list[str] | None,
+        typer.Option("--range", metavar="COLUMN=LOW:HIGH[:whole]", help="A number's; repeat."),
     ] = None,
     levels: Annotated[list[str] | None, typer.Option(metavar="COLUMN=A,B,...", help="Levels of a category; repeat.")] = None,
     encoder: Annotated[Path | None, typer.Option(metavar="FILE", help="Ranges and levels as JSON, as in a model's encoder.")] = None,

@@ -61,7 +61,15 @@ def create(
     neither. ``secure`` says that people reach it by https, so that cookies may only travel there. ``capacity`` bounds the
     reports waiting to be stored. ``attempts`` slows down whoever tries unknown invitations.
     """
-    service = Service(study, server, store, clock=clock, require_tokens=require_tokens, capacity=capacity, attempts=attempts or Attempts())
+    service = Service(
+        study,
+        server,
+        store,
+        clock=clock,
+        require_tokens=require_tokens,
+        capacity=capacity,
+        attempts=attempts or Attempts(),
+    )
     rest = _rest(service, page, page_headers, operator, operator_token_hash, secure)
     hot = {"/v1/reports": _reports, "/v1/batches": _batches, "/v1/invitations": _invitations}
 
@@ -99,7 +107,7 @@ async def _reports(service: Service, scope: Scope, receive: Receive, sender: Sen
 
 
 async def _invitations(service: Service, scope: Scope, receive: Receive, sender: Send) -> None:
-    """Whether a report with this invitation would be taken now: asked before any question is put to a person."""
+    """Whether a report with this invitation would be taken now: asked before any person is."""
     require_type(scope, JSON)
     body = await read_body(scope, receive, MAX_INVITATION_BYTES)
     try:

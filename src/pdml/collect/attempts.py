@@ -1,7 +1,8 @@
-"""Patience with whoever tries invitations that were never issued: each address may try a few a minute, then answers come late.
+"""Whoever tries invitations that were never issued: a few a minute, then answers come late.
 
-A token has 128 random bits, so that nobody guesses one; this keeps the trying from costing much, and lets an operator see
-it. Only answers to unknown tokens wait. People whose invitation is good never do, not even behind the same address.
+A token has 128 random bits, so that nobody guesses one; this keeps the trying from costing much,
+and lets an operator see it. Only answers to unknown tokens wait. People whose invitation is good
+never do, not even behind the same address.
 """
 
 import asyncio
@@ -20,11 +21,11 @@ MOST = 10_000  # addresses that are remembered
 
 
 class Attempts:
-    """Unknown tokens by address: a bucket each, which drains at ``per_minute`` and holds as many before answers wait.
+    """Unknown tokens by address: a bucket each, which drains by ``per_minute`` and holds as many.
 
     Guarantees
     ----------
-    - Memory holds at most `MOST` addresses, in memory only, and none longer than its bucket takes to drain.
+    - At most `MOST` addresses are held, in memory only, none longer than its bucket takes to drain.
     - Nobody waits longer than `LONGEST` seconds.
     """
 
@@ -40,11 +41,14 @@ class Attempts:
         self.slowed = 0  # answers that waited
         self._rate = per_minute / 60
         self._clock, self._sleep = clock, sleep
-        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address: (tokens, when), oldest first
+        # By address, the oldest first: how full the bucket was, and when.
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     async def after(self, scope: Any, answers: Iterable[object]) -> None:
-        """Wait, before ``answers`` are given to the client of ``scope``, as long as its address has deserved."""
-        unknown = sum(type(answer) is Problem and answer.code == "token_unknown" for answer in answers)
+        """Wait before giving ``answers`` to the client of ``scope``, as long as its address
+        deserves."""
+        problems = (answer for answer in answers if type(answer) is Problem)
+        unknown = sum(one.code == "token_unknown" for one in problems)
         if not unknown:
             return
         self.counted += unknown
@@ -54,7 +58,7 @@ class Attempts:
             await self._sleep(seconds)
 
     def _delay(self, place: str, unknown: int) -> float:
-        """The seconds until the bucket of ``place`` holds no more than it may, once ``unknown`` more are in it."""
+        """The seconds until the bucket, with ``unknown`` more in it, holds no more than it may."""
         now = self._clock()
         most = self.per_minute + LONGEST * self._rate
         level, when = self._levels.pop(place, (0.0, now))
@@ -67,7 +71,7 @@ class Attempts:
 
 
 def _place(scope: Any) -> str:
-    """Whose attempts count together: an IPv4 address, or the /64 that an IPv6 address is in, which one party holds."""
+    """Whose attempts count together: an IPv4 address, or the /64 of an IPv6 one, one party's."""
     client = scope.get("client")
     try:
         address = ipaddress.ip_address(client[0] if client else "")

@@ -121,7 +121,8 @@ class PostgresStore:
 
     def invitation(self, token: bytes) -> tuple[State, bool | None]:
         with self._guarded() as db, db.transaction():
-            row = db.execute("SELECT used FROM pdml_invitations WHERE hash = %b", (token,)).fetchone()
+            found = db.execute("SELECT used FROM pdml_invitations WHERE hash = %b", (token,))
+            row = found.fetchone()
             state = db.execute("SELECT state FROM pdml_collection").fetchone()
         assert state is not None
         return State(state[0]), None if row is None else bool(row[0])

@@ -20,7 +20,15 @@ class Service:
     """Everything the routes share. Between `start` and `stop` it takes reports."""
 
     def __init__(
-        self, study: Study, server: str, store: Store, *, clock: Clock, require_tokens: bool, capacity: int, attempts: Attempts
+        self,
+        study: Study,
+        server: str,
+        store: Store,
+        *,
+        clock: Clock,
+        require_tokens: bool,
+        capacity: int,
+        attempts: Attempts,
     ) -> None:
         self.study = study
         self.server = server
@@ -57,7 +65,7 @@ class Service:
             return self._health[1]
 
     async def admit(self, token: str) -> Admission | Problem:
-        """Whether a report with this token would be taken now; nothing is used up. Raises `StorageUnavailable`."""
+        """Whether a report with this token would be taken now. Raises `StorageUnavailable`."""
         state, used = await asyncio.to_thread(self._store.invitation, hash_token(token))
         missing = "token_missing" if self.rules.require_tokens and not token else ""
         code = refused(state, self.rules.barred(self.clock()) or missing)

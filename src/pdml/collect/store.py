@@ -96,7 +96,7 @@ class Store(Protocol):
     def totals(self) -> Totals: ...
 
     def invitation(self, token: bytes) -> tuple[State, bool | None]:
-        """The state, and whether the invitation with this hash was used (None: it is unknown); changes nothing."""
+        """The state, and whether the invitation of this hash was used (None: unknown)."""
 
     def invite(self, hashes: Iterable[bytes]) -> None:
         """Add invitations by the SHA-256 of their tokens."""
@@ -160,7 +160,7 @@ def decided(entry: Entry, state: State, known: Sequence[Any] | None) -> Outcome 
 
 
 def refused(state: State, barred: str) -> str:
-    """The code of why nothing new is taken now, empty if it is; ``barred`` is what the rules have against it."""
+    """Why nothing new is taken now, as a code; empty if it is. ``barred`` is what the rules say."""
     if state is State.FROZEN:
         return "frozen"
     return barred or ("" if state is State.OPEN else "closed")

@@ -34,7 +34,7 @@ def prepare(
     record: str = "",
     token: str = "",
 ) -> bytes:
-    """The bytes to send. Chance decides here, before they can leave, and once: the memory holds its decision.
+    """The bytes to send. Chance decides here, before they can leave, and once: the memory keeps it.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def prepare(
     answers : mapping of str to object
         By attribute; may be corrected until a report has left.
     label, micro_epsilon : int or None
-        The true class and ε in millionths. Not looked at once chance has decided: None will do then.
+        The true class and ε in millionths. Once chance has decided they are not looked at.
     record : str
         Whose record, where several people share the device.
     token : str
@@ -52,7 +52,7 @@ def prepare(
     Returns
     -------
     bytes
-        A report. What has left without a clear answer is returned as it left, whatever is asked now.
+        A report; what has left without a clear answer as it left, whatever is asked now.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def prepare(
     features = study.encode(answers)
     if memo is None:
         if label is None or not 0 <= label < len(study.classes):
-            raise InvalidInput(f"label must be the index of one of the {len(study.classes)} classes")
+            raise InvalidInput(f"label must be the index of one of {len(study.classes)} classes")
         if micro_epsilon is None or micro_epsilon not in study.epsilon_micro:
             menu = ", ".join(f"{epsilon:g}" for epsilon in study.menu)
             got = "nothing" if micro_epsilon is None else f"{micro_epsilon / MILLION:g}"

@@ -66,16 +66,20 @@ class Service:
             )
 
     def require_admission(self, study: str, token: str) -> None:
-        """Refuse, before anything is asked, where a report with this invitation would not be taken now."""
-        status, body = self._ask("POST", "/v1/invitations", encode_invitation(token), "application/json")
+        """Refuse, before anything is asked, where a report with this token would not be taken."""
+        asked = encode_invitation(token)
+        status, body = self._ask("POST", "/v1/invitations", asked, "application/json")
         try:
             answer = decode_admission(body)
         except MessageError:
-            raise NotDelivered(f"{self.url} is no collection service: it answered {status} when asked for admission") from None
+            why = f"it answered {status} when asked for admission"
+            raise NotDelivered(f"{self.url} is no collection service: {why}") from None
         if isinstance(answer, Problem):
-            raise NotDelivered(f"{self.url} would not take a report now ({answer.code}): {answer.title}", answer.code)
+            why = f"({answer.code}): {answer.title}"
+            raise NotDelivered(f"{self.url} would not take a report now {why}", answer.code)
         if status != 200 or answer.study != study:
-            raise NotDelivered(f"{self.url} works for another study, or another version of it", "wrong_study")
+            why = "works for another study, or another version of it"
+            raise NotDelivered(f"{self.url} {why}", "wrong_study")
 
     def send(self, report: bytes) -> Answer:
         """Deliver one report: its receipt, or the problem for which it was refused and certainly not stored."""
@@ -137,8 +141,9 @@ class Service:
             if status not in _AGAIN or attempt == self._attempts - 1:
                 return status, answer
             why = f"answer {status}"
-        same = "" if path in _BEFORE else ", it will be the same report"
-        raise NotDelivered(f"{self.url} could not be reached, {why} after {self._attempts} attempts: try again later{same}")
+        later = "try again later" + ("" if path in _BEFORE else ", it will be the same report")
+        tried = f"{why} after {self._attempts} attempts"
+        raise NotDelivered(f"{self.url} could not be reached, {tried}: {later}")
 
     def _once(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
         if self._open is None:

@@ -42,7 +42,7 @@ function readNumber(text, { range: [low, high], whole }) {
   const typed = /^[-+]?(\d+([.,]\d*)?|[.,]\d+)$/.test(text);
   const number = typed ? Number(text.replace(",", ".")) : NaN;
   if (Number.isNaN(number)) return [undefined, `Please enter ${asked}, in digits.`];
-  if (whole && /[.,]/.test(text)) { // also 34,000, which some people mean as a thousand times more
+  if (whole && /[.,]/.test(text)) { // 34,000 means a thousand times more to some
     return [undefined, `Please enter ${asked}, without a fraction.`];
   }
   if (number < low || number > high) {
@@ -205,6 +205,7 @@ function meaning(micro, classes) {
     : `Your true answer is sent with a chance of ${sent}, ` +
       `each of the ${others} others with ${each}. Somebody who held all ${others + 1} ` +
       `equally likely is then ${sent} sure of the one that was sent; ` +
-      `somebody who wavered between two of them only, and sees one of these, ${keptShare(micro, 2)}.`;
+      "somebody who wavered between two of them only, and sees one of these, " +
+      `${keptShare(micro, 2)}.`;
   return isWeak(micro) ? `${said} ${WEAK}` : said;
 }

@@ -36,8 +36,9 @@ function field(name, words, hint, kind, levels, parse) {
   let box, first, value;
   if (kind === "radio") {
     const radio = (i) => make("input", { type: "radio", name, value: i });
-    const choice = { class: "choice" };
-    const choices = levels.map((level, i) => make("label", choice, radio(i), make("span", {}, level)));
+    const said = (level) => make("span", {}, level);
+    const choice = (level, i) => make("label", { class: "choice" }, radio(i), said(level));
+    const choices = levels.map(choice);
     const legend = make("legend", {}, words);
     box = make("fieldset", { class: "field", ...described }, legend, note, ...choices);
     first = box.querySelector("input");

@@ -2,13 +2,13 @@
 
 One file per study and record. It holds, one after the other:
 
-    study, id, epsilon, label     drawn: what chance has made of the answer, and what every report of this record will say
-    ..., sent                     a report left and no clear answer came: only these bytes may leave from now on
+    study, id, epsilon, label     drawn: what chance has made of the answer, and every report says
+    ..., sent                     a report left, no clear answer came: only these bytes may leave
     ..., sent, receipt            stored by the service
 
-Every field but the receipt, which is the service's, stands in the report itself: whoever reads this file learns what
-whoever receives the report learns, and no more. What the true answer was is written nowhere, so it cannot be corrected
-after the draw.
+Every field but the receipt, which is the service's, stands in the report itself: whoever reads
+this file learns what whoever receives the report learns, and no more. What the true answer was is
+written nowhere, so it cannot be corrected after the draw.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ class Memory:
     Guarantees
     ----------
     - A draw is on the disk before anybody sees it, and the first one on the disk is the one that counts.
-    - What is on the disk says no more about the true label than the report does: it is a function of its bytes.
+    - What is on the disk says no more about the true label than the report: it is a function of it.
     - A file that cannot be read is an error, never a reason to draw again.
     """
 
@@ -76,8 +76,8 @@ class Memory:
         """The memo of this record; drawn now if there is none. Of two at the same time the first wins."""
         while (known := self.recall(study, record)) is None:
             if not self._adopt(study, record):
-                drawn = draw(label, micro_epsilon, classes)
-                memo = Memo(study=study, id=secrets.token_hex(16), epsilon=micro_epsilon, label=drawn)
+                drawn, id = draw(label, micro_epsilon, classes), secrets.token_hex(16)
+                memo = Memo(study=study, id=id, epsilon=micro_epsilon, label=drawn)
                 self._write(record, memo, first=True)
         return known
 
@@ -87,7 +87,7 @@ class Memory:
         return memo
 
     def _adopt(self, study: str, record: str) -> bool:
-        """Take over a draw whose writer was killed before it got its name: two draws on one disk would say more than a report."""
+        """Take over a draw whose writer was killed: two on a disk would say more than a report."""
         path = self._path(study, record)
         for left in sorted(self._folder.glob(f".{path.name}-*")):
             with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -111,7 +111,8 @@ class Memory:
                 file.flush()
                 os.fsync(file.fileno())
             if first:
-                with contextlib.suppress(FileExistsError, FileNotFoundError):  # another was first, or took this one over
+                # Another process was first, or took this draw over.
+                with contextlib.suppress(FileExistsError, FileNotFoundError):
                     os.link(temporary, path)
             else:
                 os.replace(temporary, path)

@@ -78,8 +78,8 @@ def threshold(micro_epsilon: int, classes: int = 2) -> int:
 def is_weak(micro_epsilon: int) -> bool:
     """Whether a report tells two answers apart with more than 95%: ε > ln 19.
 
-    Somebody who held two answers equally likely ends at e^ε/(1 + e^ε), however many further classes there are:
-    they only matter to people who have not ruled them out.
+    Somebody who held two answers equally likely ends at e^ε/(1 + e^ε), however many further classes
+    there are: they only matter to people who have not ruled them out.
     """
     return micro_epsilon > WEAK_ABOVE
 

@@ -57,7 +57,7 @@ class Study:
     encoder: Encoder
     servers: tuple[ServerEntry, ...]
     edges: tuple[tuple[str, str], ...]  # each link once, in the order of the servers
-    accept_weak: bool = False  # the menu holds an epsilon above ln 19, which protects hardly anybody
+    accept_weak: bool = False  # the menu holds an epsilon above ln 19, which hardly protects
     description: str = ""
     budget: Budget | None = None
     plan: Mapping[str, Any] = field(default_factory=dict)  # settings of a TrainingPlan; {} if it is not settled yet

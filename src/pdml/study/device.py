@@ -65,8 +65,8 @@ def encode_table(encoder: Encoder, table: Table) -> NDArray[np.float32]:
 def decode(encoder: Encoder, features: NDArray[Any]) -> dict[str, float | str]:
     """The answers behind a report's features, numbers to 6 digits of their range: the inverse that people are shown."""
     row = np.asarray(features, dtype=np.float64)
-    if row.shape != (encoder.n_features + 1,):
-        raise InvalidInput(f"features must be a vector of {encoder.n_features + 1} entries, got shape {row.shape}")
+    if row.shape != (width := encoder.n_features + 1,):
+        raise InvalidInput(f"features must be a vector of {width} entries, got shape {row.shape}")
     if not (np.isfinite(row).all() and row[-1] > 0):
         raise InvalidInput("features must be finite and end with a positive constant: that is what everything is measured by")
     return encoder.decode(row[:-1] / row[-1], single=True)
@@ -77,7 +77,8 @@ def entries(attribute: Attribute, value: object) -> list[float]:
     if isinstance(attribute, Number):
         number = _number(attribute.name, value)
         if attribute.whole and not number.is_integer():
-            raise DataError(f"{attribute.name!r} must be a whole number, without a fraction, got {number:.17g}")
+            must = f"{attribute.name!r} must be a whole number, without a fraction"
+            raise DataError(f"{must}, got {number:.17g}")
         inside = attribute.low if number < attribute.low else attribute.high if number > attribute.high else number
         return [(inside - attribute.low) / (attribute.high - attribute.low) + 0.0]
     level = value.strip() if isinstance(value, str) else value

@@ -99,14 +99,15 @@ def _label(f: Findings, value: object) -> dict[str, Any]:
 
 
 def _strength(f: Findings, at: Path, menu: Sequence[float], *, accepted: bool) -> None:
-    """An epsilon that protects hardly anybody is for the contract to accept by name, where everybody can read it."""
+    """An epsilon that hardly protects is for the contract to accept by name, for all to read."""
     weak = [(i, epsilon) for i, epsilon in enumerate(menu) if is_weak(micro(epsilon))]
     limit = WEAK_ABOVE / MILLION
     for i, epsilon in [] if accepted else weak:
-        why = "above it a report can make people more than 95% sure; a study that wants it says accept_weak = true"
+        why = "above it a report can make people over 95% sure, and accept_weak = true must say so"
         f.wrong((*at, "menu", i), f"be at most {limit}", epsilon, why)
     if accepted and menu and not weak:
-        f.wrong((*at, "accept_weak"), "be left out", True, f"no epsilon on the menu is above {limit}")
+        why = f"no epsilon on the menu is above {limit}"
+        f.wrong((*at, "accept_weak"), "be left out", True, why)
 
 
 def _menu(f: Findings, path: Path, value: object) -> tuple[float, ...]:
@@ -177,7 +178,8 @@ def _attribute(f: Findings, at: Path, name: str, table: Mapping[str, Any]) -> At
         whole = f.truth((*at, "whole"), table.get("whole", False))
         ends = _range(f, (*at, "range"), table["range"])
         if ends and whole and not all(end.is_integer() for end in ends):
-            f.wrong((*at, "range"), "begin and end with whole numbers", table["range"], "the attribute is whole")
+            why = "the attribute is whole"
+            f.wrong((*at, "range"), "begin and end with whole numbers", table["range"], why)
             return None
         return Number(name=name, low=ends[0], high=ends[1], whole=whole) if ends else None
     if table.get("kind") == "category" and "levels" in table:
