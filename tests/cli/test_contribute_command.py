@@ -2,9 +2,13 @@
 
 import hashlib
 import json
+import os
+import pty
+import select
 import stat
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -170,6 +174,36 @@ def test_a_wrong_answer_in_the_terminal_is_asked_again(server: Recorder, study: 
     assert asked.returncode == 0, asked.stderr
     assert "Please answer again: 'age' must be a number in digits" in asked.stderr
     assert "must lie in [18, 100], got 17" in asked.stderr
+
+
+def at_a_terminal(lines: list[tuple[str, str]], *arguments: str) -> tuple[int, str]:
+    """A person who waits for each prompt: what is typed before a hidden one is ready is lost."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(PDML[0], [*PDML, *arguments])
+    seen = done = ""
+    for prompt, line in lines:
+        while prompt not in seen:
+            assert select.select([terminal], [], [], 60)[0], f"no {prompt!r} after {seen!r}"
+            seen += os.read(terminal, 1 << 16).decode()
+        done, seen = done + seen, ""
+        os.write(terminal, f"{line}\n".encode())
+    with suppress(OSError):  # how Linux says that the other end was closed
+        while more := os.read(terminal, 1 << 16):
+            seen += more.decode()
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), done + seen
+
+
+def test_what_is_typed_unseen_is_asked_twice_because_it_cannot_be_changed(server: Recorder, study: str) -> None:
+    given = ("--answer", "age=34", "--answer", "sex=male", "--epsilon", "1", "--yes")
+    typing = [("(not shown): ", "yes"), ("Once more: ", "no")]
+    again = [("(not shown): ", "yes"), ("Once more: ", "2")]
+    command = ("contribute", study, "--server", server.url, *given)
+    code, screen = at_a_terminal([*typing, *again], *command)
+    assert code == 0 and "the same both times" in screen and len(server.bodies) == 1
+    shown = screen.split("Your choice")[1].split("The report to")[0]
+    assert "yes" not in shown and "no\r" not in shown  # the terminal has not echoed it
 
 
 def test_after_a_refusal_the_secret_question_is_not_asked_again(

@@ -139,7 +139,7 @@ def _attributes(f: Findings, value: object) -> dict[str, Any]:
     wording: dict[str, tuple[str, str]] = {}
     names: set[str] = set()
     for at, item in f.tables("attributes", value, most=MOST_ATTRIBUTES, why="there is nothing to predict from"):
-        optional = ("label", "help", *(("whole",) if item.get("kind") == "number" else ()))
+        optional = ("label", "help", *(("whole",) if item.get("kind") != "category" else ()))
         table = f.table(at, item, ("name", "kind", *_own_keys(item)), optional)
         if "kind" in table and table["kind"] not in ("number", "category"):
             f.wrong((*at, "kind"), "be 'number' or 'category'", table["kind"])
