@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from consortium import NAMES, Consortium
+from faint import SILENT, faint, without_sign
 from raylets import raylets
 
 from pdml.errors import EngineError, InvalidInput
@@ -53,6 +54,15 @@ def test_it_is_the_local_engine_to_the_bit(cluster, run):
     np.testing.assert_allclose(found.noise, expected.noise, rtol=1e-12)
     assert (found.passes, found.hessians) == (expected.passes, expected.hessians)
     assert seen == [(t, (1, 4, 1, 4)) for t in range(1, 13)]
+
+
+def test_a_zero_that_actors_release_has_no_sign(cluster, tmp_path):
+    made, seen = faint(tmp_path), []
+    run = local.Run(SILENT, made.servers, made.source)
+    shards = engine.shards_of(run, 2)
+    keep = lambda t, released, _: seen.append(released.copy())  # noqa: E731
+    engine.train(made.contract.graph, SILENT, made.source, shards, observe=keep)
+    assert without_sign(seen)
 
 
 class Where:
