@@ -19,7 +19,7 @@ def faint(folder):
 
 
 def without_sign(values):
-    """No zero is negative. Of those rounded from below, 20 and more, each would be with chance 1/2."""
+    """No zero is negative. Of 20 and more rounded from below each would be with chance 1/2."""
     zeros = np.asarray(values)[np.asarray(values) == 0]
     assert len(zeros) >= 50
     return not np.signbit(zeros).any()

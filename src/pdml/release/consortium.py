@@ -10,7 +10,7 @@ from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
 from pdml.node.contract import Contract
-from pdml.release.estimator import History
+from pdml.release.estimator import History, noise_level
 from pdml.release.model import Model
 from pdml.study import Study
 from pdml.train.engines.local import diameters
@@ -55,20 +55,18 @@ class Outcome:
     def history(self) -> History:
         """Round by round, from what was sent and public settings.
 
-        Nobody sees all releases of a round, so the distances are those between linked servers, except after the last round. The
-        noise is its standard deviation, not what was drawn; earlier jobs count as spent from the first round on.
+        Nobody sees all releases of a round, so the distances are those between linked servers,
+        except after the last round. Earlier jobs count as spent from the first round on.
         """
         plan, rounds = self.contract.plan, self.contract.plan.rounds
-        size, n = self.contract.shape[0] * self.contract.shape[1], len(self.parts)
         apart = [max(part.apart[t] for part in self.parts) for t in range(rounds - 1)]
-        noise = [np.sqrt(size * np.mean([plan.iterates(i, n).stddev(t) ** 2 for i in range(n)])) for t in range(1, rounds + 1)]
         spent = tuple(
             (*(replace(event, t=1) for event in part.earlier if isinstance(event, IterateReleased)), *part.events) for part in self.parts
         )
         return History(
             risk=np.full(rounds, np.nan),
             consensus=np.array([*apart, self.consensus]),
-            noise=np.array(noise),
+            noise=noise_level(plan, len(self.parts)),
             spent=np.array(Ledger(spent, classes=self.contract.classes).feature_epsilons()),
         )
 
@@ -94,7 +92,6 @@ class Outcome:
                 "records_per_server": [part.records for part in self.parts],
                 "earlier_releases": [sum(isinstance(event, IterateReleased) for event in part.earlier) for part in self.parts],
                 "links": [list(edge) for edge in self.contract.graph.edges],
-                "clipped": 0,  # devices send records within the bound
                 "noise_source": self.source,
                 "leaks": [],
                 "pdml_version": pdml.__version__,
