@@ -27,7 +27,8 @@ from pdml.train.engines import local
 ROWS, TESTED = 400, 100
 ARGUMENTS = (
     *("train", "people.csv", "--label", "diagnosis", "--classes", "no,yes,unknown", "--seed", "3"),
-    *("--range", "age=18:100", "--levels", "sex=female,male", "--norm-bound", "1.7", "--rounds", "6"),
+    *("--range", "age=18:100", "--levels", "sex=female,male", "--norm-bound", "1.7"),
+    *("--rounds", "6"),
 )
 
 
@@ -110,7 +111,12 @@ def test_of_a_table(
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("randomness", ["simulated", "secure"])
-def test_of_the_estimator(tmp_path: Path, same_releases: SameReleases, classes: int, randomness: str) -> None:
+def test_of_the_estimator(
+    tmp_path: Path,
+    same_releases: SameReleases,
+    classes: int,
+    randomness: str,
+) -> None:
     """model_ and history_, with the noise of a simulation and of a deployment."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 3)) / 9, rng.integers(0, classes, 60)
@@ -154,8 +160,10 @@ def with_another_person(study: Study, folder: Path, target: Path) -> Path:
     held = open_frozen(folder)
     features, labels = held.features.copy(), held.labels.copy()
     features[0], labels[0] = features[1], 1 - labels[0]
-    who = {"study_hash": study.hash, "study_id": study.id, "server": held.manifest.server}
+    told = held.manifest
+    who = {"study_hash": study.hash, "study_id": study.id, "server": told.server}
+    who["randomised_by"] = told.randomised_by
     with FrozenWriter(target, width=study.width, classes=2, **who) as writer:
         writer.append(features, labels, held.epsilons)
-        writer.finish(frozen_at=held.manifest.frozen_at)
+        writer.finish(frozen_at=told.frozen_at)
     return target

@@ -87,6 +87,11 @@ def page_leaks(training: Training) -> list[str]:
     return [PAGE_LEAK] if training.fitted.diagnostics else []
 
 
+def counted(training: Training) -> str:
+    """Which trainings the ledger is about."""
+    return f"The ledger counts {training.fitted.model_.privacy['counted']}."
+
+
 def inside(training: Training) -> list[str]:
     """What only whoever holds the records may know: words for the terminal, never for a file."""
     fitted = training.fitted
@@ -124,7 +129,8 @@ def show_privacy(out: Any, training: Training, *notes: str) -> None:
         f"Starting from 50%, for the person protected least; against other servers but for a chance of {ledger.delta:g} (delta).",
     )
     out.print()
-    for note in (*notes, *inside(training), *remarks(training), SIMULATED):
+    said = (*inside(training), *remarks(training), counted(training))
+    for note in (*notes, *said, SIMULATED):
         out.print(note)
 
 
@@ -174,7 +180,7 @@ def page(
         lines=tuple(fitted.privacy_.lines()),
         source=fitted.privacy_.source,
         settings=settings,
-        notes=(*notes, *page_leaks(training), *remarks(training)),
+        notes=(*notes, *page_leaks(training), *remarks(training), counted(training)),
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
         **more,
     )

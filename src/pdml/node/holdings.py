@@ -77,4 +77,9 @@ def hold(study: Study, name: str, frozen: FrozenData) -> Holdings:
         norm_bound=1.0,
         classes=len(study.classes),
     )
-    return Holdings(server=server, dataset=manifest.digest, label_epsilon=float(epsilons.max()))
+    return Holdings(
+        server=server,
+        dataset=manifest.digest,
+        label_epsilon=float(epsilons.max()),
+        randomised_by=manifest.randomised_by,
+    )

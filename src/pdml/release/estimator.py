@@ -19,12 +19,13 @@ from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget, Ledger, Reports
 from pdml.accounting.events import LabelFlipped
+from pdml.accounting.provenance import SIMULATION
 from pdml.core import labels, objective, rows
 from pdml.core.graph import Graph, build
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import DEAL, LABELS, TOPOLOGY, Source, source_named
-from pdml.release.model import Model, prepare
+from pdml.release.model import THIS_TRAINING, Model, prepare
 from pdml.train.engines import local
 from pdml.train.node import Server
 from pdml.train.plan import TrainingPlan
@@ -225,7 +226,8 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
                 width=width,
                 classes=classes,
             )
-            events.append((LabelFlipped(epsilon=float(epsilons[mine].max())), *planned))
+            flip = LabelFlipped(epsilon=float(epsilons[mine].max()), by=SIMULATION)
+            events.append((flip, *planned))
         return Ledger(tuple(events), source=source.name, classes=classes, reports=Reports(owners, epsilons, weights))
 
     def _within_budget(self, plan: TrainingPlan, ledger: Ledger) -> tuple[TrainingPlan, Ledger]:
@@ -306,8 +308,9 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self.server_models_ = [self._model(release, plan, ranges) for release in trained.released]
         self.model_ = replace(
             self._model(trained.released.mean(axis=0), plan, ranges),
-            privacy=self.privacy_.to_dict(),
+            privacy={**self.privacy_.to_dict(), "counted": THIS_TRAINING},
             provenance={
+                "parties": "one process held all records and true labels and played every party",
                 "records_per_server": [server.records for server in members],
                 "links": [list(edge) for edge in self.graph_.edges],
                 "noise_source": source.name,
