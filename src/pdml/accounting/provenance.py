@@ -24,7 +24,7 @@ _NOTES = {
     DECLARED: "{0} declares that its labels were randomised on people's devices.",
     SIMULATION: "One process played {0} and had its true labels.",
     UNKNOWN: "The data set of {0} does not say who randomised its labels: {0} may have had them.",
-    ORGANISATION: "{0} had the true labels and randomised them itself: nothing protects them from it.",
+    ORGANISATION: "{0} had the true labels and randomised them: nothing protects them from it.",
 }
 
 
