@@ -60,7 +60,7 @@ def test_labels_that_are_randomised_here_change(kit, capsys):
 @pytest.mark.parametrize(
     ("option", "by", "said"),
     [
-        ("--randomise", "organisation", "alice had the true labels and randomised them itself"),
+        ("--randomise", "organisation", "alice had the true labels and randomised them"),
         ("--randomised", "declared", "alice declares that its labels were randomised on people's"),
     ],
 )

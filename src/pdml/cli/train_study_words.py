@@ -37,15 +37,16 @@ def _notes(outcome: "Outcome") -> list[str]:
 
 def _lead(study: "Study", outcome: "Outcome") -> str:
     from pdml.accounting.provenance import DEVICE
+    from pdml.report import numbers
 
     total, contract = sum(part.records for part in outcome.parts), outcome.contract
     everywhere = all(part.randomised_by == DEVICE for part in outcome.parts)
     where = "on people's devices" if everywhere else "as the notes say"
-    links, rounds = contract.graph.n_edges, contract.plan.rounds
+    sizes = {"organisation": len(contract.servers), "link": contract.graph.n_edges, "round": contract.plan.rounds}
     return (
         f"{total:,} reports with {study.encoder.n_features} features, classes "
         f"{', '.join(study.classes)}; labels randomised {where}; "
-        f"{len(contract.servers)} organisations, {links} links, {rounds} rounds."
+        f"{', '.join(numbers.count(size, noun) for noun, size in sizes.items())}."
     )
 
 
