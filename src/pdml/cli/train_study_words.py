@@ -23,7 +23,7 @@ def _notes(outcome: "Outcome") -> list[str]:
 
     said = []
     for part in outcome.parts:
-        if labels := note(part.server, part.randomised_by):
+        if labels := note(part.server, part.labels):
             said.append(labels)
         if part.earlier:
             said.append(f"{part.server}'s data set was used before; its ledger holds the earlier jobs too.")
@@ -36,11 +36,11 @@ def _notes(outcome: "Outcome") -> list[str]:
 
 
 def _lead(study: "Study", outcome: "Outcome") -> str:
-    from pdml.accounting.provenance import DEVICE
+    from pdml.accounting.provenance import DEVICES
     from pdml.report import numbers
 
     total, contract = sum(part.records for part in outcome.parts), outcome.contract
-    everywhere = all(part.randomised_by == DEVICE for part in outcome.parts)
+    everywhere = all(part.labels == DEVICES for part in outcome.parts)
     where = "on people's devices" if everywhere else "as the notes say"
     sizes = {"organisation": len(contract.servers), "link": contract.graph.n_edges, "round": contract.plan.rounds}
     return (
@@ -80,7 +80,7 @@ def summary(outcome: "Outcome", model: Any, engine: str, files: dict[str, Path])
         "engine": engine,
         "classes": list(model.classes),
         "servers": [
-            {"name": name, "records": m, "links": links, "labels_randomised_by": part.randomised_by}
+            {"name": name, "records": m, "links": links, "labels_randomised": part.labels}
             for (name, m, links, _), part in zip(_rows(outcome), outcome.parts, strict=True)
         ],
         "consensus_distance": outcome.consensus,

@@ -81,5 +81,5 @@ def hold(study: Study, name: str, frozen: FrozenData) -> Holdings:
         server=server,
         dataset=manifest.digest,
         label_epsilon=float(epsilons.max()),
-        randomised_by=manifest.randomised_by,
+        labels=manifest.randomised_by,
     )

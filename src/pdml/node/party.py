@@ -18,7 +18,7 @@ import numpy as np
 from pdml._types import Array
 from pdml.accounting import Budget, Ledger, last_safe_round
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
-from pdml.accounting.provenance import UNKNOWN
+from pdml.accounting.provenance import UNSAID
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Source
 from pdml.node import wire
@@ -35,11 +35,11 @@ class Holdings:
     server: Server
     dataset: str
     label_epsilon: float  # the largest among them
-    randomised_by: str = UNKNOWN
+    labels: str = UNSAID  # where they were randomised (`accounting.provenance`)
 
     def flip(self) -> LabelFlipped:
         """The event that the labels went through before this node had them, or when it did."""
-        return LabelFlipped(epsilon=self.label_epsilon, by=self.randomised_by)
+        return LabelFlipped(epsilon=self.label_epsilon, by=self.labels)
 
 
 class Party:

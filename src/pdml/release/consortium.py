@@ -9,7 +9,7 @@ import pdml
 from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
-from pdml.accounting.provenance import UNKNOWN
+from pdml.accounting.provenance import UNSAID
 from pdml.node.contract import Contract
 from pdml.release.estimator import History, noise_level
 from pdml.release.model import Model
@@ -36,11 +36,11 @@ class Part:
     label_epsilon: float  # the largest of its labels
     events: tuple[Event, ...]  # of this job
     earlier: tuple[Event, ...] = ()  # of other jobs on the same data set, if a journal tells
-    randomised_by: str = UNKNOWN  # who randomised the labels (`accounting.provenance`)
+    labels: str = UNSAID  # where they were randomised, as the organisation says
 
     def flip(self) -> LabelFlipped:
         """What its labels went through."""
-        return LabelFlipped(epsilon=self.label_epsilon, by=self.randomised_by)
+        return LabelFlipped(epsilon=self.label_epsilon, by=self.labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class Outcome:
                 "contract": self.contract.digest,
                 "servers": [part.server for part in self.parts],
                 "records_per_server": [part.records for part in self.parts],
-                "labels_randomised_by": [part.randomised_by for part in self.parts],
+                "labels_randomised": [part.labels for part in self.parts],
                 "earlier_releases": [sum(isinstance(event, IterateReleased) for event in part.earlier) for part in self.parts],
                 "links": [list(edge) for edge in self.contract.graph.edges],
                 "noise_source": self.source,
