@@ -97,7 +97,7 @@ class Party:
         if others := journal.sources(self.holdings.dataset) - {source.name}:
             raise JournalError(
                 f"the data set of {self.name} was used with {others.pop()} noise before: one ledger cannot hold that and {source.name}"
-            )
+            ).for_others()
         if known is None:
             node = Node(server, plan, source)
             sealed = self._identity.seal(wire.packed(node.linear), purpose)
@@ -106,9 +106,10 @@ class Party:
             return node, node.start()
         stored = (known.contract, known.server, known.dataset)
         if stored != (contract.digest, self.name, self.holdings.dataset):
-            raise JournalError(f"job {contract.job} is in the journal with another contract, server or data set: give the job another name")
+            other = "is in the journal with another contract, server or data set"
+            raise JournalError(f"job {contract.job} {other}: give it another name").for_others()
         if known.state == FINISHED:
-            raise JournalError(f"job {contract.job} is finished: give the job another name")
+            raise JournalError(f"job {contract.job} is finished: give it another name").for_others()
         linear = wire.unpacked(self._identity.unseal(journal.sealed(contract.job), purpose), contract.shape)
         node = Node(server, plan, source, linear=linear)
         state = node.start()
