@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import exp, inf, isinf, sqrt
 
-from pdml.accounting import profiles, spending
+from pdml.accounting import profiles, provenance, spending
 from pdml.accounting.budget import Budget, last_safe_round
 from pdml.accounting.events import Event, IterateReleased
 from pdml.accounting.profiles import Profile
@@ -57,7 +57,8 @@ class Ledger:
         _check_row(data, adversary)
         sent = spending.split(self.events[server])
         if adversary != "other servers":
-            return profiles.pure_profile(sent.epsilon) if data == "label" else profiles.nothing_profile
+            known = profiles.pure_profile(sent.own_epsilon)
+            return known if data == "label" else profiles.nothing_profile
         if not sent.released:
             return lambda _: 0.0
         through_eta = objective_profile(*sent.noised) if sent.noised and data == "label" else None
@@ -71,10 +72,17 @@ class Ledger:
         spent = []
         for i in servers:
             if exact:
-                spent.append(spending.split(self.events[i]).epsilon if data == "label" else inf)
+                spent.append(spending.split(self.events[i]).own_epsilon if data == "label" else inf)
             else:
                 spent.append(profiles.epsilon_at(self.profile(data, adversary, i), self.delta))
-        return Line(data, adversary, max(spent), 0.0 if exact else self.delta, _REASONS[data, adversary])
+        most = max(spent)
+        if data == "label" and exact:
+            known = [self.events[i] for i, each in zip(servers, spent, strict=True) if each == most]
+            by = provenance.worst(*(spending.split(events).by for events in known))
+            reason = provenance.reason(by, most, alone=adversary == "own server")
+        else:
+            reason = _REASONS[data, adversary]
+        return Line(data, adversary, most, 0.0 if exact else self.delta, reason)
 
     def lines(self, server: int | None = None) -> list[Line]:
         """The whole table."""
@@ -184,9 +192,7 @@ def _check_row(data: str, adversary: str) -> None:
 
 
 _REASONS = {
-    ("label", "own server"): "randomised on the device; training cannot weaken it",
     ("label", "other servers"): "randomised response, then objective noise or iterate noise, whichever is better",
-    ("label", "own and others together"): "back to the randomised response alone",
     ("features", "own server"): "the own server receives them: no protection",
     ("features", "other servers"): "iterate noise over all rounds sent",
     ("features", "own and others together"): "no protection",

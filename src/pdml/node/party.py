@@ -18,6 +18,7 @@ import numpy as np
 from pdml._types import Array
 from pdml.accounting import Budget, Ledger, last_safe_round
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
+from pdml.accounting.provenance import UNSAID
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Source
 from pdml.node import wire
@@ -29,11 +30,16 @@ from pdml.train.node import Node, NodeState, Server
 
 @dataclass(frozen=True, kw_only=True)
 class Holdings:
-    """What a node trains on: its records as a `Server`, the digest of the data set, and the largest label ε among them."""
+    """What a node trains on: its records as a `Server`, the data set's digest, and its labels."""
 
     server: Server
     dataset: str
-    label_epsilon: float
+    label_epsilon: float  # the largest among them
+    labels: str = UNSAID  # where they were randomised (`accounting.provenance`)
+
+    def flip(self) -> LabelFlipped:
+        """The event that the labels went through before this node had them, or when it did."""
+        return LabelFlipped(epsilon=self.label_epsilon, by=self.labels)
 
 
 class Party:
@@ -76,7 +82,7 @@ class Party:
     def _check_budget(self, budget: Budget) -> None:
         """The whole job at once: a training that must stop half way has spent its budget for nothing."""
         already = self._journal.spent(self.holdings.dataset, but=self.contract.job)
-        flip = LabelFlipped(epsilon=self.holdings.label_epsilon)
+        flip = self.holdings.flip()
         safe = last_safe_round([(flip, *self._events)], budget=budget, classes=self.contract.classes, already=[already])
         if safe < self.contract.plan.rounds:
             before = sum(isinstance(event, IterateReleased) for event in already)
@@ -91,7 +97,7 @@ class Party:
         if others := journal.sources(self.holdings.dataset) - {source.name}:
             raise JournalError(
                 f"the data set of {self.name} was used with {others.pop()} noise before: one ledger cannot hold that and {source.name}"
-            )
+            ).for_others()
         if known is None:
             node = Node(server, plan, source)
             sealed = self._identity.seal(wire.packed(node.linear), purpose)
@@ -100,9 +106,10 @@ class Party:
             return node, node.start()
         stored = (known.contract, known.server, known.dataset)
         if stored != (contract.digest, self.name, self.holdings.dataset):
-            raise JournalError(f"job {contract.job} is in the journal with another contract, server or data set: give the job another name")
+            other = "is in the journal with another contract, server or data set"
+            raise JournalError(f"job {contract.job} {other}: give it another name").for_others()
         if known.state == FINISHED:
-            raise JournalError(f"job {contract.job} is finished: give the job another name")
+            raise JournalError(f"job {contract.job} is finished: give it another name").for_others()
         linear = wire.unpacked(self._identity.unseal(journal.sealed(contract.job), purpose), contract.shape)
         node = Node(server, plan, source, linear=linear)
         state = node.start()
@@ -145,9 +152,8 @@ class Party:
     @property
     def ledger(self) -> Ledger:
         """What this data set has spent over all jobs, this one's rounds so far included."""
-        flip = LabelFlipped(epsilon=self.holdings.label_epsilon)
-        spent = self._journal.spent(self.holdings.dataset)
-        return Ledger(((flip, *spent),), source=self._node.source_name, classes=self.contract.classes)
+        events = (self.holdings.flip(), *self._journal.spent(self.holdings.dataset))
+        return Ledger((events,), source=self._node.source_name, classes=self.contract.classes)
 
     @property
     def earlier(self) -> tuple[Event, ...]:
