@@ -33,6 +33,9 @@ _COMMENTS = {
     "plan": """\
 # How to train. `pdml plan` proposes settings that meet a budget.
 """,
+    "relay": """\
+# Where nodes meet; the fingerprint is that of the public key in its certificate.
+""",
 }
 
 _LATER = {
@@ -62,6 +65,8 @@ def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
     for key in ("topology", "budget", "plan"):
         written = _table(key, document[key]) if key in document else _LATER[key]
         parts.append(_COMMENTS[key] + written)
+    if "relay" in document:
+        parts.append(_COMMENTS["relay"] + _table("relay", document["relay"]))
     return "\n".join(parts)
 
 
