@@ -52,8 +52,8 @@ def told_by(two_faced):
 
 def shown(two_faced, *hearers):
     """What these hearers can show of bob's round 2, from their journals after the job."""
-    vouchers = [evidence.kept(two_faced.journals[name], "job-1", 2, "bob") for name in hearers]
-    return evidence.packed(vouchers)
+    about = ("job-1", 2, "bob")
+    return evidence.joined(*(evidence.shown(two_faced.journals[name], *about) for name in hearers))
 
 
 @pytest.mark.parametrize("hearers", [("carol", "alice"), ("carol",)])
@@ -90,7 +90,7 @@ def test_evidence_that_proves_nothing_accuses_nobody(two_faced, told_by, tmp_pat
         "several servers or rounds": evidence.packed([honest, other_round]),
         "several servers": evidence.packed([honest, of_carol]),
         "about several": evidence.packed([]),
-        "not so many": evidence.packed([honest] * 17),
+        "`array` of length <= 16": evidence.packed([honest] * 17),
         "no evidence": b"pdml evidence 1\0\xc1",
         "that this version can read": b"x" + shown(two_faced, "carol"),
         "two different statements": evidence.packed(statements=[told_by["bob"]] * 2),

@@ -71,7 +71,7 @@ def loads(text: str) -> Event:
     """The inverse; an event of an unknown kind is refused, for whatever it released would go uncounted."""
     try:
         values = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _refused(text, error) from None
     if not isinstance(values, dict):
         raise _refused(text, "it is no table")

@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from math import inf, isclose
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from pdml._types import Array
 from pdml.accounting import records, spending
@@ -28,7 +29,7 @@ from pdml.mechanisms.randomness import SOURCES, Secure
 from pdml.node import wire
 from pdml.node.contract import Contract
 from pdml.node.identity import Identity, verified
-from pdml.train.plan import TrainingPlan
+from pdml.train.plan import MOST_ROUNDS, TrainingPlan
 
 VERSION = 1
 DIGEST = 32  # bytes of a sha256
@@ -50,12 +51,19 @@ _EVENT = 256  # bytes that one event needs at most
 _NAMES = 4096  # all names, digests and single numbers
 
 
+# Lengths are checked where msgpack announces them, before anything is allocated.
+Rounds = Annotated[list[float], Meta(max_length=MOST_ROUNDS)]
+Each = Annotated[list[int | float], Meta(max_length=1_000)]  # one number per server
+Settings = dict[str, int | float | str | Each | None]
+Events = Annotated[list[dict[str, int | float | str | None]], Meta(max_length=MOST_ROUNDS + 1)]
+
+
 class Heard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a node has of one neighbour."""
 
     sender: str
     digests: bytes  # of its release of every round, 32 bytes each
-    apart: list[float]  # in every round: the distance between its release and this node's own
+    apart: Rounds  # the distance between its release and this node's own
     dataset: str  # the alias of the data set on which it said, in its hello, that it trains
     before: int  # how many vectors that data set had released before this job, as it said
 
@@ -66,9 +74,9 @@ class Earlier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     job: str
     terms: str  # the digest of its contract
     study: str  # which may be an earlier revision
-    plan: dict[str, Any]
+    plan: Settings
     rounds: int  # as many as were released
-    events: list[dict[str, Any]]  # what they spent, as `spending.summed` has it
+    events: Events  # what they spent, as `spending.summed` has it
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -81,7 +89,7 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     terms: str  # the digest of the contract
     study: str
     job: str
-    plan: dict[str, Any]
+    plan: Settings
     server: str
     dataset: str  # its alias
     records: int
@@ -90,10 +98,10 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     labels: str  # one of `LABELS`
     source: str  # of the noise
     sent: bytes  # the digest of the release of every round, 32 bytes each
-    heard: list[Heard]  # by neighbour, in the contract's order
+    heard: Annotated[list[Heard], Meta(max_length=1_000)]  # by neighbour, in the contract's order
     release: bytes  # the payload of the last round
-    events: list[dict[str, Any]]  # of this job
-    earlier: list[Earlier]
+    events: Events  # of this job
+    earlier: Annotated[list[Earlier], Meta(max_length=MOST_EARLIER)]
 
     def vector(self, shape: tuple[int, int]) -> Array:
         """w̃_i(T)."""
@@ -303,8 +311,8 @@ def _check_events(said: Statement, contract: Contract) -> None:
         planned = contract.events(server, records=said.records, epsilon=said.epsilon)
         if difference := _difference(said.spent, planned):
             raise PeerError(f"{server} tells another spending than the plan's: {difference}")
-        if len(said.earlier) > MOST_EARLIER or not 0 <= said.before <= MOST_EARLIER_ROUNDS:
-            raise PeerError(f"{server} tells of more earlier jobs than a data set can have had")
+        if not 0 <= said.before <= MOST_EARLIER_ROUNDS:
+            raise PeerError(f"{server} tells of more earlier rounds than a data set can have had")
         for job in said.earlier:
             _check_earlier(said, job, contract)
         if len({job.job for job in said.earlier} | {contract.job}) <= len(said.earlier):

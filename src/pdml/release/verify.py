@@ -8,10 +8,11 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pdml.errors import InvalidInput, NotVerified, PDMLError, PeerError
+from pdml.errors import InvalidInput, NotVerified, PDMLError, PeerError, plain
 from pdml.node import evidence, holdings, statement
 from pdml.node.contract import Contract
 from pdml.node.evidence import Equivocated
@@ -35,6 +36,7 @@ from pdml.study.contract import MOST_BYTES
 from pdml.train.plan import MOST_ROUNDS, TrainingPlan
 
 _MOST_EVIDENCE = 1 << 20  # bytes, beyond two statements
+_LISTED = 20  # unknown files that are told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +164,7 @@ class _Reading:
         )
 
     def _wrong(self, kind: str, sentence: str, *servers: str) -> None:
-        self.problems.append(Problem(kind=kind, sentence=sentence, servers=servers))
+        self.problems.append(Problem(kind=kind, sentence=plain(sentence), servers=servers))
 
     def _read(self, name: str, most: int, kind: str = "file") -> bytes | None:
         """A regular file of at most so many bytes."""
@@ -202,7 +204,8 @@ class _Reading:
         known = {STUDY, MODEL, PAGE, STATEMENTS, EVIDENCE}
         known |= {f"{STATEMENTS}/{name}{STATEMENT}" for name in names}
         known |= {f"{EVIDENCE}/{name}{PROOF}" for name in names}
-        for name in sorted(set(_names(self.root)) - known):
+        found = set(islice(_names(self.root), len(known) + _LISTED))  # of a million, some
+        for name in sorted(found - known)[:_LISTED]:
             self._wrong("file", f"{name!r} is no part of a result: nothing vouches for it")
 
     def _statements(self, study: Study) -> tuple[dict[str, bytes], Contract | None]:

@@ -1,0 +1,128 @@
+"""`python -m benchmarks.verify [nodes ...]`: how long does it take to check a result?
+
+Statements are made without training: vectors are drawn, everything around them is what nodes would say. d = 105, 100 rounds,
+1.3 links per node. A fresh process is measured as well, because people start one.
+"""
+
+import base64
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.timing import interleaved
+from pdml.accounting import records
+from pdml.core.graph import build
+from pdml.encoder import Encoder, Number
+from pdml.node import holdings, statement, wire
+from pdml.node.identity import Identity
+from pdml.release.result import assemble, write_result
+from pdml.release.verify import verify_result
+from pdml.report.result import result_page
+from pdml.study import ServerEntry, Study
+from pdml.train.plan import TrainingPlan
+
+WIDTH, ROUNDS, RECORDS = 105, 100, 500
+
+
+def study_of(identities):
+    names, graph = list(identities), build("random", len(identities), np.random.default_rng(0))
+    attributes = tuple(Number(name=f"x{i}", low=0.0, high=1.0) for i in range(WIDTH - 1))
+    plan = {"rounds": ROUNDS, "noise_scale": 0.3, "objective_bound": 0.2}
+    from pdml.accounting import Budget
+
+    return Study(
+        id="bench",
+        title="How long does it take?",
+        question="Yes?",
+        classes=("no", "yes"),
+        menu=(1.0,),
+        default_epsilon=1.0,
+        encoder=Encoder(attributes=attributes),
+        servers=tuple(
+            ServerEntry(
+                name,
+                f"https://{name}.example",
+                identity.public,
+                base64.b64encode(os.urandom(1216)).decode(),
+            )
+            for name, identity in identities.items()
+        ),
+        edges=tuple((names[i], names[k]) for i, k in graph.edges),
+        budget=Budget(features_epsilon=10_000.0),
+        plan=plan,
+    )
+
+
+def statements(study, contract, identities):
+    """What all would say had they sent these vectors."""
+    rng = np.random.default_rng(1)
+    sent = {name: np.round(rng.standard_normal((ROUNDS, 1, WIDTH)) * 2**40) / 2**40 for name in identities}
+    digests = {name: b"".join(bytes.fromhex(wire.hash_of(wire.packed(vector))) for vector in vectors) for name, vectors in sent.items()}
+    signed = {}
+    for name, identity in identities.items():
+        heard = [
+            statement.Heard(
+                sender=peer,
+                digests=digests[peer],
+                apart=[float(np.linalg.norm(a - b)) for a, b in zip(sent[name], sent[peer], strict=True)],
+                dataset=identities[peer].alias("data"),
+                before=0,
+            )
+            for peer in contract.neighbours(name)
+        ]
+        events = contract.events(name, records=RECORDS, epsilon=1.0)
+        said = statement.Statement(
+            terms=contract.digest,
+            study=contract.study,
+            job=contract.job,
+            plan=contract.plan.to_dict(),
+            server=name,
+            dataset=identity.alias("data"),
+            records=RECORDS,
+            epsilon=1.0,
+            label_epsilon=1.0,
+            labels=statement.DEVICES,
+            source="secure",
+            sent=digests[name],
+            heard=heard,
+            release=wire.packed(sent[name][-1]),
+            events=[records.plain(event) for event in events],
+            earlier=[],
+        )
+        signed[name] = statement.sign(said, identity)
+    return signed
+
+
+def measure(n, folder):
+    identities = {f"node-{i:03}": Identity(secrets.token_bytes(32)) for i in range(n)}
+    study = study_of(identities)
+    contract = holdings.agreed(study, TrainingPlan.from_dict(dict(study.plan)), "job")
+    result = assemble(study, contract, statements(study, contract, identities))
+    start = time.perf_counter()
+    write_result(folder, replace(result), result_page)
+    assembling = time.perf_counter() - start
+    found = verify_result(folder, page=result_page)
+    assert found.ok, found.problems
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    here = interleaved({"verify": lambda: verify_result(folder, page=result_page)}, 5)["verify"]
+    command = [sys.executable, "-c", "from pdml.cli import main; main()", "verify", str(folder)]
+    start = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    print(
+        f"{n} nodes, {contract.graph.n_edges} links, {ROUNDS} rounds: folder {size / 1e6:.1f} MB, "
+        f"assembled in {assembling:.2f} s, verified in {here:.2f} s (the command, from its start: "
+        f"{time.perf_counter() - start:.2f} s)"
+    )
+
+
+if __name__ == "__main__":
+    for count in map(int, sys.argv[1:] or ["3", "10", "30", "100"]):
+        with tempfile.TemporaryDirectory() as place:
+            measure(count, Path(place) / "result")
