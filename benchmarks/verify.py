@@ -1,7 +1,7 @@
 """`python -m benchmarks.verify [nodes ...]`: how long does it take to check a result?
 
-Statements are made without training: vectors are drawn, everything around them is what nodes would say. d = 105, 100 rounds,
-1.3 links per node. A fresh process is measured as well, because people start one.
+Statements are made without training: vectors are drawn, everything around them is what nodes would
+say. d = 105, 100 rounds, 1.3 links per node. A fresh process is measured too: people start one.
 """
 
 import base64
@@ -17,9 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import interleaved
-from pdml.accounting import records
+from pdml.accounting import Budget, records
 from pdml.core.graph import build
 from pdml.encoder import Encoder, Number
+from pdml.mechanisms.exact_gaussian import settle
 from pdml.node import holdings, statement, wire
 from pdml.node.identity import Identity
 from pdml.release.result import assemble, write_result
@@ -35,8 +36,6 @@ def study_of(identities):
     names, graph = list(identities), build("random", len(identities), np.random.default_rng(0))
     attributes = tuple(Number(name=f"x{i}", low=0.0, high=1.0) for i in range(WIDTH - 1))
     plan = {"rounds": ROUNDS, "noise_scale": 0.3, "objective_bound": 0.2}
-    from pdml.accounting import Budget
-
     return Study(
         id="bench",
         title="How long does it take?",
@@ -60,18 +59,23 @@ def study_of(identities):
     )
 
 
+def digest(vector):
+    return bytes.fromhex(wire.hash_of(wire.packed(vector)))
+
+
 def statements(study, contract, identities):
     """What all would say had they sent these vectors."""
     rng = np.random.default_rng(1)
-    sent = {name: np.round(rng.standard_normal((ROUNDS, 1, WIDTH)) * 2**40) / 2**40 for name in identities}
-    digests = {name: b"".join(bytes.fromhex(wire.hash_of(wire.packed(vector))) for vector in vectors) for name, vectors in sent.items()}
+    drawn = {name: rng.standard_normal((ROUNDS, 1, WIDTH)) for name in identities}
+    sent = {name: settle(vectors) for name, vectors in drawn.items()}
+    digests = {name: b"".join(map(digest, vectors)) for name, vectors in sent.items()}
     signed = {}
     for name, identity in identities.items():
         heard = [
             statement.Heard(
                 sender=peer,
                 digests=digests[peer],
-                apart=[float(np.linalg.norm(a - b)) for a, b in zip(sent[name], sent[peer], strict=True)],
+                apart=np.linalg.norm(sent[name] - sent[peer], axis=(1, 2)).tolist(),
                 dataset=identities[peer].alias("data"),
                 before=0,
             )
@@ -88,7 +92,7 @@ def statements(study, contract, identities):
             records=RECORDS,
             epsilon=1.0,
             label_epsilon=1.0,
-            labels=statement.DEVICES,
+            randomised_by="device",
             source="secure",
             sent=digests[name],
             heard=heard,

@@ -1,7 +1,7 @@
 """Events as plain values: read back to the bit, and nothing else is read."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import inf, nan
 
 import pytest
@@ -48,7 +48,8 @@ def test_an_event_reads_back_as_it_was(event):
     ],
 )
 def test_what_is_no_event_is_refused(changes):
-    good = records.plain(IterateReleased(t=1, stddev=1.0, label_sensitivity=1.0, record_sensitivity=1.0))
+    good = {"t": 1, "stddev": 1.0, "label_sensitivity": 1.0, "record_sensitivity": 1.0}
+    good = records.plain(IterateReleased(**good))
     with pytest.raises(DataError, match="an event of the ledger must be one of"):
         records.event_of(good | changes)
     with pytest.raises(DataError):
@@ -68,7 +69,7 @@ def test_the_sum_of_a_training_spends_what_its_rounds_spend(rounds):
         IterateReleased(t=t, stddev=sigma, label_sensitivity=label, record_sensitivity=record)
         for t, (sigma, label, record) in enumerate(rounds, start=1)
     ]
-    noised = ObjectiveNoised(kind="uniform_box", bound=1.0, stddev=0.0, size=4, n_servers=3, label_shift=0.01)
+    noised = replace(NOISED, kind="uniform_box", bound=1.0, label_shift=0.01)
     flip = LabelFlipped(epsilon=1.0)
     summed = spending.summed([noised, *events])
     assert len(summed) == 2 and summed[0] is noised

@@ -58,8 +58,13 @@ def freeze(study, name, folder, *, records=60, seed=0):
     features = np.array([study.encode({"age": age, "sex": sex}) for age, sex in zip(ages, sexes, strict=True)])
     labels = (ages + rng.normal(0, 20, records) > 60).astype(np.int32)
     epsilons = rng.choice(study.epsilon_micro, records).astype(np.int64)
+    names = {"study_hash": study.hash, "study_id": study.id, "server": name}
     with FrozenWriter(
-        folder, width=study.width, classes=len(study.classes), study_hash=study.hash, study_id=study.id, server=name
+        folder,
+        width=study.width,
+        classes=len(study.classes),
+        randomised_by="device",
+        **names,
     ) as writer:
         writer.append(features, labels, epsilons)
         writer.finish(frozen_at="2026-03-01T14Z")

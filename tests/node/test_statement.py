@@ -157,7 +157,7 @@ def heard_but(said, **changes):
         (lambda s: {"release": bytes(32)}, "another last release than it says it sent"),
         (lambda s: {"source": "secure"}, "secure noise, which cannot make"),
         (lambda s: {"source": "dice"}, "noise from 'dice'"),
-        (lambda s: {"labels": "nobody"}, "'nobody' randomised"),
+        (lambda s: {"randomised_by": "nobody"}, "'nobody' randomised"),
         (lambda s: {"dataset": "x"}, "a name that no node gives"),
         (lambda s: {"terms": "6" * 64}, "on another job"),
         (lambda s: {"study": "6" * 64}, "on another job"),
@@ -254,7 +254,7 @@ def test_two_different_statements_prove_who_made_them(consortium):
     alice.hear_statement("bob", data)
     assert alice.silent == ("alice", "carol", "dave")
     with pytest.raises(Equivocation, match="bob made two different statements") as caught:
-        alice.hear_statement("bob", changed(consortium, labels="operator"))
+        alice.hear_statement("bob", changed(consortium, randomised_by="organisation"))
     found = evidence.proof_of(caught.value.evidence, consortium.contract.digest, consortium.keys)
     assert found.sender == caught.value.peer == "bob"
 
@@ -276,8 +276,9 @@ def test_two_different_releases_prove_who_sent_them(consortium):
         evidence.proof_of(proof, "6" * 64, consortium.keys)
 
 
+INTEGERS = st.integers(-(2**63), 2**63)
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats() | st.text() | st.binary(),
+    st.none() | st.booleans() | INTEGERS | st.floats() | st.text() | st.binary(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 from pdml.accounting import Budget, Ledger, last_safe_round
 from pdml.accounting.events import IterateReleased, LabelFlipped
+from pdml.accounting.provenance import UNKNOWN
 from pdml.errors import JournalError, PDMLError
 from pdml.node import holdings
 from pdml.node.flare.site import NODE, Site
@@ -103,8 +104,10 @@ def look(site: Site, pid: int | None) -> Status:
 
 
 def _account(study: Study, journal: Journal, name: str, *, current: bool, epsilon: float, held: Any) -> DataSet:
-    """The ledger of a data set; the labels of one that is gone are taken to have the largest ε of the menu."""
-    flip = LabelFlipped(epsilon=epsilon if current else study.menu[-1])
+    """The ledger of a data set. Of one that is gone nobody can say who randomised its labels; they
+    are taken to have the largest ε of the menu."""
+    by = held.randomised_by if current and held is not None else UNKNOWN
+    flip = LabelFlipped(epsilon=epsilon if current else study.menu[-1], by=by)
     spent = journal.spent(name)
     classes = len(study.classes)
     further = None

@@ -45,6 +45,7 @@ def train(contract: "Contract", choices: "Choices") -> "Outcome":
     sources = {report.source for report in reports.values()}
     return Outcome(
         contract=contract,
+        own_nodes=True,
         source=sources.pop() if len(sources) == 1 else "simulated",  # one node that protects nobody is enough
         parts=tuple(
             Part(
@@ -55,6 +56,7 @@ def train(contract: "Contract", choices: "Choices") -> "Outcome":
                 label_epsilon=report.label_epsilon,
                 events=contract.events(name, records=report.records, epsilon=report.epsilon),
                 earlier=report.spent_before,
+                randomised_by=report.randomised_by,
             )
             for name, report in reports.items()
         ),

@@ -9,7 +9,6 @@ from pdml.errors import DataError
 from pdml.frozen import FrozenData
 from pdml.node.contract import Contract
 from pdml.node.party import Holdings
-from pdml.node.statement import UNSAID
 from pdml.study import Study
 from pdml.train.node import Server
 from pdml.train.plan import TrainingPlan
@@ -45,10 +44,8 @@ def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
     )
 
 
-def hold(study: Study, name: str, frozen: FrozenData, labels_by: str = UNSAID) -> Holdings:
+def hold(study: Study, name: str, frozen: FrozenData) -> Holdings:
     """The records of server ``name``, with labels de-biased by each record's own ε.
-
-    ``labels_by``: where the operator says that they were randomised (`statement.LABELS`).
 
     Guarantees
     ----------
@@ -80,10 +77,9 @@ def hold(study: Study, name: str, frozen: FrozenData, labels_by: str = UNSAID) -
         norm_bound=1.0,
         classes=len(study.classes),
     )
-    largest = float(epsilons.max())
     return Holdings(
         server=server,
         dataset=manifest.digest,
-        label_epsilon=largest,
-        labels=labels_by,
+        label_epsilon=float(epsilons.max()),
+        randomised_by=manifest.randomised_by,
     )

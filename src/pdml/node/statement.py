@@ -23,6 +23,7 @@ from msgspec import Meta
 from pdml._types import Array
 from pdml.accounting import records, spending
 from pdml.accounting.events import Event
+from pdml.accounting.provenance import DECLARED, DEVICE, ORGANISATION, UNKNOWN
 from pdml.errors import PDMLError, PeerError
 from pdml.mechanisms.exact_gaussian import on_grid
 from pdml.mechanisms.randomness import SOURCES, Secure
@@ -36,10 +37,6 @@ DIGEST = 32  # bytes of a sha256
 MOST_RECORDS = 10**8  # of one data set; beyond, rounding costs more than further records save
 MOST_EARLIER = 1_000  # jobs on one data set before this one
 MOST_EARLIER_ROUNDS = 100_000  # of all of them
-
-# Where the labels of a data set were randomised, as its operator says.
-DEVICES, OPERATOR, ELSEWHERE, UNSAID = "devices", "operator", "elsewhere", ""
-LABELS = (DEVICES, OPERATOR, ELSEWHERE, UNSAID)
 
 CLOSE = 1e-9  # machines may differ in the last bits of a logarithm, and in nothing more
 
@@ -95,7 +92,7 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     records: int
     epsilon: float  # the smallest label ε of the records
     label_epsilon: float  # the largest
-    labels: str  # one of `LABELS`
+    randomised_by: str  # who randomised the labels, as the operator says
     source: str  # of the noise
     sent: bytes  # the digest of the release of every round, 32 bytes each
     heard: Annotated[list[Heard], Meta(max_length=1_000)]  # by neighbour, in the contract's order
@@ -280,8 +277,8 @@ def _check_claims(said: Statement, contract: Contract) -> None:
         raise PeerError(f"{server} tells of {said.records:,} records, not 1 to {MOST_RECORDS:,}")
     if not contract.epsilon <= low <= high < inf:
         raise PeerError(f"{server} tells of impossible label epsilons, from {low:g} to {high:g}")
-    if said.labels not in LABELS:
-        raise PeerError(f"{server} says that {said.labels[:40]!r} randomised its labels")
+    if said.randomised_by not in (DEVICE, DECLARED, ORGANISATION, UNKNOWN):
+        raise PeerError(f"{server} says that {said.randomised_by[:40]!r} randomised its labels")
     if said.source not in SOURCES:
         raise PeerError(f"{server} tells of noise from {said.source[:40]!r}, which nobody knows")
     if not _ALIAS.fullmatch(said.dataset):
