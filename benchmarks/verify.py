@@ -1,7 +1,8 @@
 """`python -m benchmarks.verify [nodes ...]`: how long does it take to check a result?
 
 Statements are made without training: vectors are drawn, everything around them is what nodes would
-say. d = 105, 100 rounds, 1.3 links per node. A fresh process is measured too: people start one.
+say. d = 105, 100 rounds, 1.3 links per node. Seconds of the processor, because machines are shared;
+the last columns are a fresh process, which people start.
 """
 
 import base64
@@ -11,12 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.timing import interleaved
 from pdml.accounting import Budget, records
 from pdml.core.graph import build
 from pdml.encoder import Encoder, Number
@@ -109,24 +108,29 @@ def measure(n, folder):
     study = study_of(identities)
     contract = holdings.agreed(study, TrainingPlan.from_dict(dict(study.plan)), "job")
     result = assemble(study, contract, statements(study, contract, identities))
-    start = time.perf_counter()
-    write_result(folder, replace(result), result_page)
-    assembling = time.perf_counter() - start
+    assembling = processor(lambda: write_result(folder, result, result_page))
     found = verify_result(folder, page=result_page)
     assert found.ok, found.problems
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    here = interleaved({"verify": lambda: verify_result(folder, page=result_page)}, 5)["verify"]
+    here = processor(lambda: verify_result(folder, page=result_page))
     command = [sys.executable, "-c", "from pdml.cli import main; main()", "verify", str(folder)]
     start = time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True)
-    print(
-        f"{n} nodes, {contract.graph.n_edges} links, {ROUNDS} rounds: folder {size / 1e6:.1f} MB, "
-        f"assembled in {assembling:.2f} s, verified in {here:.2f} s (the command, from its start: "
-        f"{time.perf_counter() - start:.2f} s)"
-    )
+    whole = processor(lambda: subprocess.run(command, check=True, capture_output=True))
+    clock = time.perf_counter() - start
+    times = " | ".join(f"{seconds:.2f} s" for seconds in (assembling, here, whole, clock))
+    print(f"| {n} | {contract.graph.n_edges} | {size / 1e6:.1f} MB | {times} |")
+
+
+def processor(work):
+    """Seconds of the processor, in this process and the ones it waits for."""
+    start = os.times()
+    work()
+    return sum(b - a for a, b in zip(start[:4], os.times()[:4], strict=True))
 
 
 if __name__ == "__main__":
+    print("| nodes | links | folder | assemble | verify | `pdml verify` | of that on the clock |")
+    print("|---|---|---|---|---|---|---|")
     for count in map(int, sys.argv[1:] or ["3", "10", "30", "100"]):
         with tempfile.TemporaryDirectory() as place:
             measure(count, Path(place) / "result")

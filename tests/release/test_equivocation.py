@@ -52,8 +52,8 @@ def told_by(two_faced):
 
 def shown(two_faced, *hearers):
     """What these hearers can show of bob's round 2, from their journals after the job."""
-    about = ("job-1", 2, "bob")
-    return evidence.joined(*(evidence.shown(two_faced.journals[name], *about) for name in hearers))
+    vouchers = [evidence.kept(two_faced.journals[name], "job-1", 2, "bob") for name in hearers]
+    return evidence.packed(vouchers)
 
 
 @pytest.mark.parametrize("hearers", [("carol", "alice"), ("carol",)])

@@ -110,6 +110,13 @@ def test_a_file_more_or_less_is_noticed(result):
     assert "'README' is no part" in told and "'statements/eve.statement' is no part" in told
 
 
+def test_a_model_of_another_form_says_so(result):
+    path = result / "model.json"
+    path.write_text(path.read_text().replace("pdml-result/1", "pdml-result/2"))
+    told = sentences(result)
+    assert "it has the form pdml-result/2, and this version of pdml makes pdml-result/1" in told
+
+
 def test_swapped_statements_are_noticed(result):
     one, other = (result / "statements" / f"{name}.statement" for name in ("alice", "carol"))
     first, second = one.read_bytes(), other.read_bytes()

@@ -6,7 +6,6 @@ So does one voucher that differs from the digest in the sender's own signed stat
 different statements on one job.
 """
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -68,43 +67,6 @@ def kept(journal: Journal, job: str, t: int, sender: str) -> Voucher | None:
     if known is None or digest is None or signature is None:
         return None
     return Voucher(wire.VERSION, known.contract, t, sender, known.server, digest, signature)
-
-
-def shown(journal: Journal, job: str, t: int, sender: str) -> bytes:
-    """What a hearer shows when it is asked what ``sender`` said in round t; b"" if it has nothing.
-
-    Parameters
-    ----------
-    journal, job, t, sender
-        As in `kept`.
-
-    Returns
-    -------
-    bytes
-        Evidence of one voucher, for `joined`.
-    """
-    voucher = kept(journal, job, t, sender)
-    return b"" if voucher is None else packed([voucher])
-
-
-def joined(*parts: bytes) -> bytes:
-    """What several hearers have shown, as one piece of evidence.
-
-    Parameters
-    ----------
-    *parts : bytes
-        Of `shown`; what cannot be read is left out.
-
-    Returns
-    -------
-    bytes
-        For `proof_of` and for the folder of a result.
-    """
-    vouchers = []
-    for part in parts:
-        with contextlib.suppress(PDMLError):
-            vouchers += _read(part).vouchers
-    return packed(vouchers)
 
 
 def packed(vouchers: Sequence[Voucher] = (), *, statements: Sequence[bytes] = ()) -> bytes:

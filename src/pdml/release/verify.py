@@ -5,6 +5,7 @@ What a folder cannot prove is that its study is the one you agreed on: compare i
 """
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from pdml.node.evidence import Equivocated
 from pdml.node.statement import Statement
 from pdml.release import agreement
 from pdml.release.agreement import Problem
+from pdml.release.consortium import RESULT
 from pdml.release.result import (
     EVIDENCE,
     MODEL,
@@ -291,7 +293,7 @@ class _Reading:
                 kind = "model" if name == MODEL else "page"
                 found = self._read(name, len(data), kind)
                 if found is not None and found != data:
-                    self._wrong(kind, f"{name} is not what the statements give: it was changed")
+                    self._wrong(kind, f"{name} is not what the statements give{_why(found)}")
 
 
 def _longest(study: Study) -> Callable[[str], int]:
@@ -308,6 +310,14 @@ def _contract(study: Study, server: str, data: bytes) -> Contract:
     """The job that ``server`` says it was."""
     said = statement.signed_by(data, server, study.signing_keys)
     return holdings.agreed(study, TrainingPlan.from_dict(dict(said.plan)), said.job)
+
+
+def _why(model: bytes) -> str:
+    """Another version may have made it of the same statements in another way."""
+    form = re.search(rb'"result": "(pdml-result/[0-9]{1,9})"', model)
+    if form is None or form[1] == RESULT.encode():
+        return ": it was changed"
+    return f": it has the form {form[1].decode()}, and this version of pdml makes {RESULT}"
 
 
 def _proved(found: Equivocated) -> Problem:
