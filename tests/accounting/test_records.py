@@ -86,3 +86,13 @@ def test_nothing_sums_to_nothing_and_no_noise_to_no_protection():
     bare = IterateReleased(t=1, stddev=0.0, label_sensitivity=1.0, record_sensitivity=1.0)
     (one,) = spending.summed([bare])
     assert one.record_sensitivity == inf == one.label_sensitivity
+
+
+def test_a_difference_beyond_the_last_bits_is_told():
+    one = IterateReleased(t=1, stddev=0.5, label_sensitivity=inf, record_sensitivity=2.0)
+    nearly = replace(one, stddev=0.5 * (1 + 1e-12))
+    assert records.difference([one, NOISED], [nearly, NOISED]) == ""
+    for other in (replace(one, stddev=0.5 * (1 + 1e-6)), replace(one, t=2), NOISED):
+        assert records.difference([one], [other]).startswith("event 1 is IterateReleased(t=1")
+    assert records.difference([one], [replace(one, solver_slack=0.0)]) != ""
+    assert records.difference([one], []) == "1 events, the plan has 0"

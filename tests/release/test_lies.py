@@ -135,7 +135,7 @@ def test_an_earlier_job_with_other_terms_is_noticed(again, tmp_path):
 
 
 def test_labels_that_a_server_had_seen_are_not_hidden_from_it(ended, tmp_path):
-    """Where all say that devices randomised them they are; one server that did it itself is enough."""
+    """Where all say that devices randomised them they are; one server that did it is enough."""
     for bob, epsilon in (("device", 1.0), ("organisation", "inf")):
         said = {name: {"randomised_by": "device"} for name in NAMES}
         signed = ended.tell(**said | {"bob": {"randomised_by": bob}})

@@ -10,10 +10,9 @@ and every list has the length that the contract says.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import zip_longest
-from math import inf, isclose
+from math import inf
 from typing import Annotated, Any
 
 import msgspec
@@ -37,8 +36,6 @@ DIGEST = 32  # bytes of a sha256
 MOST_RECORDS = 10**8  # of one data set; beyond, rounding costs more than further records save
 MOST_EARLIER = 1_000  # jobs on one data set before this one
 MOST_EARLIER_ROUNDS = 100_000  # of all of them
-
-CLOSE = 1e-9  # machines may differ in the last bits of a logarithm, and in nothing more
 
 _ALIAS = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _DOMAIN = b"pdml statement 1\0"
@@ -306,7 +303,7 @@ def _check_events(said: Statement, contract: Contract) -> None:
     server = said.server
     try:
         planned = contract.events(server, records=said.records, epsilon=said.epsilon)
-        if difference := _difference(said.spent, planned):
+        if difference := records.difference(said.spent, planned):
             raise PeerError(f"{server} tells another spending than the plan's: {difference}")
         if not 0 <= said.before <= MOST_EARLIER_ROUNDS:
             raise PeerError(f"{server} tells of more earlier rounds than a data set can have had")
@@ -328,23 +325,6 @@ def _check_earlier(said: Statement, job: Earlier, contract: Contract) -> None:
     released = replace(before, plan=replace(before.plan, rounds=job.rounds))
     planned = released.events(said.server, records=said.records, epsilon=said.epsilon)
     told = tuple(records.event_of(values) for values in job.events)
-    if difference := _difference(told, spending.summed(planned)):
+    if difference := records.difference(told, spending.summed(planned)):
         sentence = f"{said.server} tells another spending of job {job.job} than its plan's"
         raise PeerError(f"{sentence}: {difference}")
-
-
-def _difference(told: Sequence[Event], planned: Sequence[Event]) -> str:
-    """The first event that is not the planned one, in words; "" if there is none."""
-    for number, (one, other) in enumerate(zip_longest(told, planned), start=1):
-        if one is None or other is None:
-            return f"{len(told)} events, the plan has {len(planned)}"
-        values = [records.plain(event).values() for event in (one, other)]
-        if type(one) is not type(other) or not all(map(_close, *values)):
-            return f"event {number} is {one}, the plan has {other}"
-    return ""
-
-
-def _close(one: Any, other: Any) -> bool:
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other or isclose(one, other, rel_tol=CLOSE, abs_tol=0.0)
-    return bool(one == other)

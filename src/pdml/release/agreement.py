@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from math import isclose
 
 from pdml.accounting import Budget
+from pdml.accounting.records import CLOSE
 from pdml.errors import PDMLError
 from pdml.node.contract import Contract
-from pdml.node.statement import CLOSE, DIGEST, Heard, Statement, digest_of
+from pdml.node.statement import DIGEST, Heard, Statement, digest_of
 from pdml.release.consortium import Outcome
 from pdml.study import Study
 from pdml.train.plan import TrainingPlan

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from pdml.errors import InvalidInput, NotVerified, PDMLError, PeerError, plain
+from pdml.errors import InvalidInput, PDMLError, PeerError, plain
 from pdml.node import evidence, holdings, statement
 from pdml.node.contract import Contract
 from pdml.node.evidence import Equivocated
@@ -33,63 +32,13 @@ from pdml.release.result import (
     Result,
     files_of,
 )
+from pdml.release.verdict import Verification
 from pdml.study import Study, template
 from pdml.study.contract import MOST_BYTES
 from pdml.train.plan import MOST_ROUNDS, TrainingPlan
 
 _MOST_EVIDENCE = 1 << 20  # bytes, beyond two statements
 _LISTED = 20  # unknown files that are told
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verification:
-    """What was found. Without problems every word is proved, or somebody's signed claim."""
-
-    problems: tuple[Problem, ...]
-    study: str = ""  # its hash: the one you agreed on?
-    study_id: str = ""
-    job: str = ""
-    rounds: int = 0
-    servers: tuple[str, ...] = ()
-    equivocated: tuple[Equivocated, ...] = ()  # proved
-
-    @property
-    def ok(self) -> bool:
-        return not self.problems
-
-    def check(self) -> None:
-        """Raise `NotVerified` if there are problems.
-
-        Raises
-        ------
-        NotVerified
-            With the first problem in its sentence, and all of them in ``problems``.
-        """
-        if self.problems:
-            more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
-            sentence = f"the result is refused: {self.problems[0].sentence}{more}"
-            raise NotVerified(sentence, self.problems)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "ok": self.ok,
-            "study": self.study_id,
-            "study_hash": self.study,
-            "job": self.job,
-            "rounds": self.rounds,
-            "servers": list(self.servers),
-            "equivocated": [each.sender for each in self.equivocated],
-            "problems": [
-                {
-                    "kind": problem.kind,
-                    "sentence": problem.sentence,
-                    "servers": list(problem.servers),
-                    "round": problem.round,
-                }
-                for problem in self.problems
-            ],
-        }
 
 
 def verify_result(
