@@ -600,3 +600,15 @@ def test_events_count_the_rounding(classes):
     assert first.label_shift - label == pytest.approx(summed + grid / 5, rel=1e-4)
     assert sent.label_sensitivity - label / ridge == pytest.approx(summed / ridge + grid, rel=1e-4)
     assert sent.record_sensitivity - record / ridge == pytest.approx(summed / ridge + grid, rel=1e-3)
+
+
+def test_what_secure_noise_makes_lies_on_its_grid_and_other_noise_does_not() -> None:
+    """Exact: no false alarm. Around 1 a number of another source passes with a chance of 2^-12."""
+    source, rng = Secure(), np.random.default_rng(5)
+    point = rng.standard_normal(200)
+    noise = source.stream(ITERATES).gaussian(np.empty(200), 0.5)
+    assert exact.on_grid(source.settle(point) + noise)
+    assert not exact.on_grid(point + noise)
+    assert not exact.on_grid(source.settle(point) + rng.standard_normal(200))
+    assert not exact.on_grid(np.array([np.nan])) and not exact.on_grid(np.array([np.inf]))
+    assert not exact.on_grid(np.array([2.0**14])) and exact.on_grid(np.zeros(3))

@@ -106,7 +106,7 @@ def look(site: Site, pid: int | None) -> Status:
 def _account(study: Study, journal: Journal, name: str, *, current: bool, epsilon: float, held: Any) -> DataSet:
     """The ledger of a data set. Of one that is gone nobody can say who randomised its labels; they
     are taken to have the largest ε of the menu."""
-    by = held.labels if current and held is not None else UNSAID
+    by = held.randomised_by if current and held is not None else UNSAID
     flip = LabelFlipped(epsilon=epsilon if current else study.menu[-1], by=by)
     spent = journal.spent(name)
     classes = len(study.classes)

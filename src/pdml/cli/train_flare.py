@@ -56,7 +56,7 @@ def train(contract: "Contract", choices: "Choices") -> "Outcome":
                 label_epsilon=report.label_epsilon,
                 events=contract.events(name, records=report.records, epsilon=report.epsilon),
                 earlier=report.spent_before,
-                labels=report.labels,
+                randomised_by=report.randomised_by,
             )
             for name, report in reports.items()
         ),

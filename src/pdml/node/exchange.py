@@ -86,8 +86,9 @@ class Exchange:
     # What this node does, in one thread
 
     def run(self) -> None:
-        """All rounds that are left; raises what ended the job."""
-        if self.party.done:  # an earlier life did them; neighbours that lack something ask for it
+        """All rounds that are left, until the last one of every neighbour is here: the statement
+        tells it. Raises what ended the job."""
+        if self.party.complete:  # an earlier life did them; who lacks something asks for it
             return
         try:
             self._meet()
@@ -95,6 +96,7 @@ class Exchange:
                 t, messages = self._advance()
                 self._meanwhile(t)
                 self._deliver(messages, f"round {t}")
+            self._hear_out()
         except Exception as error:  # whoever speaks to this node from now on is told
             with self._changed:
                 self._fail(error)
@@ -132,6 +134,14 @@ class Exchange:
             with threadpool_limits(1):  # as in the local engine: sums in one order
                 t = self.party.advance()
             return t, {peer: self.party.message(peer, t) for peer in self.party.neighbours}
+
+    def _hear_out(self) -> None:
+        deadline, t = time.monotonic() + self._round_timeout, self.party.round
+        with self._changed:
+            while not self.party.complete:
+                missing, what = self.party.missing, f"their release of round {t}"
+                self._check(deadline, self._round_timeout, missing, what)
+                self._changed.wait(_GLANCE)
 
     def _deliver(self, messages: Mapping[str, bytes], what: str) -> None:
         """Until every neighbour has said that it has its message; saying it twice does no harm."""

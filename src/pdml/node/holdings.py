@@ -83,5 +83,5 @@ def hold(study: Study, name: str, frozen: FrozenData) -> Holdings:
         server=server,
         dataset=manifest.digest,
         label_epsilon=float(epsilons.max()),
-        labels=manifest.randomised_by,
+        randomised_by=manifest.randomised_by,
     )

@@ -1,7 +1,9 @@
 """What a training of several organisations releases: one model from their last releases, whichever engine carried them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -11,11 +13,12 @@ from pdml.accounting import Ledger
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
 from pdml.accounting.provenance import UNSAID
 from pdml.node.contract import Contract
-from pdml.release.estimator import History, noise_level
+from pdml.release.history import History, noise_level
 from pdml.release.model import Model
 from pdml.study import Study
 from pdml.train.engines.local import diameters
 
+RESULT = "pdml-result/1"  # of model and page; another number where the same statements give others
 ALL_JOBS = "all jobs on each data set, as the journals of the organisations' nodes have them"
 THIS_JOB = (
     "this job alone, for which alone the budget was checked: no journal is kept where one trust "
@@ -36,11 +39,12 @@ class Part:
     label_epsilon: float  # the largest of its labels
     events: tuple[Event, ...]  # of this job
     earlier: tuple[Event, ...] = ()  # of other jobs on the same data set, if a journal tells
-    labels: str = UNSAID  # where they were randomised, as the organisation says
+    released_before: int = 0  # vectors, in those jobs
+    randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
 
     def flip(self) -> LabelFlipped:
         """What its labels went through."""
-        return LabelFlipped(epsilon=self.label_epsilon, by=self.labels)
+        return LabelFlipped(epsilon=self.label_epsilon, by=self.randomised_by)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +59,7 @@ class Outcome:
     parts: tuple[Part, ...]
     source: str  # of the noise
     own_nodes: bool = False
+    statements: Mapping[str, str] = field(default_factory=dict)  # of each, its sha256; if there are
 
     @property
     def releases(self) -> Array:
@@ -94,9 +99,15 @@ class Outcome:
             spent=np.array(Ledger(spent, classes=self.contract.classes).feature_epsilons()),
         )
 
+    def _made_by(self) -> dict[str, Any]:
+        """What made the file. Members of all versions make the same of the same statements."""
+        if not self.statements:
+            return {"pdml_version": pdml.__version__}
+        return {"result": RESULT, "statements": dict(self.statements)}
+
     def model(self, study: Study) -> Model:
         """The average of the last releases, with what a reader needs to judge it."""
-        weights = self.releases.mean(axis=0)
+        weights = reduce(np.add, self.releases) / len(self.parts)  # one order on every machine
         return Model(
             classes=study.classes,
             coefficients=weights[:, :-1].copy(),
@@ -115,11 +126,11 @@ class Outcome:
                 "contract": self.contract.digest,
                 "servers": [part.server for part in self.parts],
                 "records_per_server": [part.records for part in self.parts],
-                "labels_randomised": [part.labels for part in self.parts],
-                "earlier_releases": [sum(isinstance(event, IterateReleased) for event in part.earlier) for part in self.parts],
+                "labels_randomised_by": [part.randomised_by for part in self.parts],
+                "earlier_releases": [part.released_before for part in self.parts],
                 "links": [list(edge) for edge in self.contract.graph.edges],
                 "noise_source": self.source,
                 "leaks": [],
-                "pdml_version": pdml.__version__,
+                **self._made_by(),
             },
         )

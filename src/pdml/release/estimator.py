@@ -5,7 +5,7 @@ parties would have learnt; by default the noise is drawn from a seeded generator
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from pdml.core.graph import Graph, build
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import DEAL, LABELS, TOPOLOGY, Source, source_named
+from pdml.release.history import History, noise_level
 from pdml.release.model import THIS_TRAINING, Model, prepare
 from pdml.train.engines import local
 from pdml.train.node import Server
@@ -33,42 +34,6 @@ from pdml.train.plan import TrainingPlan
 RANGES_LEAK = "feature_ranges='from_data' took each column's minimum and maximum from the records: a release no noise protects"
 RISK_LEAK = "history_.risk is computed from the records without noise: keep it inside the servers"
 CLASSES_LEAK = "classes_ was taken from true labels, which no noise protects: classes= declares it"
-
-
-@dataclass(frozen=True)
-class History:
-    """What happened round by round; every field is (T,).
-
-    ``risk`` (the corrected empirical risk of the average release) is a diagnostic computed from the
-    records and covered by no guarantee; NaN unless it was asked for. The other fields are functions
-    of releases and public settings.
-    """
-
-    risk: Array
-    consensus: Array  # largest distance between two servers' releases
-    noise: Array  # σ(t) by the plan, root mean square over servers; never what was drawn
-    spent: Array  # ε of features against other servers so far, at the ledger's δ
-
-    def to_dict(self) -> dict[str, list[float]]:
-        return {name: getattr(self, name).tolist() for name in ("risk", "consensus", "noise", "spent")}
-
-
-def noise_level(plan: TrainingPlan, n_servers: int) -> Array:
-    """How loud the noise is by the plan: what is published of it.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-        Public settings.
-    n_servers : int
-        How many servers.
-
-    Returns
-    -------
-    array of shape (T,)
-        σ(t) of one coordinate of θ(t), root mean square over servers.
-    """
-    return np.asarray(np.sqrt(np.mean(plan.stddevs(n_servers) ** 2, axis=1)))
 
 
 class PDMLClassifier(ClassifierMixin, BaseEstimator):

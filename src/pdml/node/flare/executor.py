@@ -139,7 +139,7 @@ class PDMLExecutor(Executor):  # type: ignore[misc]  # nvflare has no types
                 label_epsilon=party.holdings.label_epsilon,
                 earlier=report.lines(party.earlier),
                 source=party.ledger.source,
-                labels=party.holdings.labels,
+                randomised_by=party.holdings.randomised_by,
             ),
             site.identity(),
         )

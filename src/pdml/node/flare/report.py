@@ -30,7 +30,7 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     label_epsilon: float  # the largest
     earlier: list[str]  # what other jobs have released from the same data set
     source: str  # of the noise
-    labels: str = UNSAID  # where they were randomised, as the node says
+    randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
 
     @property
     def vector(self) -> Array:
@@ -77,7 +77,7 @@ def open_report(data: bytes, contract: Contract, server: str, keys: Mapping[str,
         raise PeerError(f"{server} reports distances that no honest node would have")
     if not (report.records >= 1 and report.epsilon >= contract.epsilon and inf > report.label_epsilon >= report.epsilon):
         raise PeerError(f"{server} reports records that no honest node would have")
-    if report.labels not in RANDOMISED_BY:
+    if report.randomised_by not in RANDOMISED_BY:
         raise PeerError(f"{server} reports labels that no honest node would have")
     try:
         _ = report.spent_before
