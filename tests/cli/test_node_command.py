@@ -76,7 +76,7 @@ def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by,
         site = Site.open(f"kits/{name}")
         folders += ["--data", f"{name}={site.path(site.config.data)}"]
     site = Site.open(kit)
-    assert site.frozen().manifest.randomised_by == site.holdings().labels == by
+    assert site.frozen().manifest.randomised_by == site.holdings().randomised_by == by
     spend(site)
     status = json.loads(run(capsys, "node", "status", kit, "--json")[1])
     first = status["datasets"][0]["privacy"]["lines"][0]
