@@ -78,6 +78,7 @@ def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by,
     site = Site.open(kit)
     assert site.frozen().manifest.randomised_by == site.holdings().randomised_by == by
     spend(site)
+    assert said in " ".join(run(capsys, "node", "status", kit)[1].split())
     status = json.loads(run(capsys, "node", "status", kit, "--json")[1])
     first = status["datasets"][0]["privacy"]["lines"][0]
     own = "inf" if by == "operator" else 2.0
