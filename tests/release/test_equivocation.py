@@ -104,6 +104,18 @@ def test_evidence_that_proves_nothing_accuses_nobody(two_faced, told_by, tmp_pat
         assert said in told and "bob equivocated" not in told
 
 
+def test_what_a_liar_signs_is_shown_as_it_stands(two_faced, told_by, tmp_path):
+    """No word of it reaches a terminal as a command."""
+    honest = evidence.kept(two_faced.journals["alice"], "job-1", 2, "bob")
+    loud = msgspec.structs.replace(honest, recipient="\x1b[31mx\n", digest="\r" * 99)
+    loud = wire._signed(two_faced.identities["bob"], loud)
+    proof = evidence.packed([honest, msgspec.msgpack.decode(loud, type=wire.Voucher)])
+    result = assemble(two_faced.study, two_faced.contract, told_by)
+    write_result(tmp_path / "result", result, result_page, {"bob": proof})
+    told = sentences(tmp_path / "result")
+    assert "bob equivocated in round 2" in told and told.isprintable()
+
+
 def test_a_job_that_ended_early_leaves_a_proof_too(two_faced, tmp_path):
     """No statements, only the study and the two signatures."""
     (tmp_path / "evidence").mkdir()

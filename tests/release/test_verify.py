@@ -18,15 +18,6 @@ from pdml.release.result import assemble, files_of
 from pdml.report.result import result_page
 
 
-@pytest.fixture(scope="module")
-def ended(tmp_path_factory):
-    made = Studied(tmp_path_factory.mktemp("ended"), plan=SHORT)
-    made.run()
-    made.write(made.folder / "result")
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def result(ended, tmp_path):
     """A copy to spoil."""

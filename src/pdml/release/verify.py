@@ -272,7 +272,7 @@ def _why(model: bytes) -> str:
 def _proved(found: Equivocated) -> Problem:
     return Problem(
         kind="equivocation",
-        sentence=found.sentence,
+        sentence=plain(found.sentence),  # whoever signs two things may have signed anything
         servers=(found.sender,),
         round=found.round,
     )
