@@ -99,7 +99,7 @@ def look(site: Site, pid: int | None) -> Status:
         busy=busy,
         progress=progress if busy else {},
         records=records,
-        labels=held.labels if held is not None else UNSAID,
+        labels=held.randomised_by if held is not None else UNSAID,
         problem=problem,
         jobs=jobs,
         datasets=tuple(found),
