@@ -18,8 +18,11 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from example_study import STUDY
 
+from pdml.collect.keys import PAGE, SLOT
 from pdml.collect.rules import Rules
 from pdml.collect.store import Entry
 from pdml.messages import Report, encode_report
@@ -69,6 +72,22 @@ def marked(number: int) -> str:
 
 def mark_of(features: np.ndarray) -> int:
     return int(round(float(features[0]) * (1 << 13)) - 1) * (1 << 12) + int(round(float(features[1]) * (1 << 13)) - 1)
+
+
+def slots(folder: Path) -> list[bytes]:
+    """Every key in a folder of keys, read raw; destroyed ones are zeros."""
+    found = [path.read_bytes()[PAGE:] for path in sorted(folder.glob("*.keys"))]
+    return [each[i : i + SLOT] for each in found for i in range(0, len(each), SLOT)]
+
+
+def opens(keys: list[bytes], id: bytes, sealed: bytes) -> int:
+    """How many of the keys open a sealed report."""
+    count = 0
+    for key in keys:
+        with contextlib.suppress(InvalidTag):
+            AESGCM(key).decrypt(bytes(12), sealed, id)
+            count += 1
+    return count
 
 
 class InProcess:
