@@ -4,7 +4,7 @@ import asyncio
 import base64
 import contextlib
 import json
-import os
+import resource
 import secrets
 import signal
 import subprocess
@@ -137,15 +137,17 @@ SERVE = [sys.executable, "-c", "from pdml.cli import main; main()", "collect", "
 class Process:
     """`pdml collect serve` as a process of its own, which can be killed."""
 
-    def __init__(self, folder: Path, *arguments: str, database: str = "", env: dict[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, *arguments: str, database: str = "", files: int = 0) -> None:
+        """``files``: how many it may have open at once."""
         study = folder / "study.toml"
         if not study.exists():
             study.write_text(render(TRIAL))
         self.database = database or str(folder / "reports.db")
         command = [*SERVE, str(study), "--server", "alice", "--db", self.database, "--port", "0", "--json"]
-        command += ["--operator-token", str(folder / "operator-token"), *arguments]
+        command += ["--operator-token", str(folder / "operator-token"), "--keys", str(folder / "reports.keys"), *arguments]
         self._errors = (folder / "stderr").open("ab")
-        self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors, cwd=folder, env={**os.environ, **(env or {})})
+        limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))) if files else None
+        self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors, cwd=folder, preexec_fn=limit)
         text = b""
         assert self.child.stdout is not None
         while b"}" not in text:

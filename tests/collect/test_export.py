@@ -86,7 +86,7 @@ def test_another_digest_than_the_first_is_refused(store, tmp_path):
 def alter(open_store, statement, *values):
     if open_store.kind == "sqlite":
         with contextlib.closing(sqlite3.connect(open_store.address, isolation_level=None)) as db:
-            assert db.execute(statement.format("reports", *"??"), values).rowcount == 1
+            assert db.execute(statement.format("ids", *"??"), values).rowcount == 1
     else:
         with psycopg.connect(open_store.address, autocommit=True) as db:
             assert db.execute(statement.format("pdml_reports", "%s", "%s"), values).rowcount == 1

@@ -93,7 +93,7 @@ def fill_and_recover(service: Process, give_room) -> None:
     assert service.stop() == 0
     assert acknowledged
     with contextlib.closing(sqlite3.connect(service.database)) as db:
-        ids = {row[0] for row in db.execute("SELECT id FROM reports")}
+        ids = {row[0] for row in db.execute("SELECT id FROM ids JOIN reports USING (key)")}
     sent = {bytes.fromhex(line.partition(b'"id":"')[2][:32].decode()) for line in (*acknowledged, refused[0])}
     assert ids == sent
 

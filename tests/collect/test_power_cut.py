@@ -58,7 +58,7 @@ def collect_through(disk: Disk, folder: Path, synchronous: str) -> Sent:
 
     def withdraw(number):
         with closing(sqlite3.connect(folder / "reports.db")) as db:
-            ((sealed,),) = db.execute("SELECT sealed FROM reports WHERE id = ?", (sent.ids[number],))
+            ((sealed,),) = db.execute("SELECT sealed FROM ids JOIN reports USING (key) WHERE id = ?", (sent.ids[number],))
         sent.withdrawn[number] = sealed
         assert store.withdraw(sent.ids[number])
         disk.mark(("withdrawn", number))

@@ -46,7 +46,7 @@ class Raw:
                 ((totals,),) = db.execute("SELECT tallies_key FROM pdml_collection").fetchall()
         else:
             with contextlib.closing(sqlite3.connect(self.address)) as db:
-                rows = db.execute("SELECT id, key, sealed FROM reports").fetchall()
+                rows = db.execute("SELECT id, key, sealed FROM ids JOIN reports USING (key)").fetchall()
                 ((totals,),) = db.execute("SELECT tallies_key FROM collection").fetchall()
         return {id: (key, sealed) for id, key, sealed in rows}, totals
 

@@ -52,6 +52,10 @@ class KeyRing:
         """A transaction begins. If it never comes to `settle`, what was taken for it is open until a later one asks."""
         self._asked = False
 
+    def next(self, count: int, used: Used) -> int:
+        """The number of the first of so many keys that would be taken now, one after the other."""
+        return self._ready(used, count).next
+
     def take(self, count: int, used: Used) -> list[tuple[int, bytes]]:
         """So many new keys with their numbers, for the transaction that has begun."""
         return self._ready(used, count).give(count)
@@ -196,8 +200,12 @@ class _OwnFile:
         _sync(self.handle)
         self.settled = self.given
 
+    @property
+    def next(self) -> int:
+        return self._base + self.given
+
     def give(self, count: int) -> list[tuple[int, bytes]]:
-        number, keys = self._base + self.given, self._stock
+        number, keys = self.next, self._stock
         self.given += count
         self._stock = keys[SLOT * count :]
         return [(number + i, keys[SLOT * i : SLOT * (i + 1)]) for i in range(count)]

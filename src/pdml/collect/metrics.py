@@ -15,10 +15,11 @@ def render(service: Service) -> str:
 
     add("pdml_collect_reports_stored_total", "counter", "Reports stored since the start.", {"": counters.stored})
     add("pdml_collect_reports_replayed_total", "counter", "Reports sent again and answered as the first time.", {"": counters.replayed})
-    problems = {f'{{code="{code}"}}': count for code, count in sorted(counters.problems.items())}
-    add("pdml_collect_problems_total", "counter", "Reports and requests refused, by code.", dict(problems))
+    problems: dict[str, float] = {f'{{code="{code}"}}': count for code, count in service.problems().items()}
+    add("pdml_collect_problems_total", "counter", "Reports, requests and connections refused, by code.", problems)
     add("pdml_collect_commits_total", "counter", "Transactions, each for many reports.", {"": writer.commits})
     add("pdml_collect_commit_seconds_total", "counter", "Time spent in them.", {"": writer.commit_seconds})
     add("pdml_collect_queued", "gauge", "Reports waiting for their transaction.", {"": writer.queued})
+    add("pdml_collect_connections", "gauge", "Connections open now.", {"": service.guard.connections})
     add("pdml_collect_uptime_seconds", "gauge", "Time since the start.", {"": service.clock() - counters.started})
     return "\n".join(lines) + "\n"

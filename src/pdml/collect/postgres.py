@@ -25,7 +25,7 @@ from pdml.collect.store import (
     counted,
     decided,
     frozen_refuses,
-    tokens_used,
+    stored_of,
     totals_of,
     without,
 )
@@ -72,10 +72,10 @@ class PostgresStore:
             outcomes = self._store_all(db, entries) if state is State.OPEN and not any([entry[7] for entry in entries]) else None
             if outcomes is None:
                 outcomes = [self._decide(db, entry, state) for entry in entries]
-            tallies = counted(self._vault.tallies(held), entries, outcomes)
-            if tallies is not None:
+            if stored := stored_of(entries, outcomes):
+                tallies = counted(self._vault.tallies(held), stored)
                 now = self._vault.seal_tallies(tallies, held, partial(postgres_schema.used, db))
-                db.execute(_COUNT, (*now, tokens_used(entries, outcomes)))
+                db.execute(_COUNT, (*now, sum([1 for entry in stored if entry[6]])))
             return outcomes
 
     def _store_all(self, db: Connection, entries: Sequence[Entry]) -> list[Outcome] | None:

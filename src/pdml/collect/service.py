@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from pdml.collect.guard import Guard
 from pdml.collect.intake import Intake
 from pdml.collect.rules import Clock, Rules
 from pdml.collect.store import Store, Totals
@@ -17,7 +18,17 @@ _HEALTH_LASTS = 1.0  # seconds for which a proof of health is good: asking often
 class Service:
     """Everything the routes share. Between `start` and `stop` it takes reports."""
 
-    def __init__(self, study: Study, server: str, store: Store, *, clock: Clock, require_tokens: bool, capacity: int) -> None:
+    def __init__(
+        self,
+        study: Study,
+        server: str,
+        store: Store,
+        *,
+        clock: Clock,
+        require_tokens: bool,
+        capacity: int,
+        guard: Guard | None = None,
+    ) -> None:
         self.study = study
         self.server = server
         self.clock = clock
@@ -25,6 +36,7 @@ class Service:
         self.counters = Counters(clock())
         self.writer: Writer
         self.intake: Intake
+        self.guard = guard or Guard()
         self._store = store
         self._capacity = capacity
         self._health: tuple[float, str] = (-1.0, "")
@@ -51,6 +63,10 @@ class Service:
                 self._health = (loop.time() + _HEALTH_LASTS, found)
             return self._health[1]
 
+    def problems(self) -> dict[str, int]:
+        """What was refused since the start, by code: reports, requests and connections."""
+        return dict(sorted((self.counters.problems + self.guard.problems).items()))
+
     async def summary(self) -> Summary:
         """Raises `StorageUnavailable`."""
         return self.summarize(await asyncio.to_thread(self._store.totals))
@@ -74,7 +90,7 @@ class Service:
             per_epsilon={epsilon: sum(counts) for epsilon, counts in grid.items()},
             per_class=tuple(map(sum, zip(*grid.values(), strict=True))),
             per_epsilon_and_class=grid,
-            problems=dict(sorted(self.counters.problems.items())),
+            problems=self.problems(),
             replayed=self.counters.replayed,
             uptime=now - self.counters.started,
             taken_at=now,

@@ -4,8 +4,9 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from pdml.collect import sqlite_schema
 from pdml.collect.keys import KeyRing
@@ -20,7 +21,7 @@ from pdml.collect.store import (
     counted,
     decided,
     frozen_refuses,
-    tokens_used,
+    stored_of,
     totals_of,
     without,
 )
@@ -31,11 +32,10 @@ _ROOM = 64 << 10  # bytes that a healthy disk must have room for: more than a re
 _PARTS = (256, 64, 16, 4, 1)  # rows per statement: few to prepare, and the interpreter's lock is passed on seldom
 _HELD = "SELECT state, tallies_key, tallies FROM collection"
 _TOTALS = "SELECT state, withdrawn, invited, invited_used, frozen_hour, digest, tallies_key, tallies FROM collection"
-_KNOWN = "SELECT key, sealed FROM reports WHERE id = ?"
+_KNOWN = "SELECT key, sealed FROM ids LEFT JOIN reports USING (key) WHERE id = ?"
+_ROWS = "SELECT key, id, sealed FROM ids CROSS JOIN reports USING (key) ORDER BY id"  # CROSS: in this order
 _USE = "UPDATE invitations SET used = 1 WHERE hash = ? AND used = 0"
 _COUNT = "UPDATE collection SET tallies_key = ?, tallies = ?, invited_used = invited_used + ?"
-_ERASE = "UPDATE reports SET sealed = NULL WHERE id = ?"
-_T = TypeVar("_T")
 
 
 class _NotAll(Exception):
@@ -94,7 +94,10 @@ class SqliteStore:
         with self._sealing() as db:
             state, held = _held(db)
             outcomes = [self._decide(db, entry, state) for entry in entries]
-            self._count(db, held, entries, outcomes)
+            if stored := stored_of(entries, outcomes):
+                tallies = counted(self._vault.tallies(held), stored)
+                now = self._vault.seal_tallies(tallies, held, partial(sqlite_schema.used, db))
+                db.execute(_COUNT, (*now, sum(1 for entry in stored if entry.token)))
             return outcomes
 
     def _store_all(self, entries: Sequence[Entry], *, wait: bool = True) -> list[Outcome] | None:
@@ -103,20 +106,25 @@ class SqliteStore:
         Asked before anything is sealed: a key that sealed something for nothing is lost.
         """
         ids = [entry[0] for entry in entries]
-        if any([entry[7] for entry in entries]) or len(set(ids)) < len(ids):  # barred, or twice the same
+        if any([entry[7] for entry in entries]):  # barred
             return None
         tokens = [(entry[6],) for entry in entries if entry[6]]
-        outcomes = [STORED] * len(entries)
         with suppress(_NotAll), self._sealing(wait=wait) as db:
             state, held = _held(db)
-            if state is not State.OPEN or any(db.execute(_any(len(part)), part).fetchone() for part in _parts(ids)):
+            if state is not State.OPEN or (tokens and db.executemany(_USE, tokens).rowcount != len(tokens)):
                 raise _NotAll
-            if tokens and db.executemany(_USE, tokens).rowcount != len(tokens):
+            used = partial(sqlite_schema.used, db)
+            first = self._vault.keys.next(len(entries), used)
+            if _insert(db, "ids", list(zip(ids, count(first), strict=False))) != len(ids):  # one is known
                 raise _NotAll
-            for part in _parts(self._vault.seal(entries, partial(sqlite_schema.used, db))):
-                db.execute(_insert(len(part)), [value for row in part for value in row])
-            self._count(db, held, entries, outcomes)
-            return outcomes
+            sealed = self._vault.seal(entries, used)
+            if sealed[0][0] != first:
+                raise StorageUnavailable("the keys were moved away just now")
+            _insert(db, "reports", [(key, content) for key, _, content in sealed])
+            tallies = counted(self._vault.tallies(held), entries)
+            now = self._vault.seal_tallies(tallies, held, used)
+            db.execute(_COUNT, (*now, len(tokens)))
+            return [STORED] * len(entries)
         return None
 
     def _decide(self, db: sqlite3.Connection, entry: Entry, state: State) -> Outcome:
@@ -127,16 +135,10 @@ class SqliteStore:
         if entry.token and db.execute(_USE, (entry.token,)).rowcount == 0:
             issued = db.execute("SELECT 1 FROM invitations WHERE hash = ?", (entry.token,)).fetchone()
             return Outcome("token_used" if issued else "token_unknown")
-        (row,) = self._vault.seal([entry], partial(sqlite_schema.used, db))
-        db.execute(_insert(1), row)
+        ((key, id, sealed),) = self._vault.seal([entry], partial(sqlite_schema.used, db))
+        _insert(db, "ids", [(id, key)])
+        _insert(db, "reports", [(key, sealed)])
         return STORED
-
-    def _count(self, db: sqlite3.Connection, held: SealedTallies, entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
-        """Keep the totals in step with the reports, in the same transaction."""
-        tallies = counted(self._vault.tallies(held), entries, outcomes)
-        if tallies is not None:
-            now = self._vault.seal_tallies(tallies, held, partial(sqlite_schema.used, db))
-            db.execute(_COUNT, (*now, tokens_used(entries, outcomes)))
 
     def probe(self) -> None:
         with self._sealing() as db:
@@ -176,7 +178,7 @@ class SqliteStore:
                 now = self._vault.seal_tallies(tallies, held, partial(sqlite_schema.used, db), anew=True)
                 db.executemany("INSERT INTO doomed VALUES (?)", [(key,), (held.key,)])
                 db.execute("UPDATE collection SET withdrawn = withdrawn + 1, tallies_key = ?, tallies = ?", now)
-                db.execute(_ERASE, (report,))
+                db.execute("DELETE FROM reports WHERE key = ?", (key,))
         self._destroy_doomed()
         return sealed is not None
 
@@ -202,15 +204,14 @@ class SqliteStore:
 
     def rows(self, chunk: int) -> Iterator[Sequence[tuple[bytes, int, int]]]:
         with self._file.connection() as db:
-            cursor = db.execute("SELECT key, id, sealed FROM reports INDEXED BY sqlite_autoindex_reports_1 ORDER BY id")
+            cursor = db.execute(_ROWS)
         while True:
             with self._file.connection():
                 rows = cursor.fetchmany(chunk)
-                kept = [self._vault.open(*row) for row in rows if row[2] is not None]
+                opened = [self._vault.open(*row) for row in rows]
             if not rows:
                 return
-            if kept:
-                yield [(content.features, content.label, content.epsilon) for content in kept]
+            yield [(content.features, content.label, content.epsilon) for content in opened]
 
     def set_digest(self, digest: str) -> None:
         with self._file.transaction() as db:
@@ -251,19 +252,19 @@ def _held(db: sqlite3.Connection) -> tuple[State, SealedTallies]:
     return State(state), SealedTallies(key, tallies)
 
 
-@cache
-def _insert(rows: int) -> str:
-    return f"INSERT INTO reports VALUES {', '.join(['(?, ?, ?)'] * rows)}"
-
-
-@cache
-def _any(ids: int) -> str:
-    return f"SELECT 1 FROM reports WHERE id IN ({', '.join('?' * ids)}) LIMIT 1"
-
-
-def _parts(rows: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    start = 0
+def _insert(db: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, Any]]) -> int:
+    """How many were new."""
+    start = new = 0
     for size in _PARTS:
         while len(rows) - start >= size:
-            yield rows[start : start + size]
+            values = [value for row in rows[start : start + size] for value in row]
+            new += db.execute(_inserting(table, size), values).rowcount
             start += size
+    return new
+
+
+@cache
+def _inserting(table: str, rows: int) -> str:
+    """A known id is passed over; a key that has a report would be a mistake of ours."""
+    conflict = " ON CONFLICT DO NOTHING" if table == "ids" else ""
+    return f"INSERT INTO {table} VALUES {', '.join(['(?, ?)'] * rows)}{conflict}"

@@ -9,7 +9,8 @@ from pdml.collect.vault import SealedTallies, Vault
 from pdml.errors import InvalidInput
 
 _APPLICATION = 0x70646D6C  # "pdml", so that `file` and we recognise the database
-_REPORTS = "CREATE TABLE {} (key INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, sealed BLOB) STRICT"
+_IDS = "CREATE TABLE ids (id BLOB PRIMARY KEY, key INTEGER NOT NULL) STRICT, WITHOUT ROWID"
+_REPORTS = "CREATE TABLE {} (key INTEGER PRIMARY KEY, sealed BLOB NOT NULL) STRICT"
 _DOOMED = "CREATE TABLE doomed (key INTEGER PRIMARY KEY) STRICT"
 _TABLES = (
     """CREATE TABLE collection (
@@ -21,7 +22,9 @@ _TABLES = (
     ring TEXT NOT NULL DEFAULT '', tallies_key INTEGER, tallies BLOB
 ) STRICT""",
     "CREATE TABLE probe (one INTEGER PRIMARY KEY CHECK (one = 1), room BLOB NOT NULL) STRICT",
-    # Withdrawn: sealed is NULL. Rows keep the order of arrival because a table ordered by random ids would write a page for each.
+    # Apart from the reports, so that a repeated id is noticed before anything is sealed; and it stays when a report is withdrawn.
+    _IDS,
+    # In the order of arrival, because a table ordered by random ids would write a page for each.
     _REPORTS.format("reports"),
     # Keys of what was withdrawn, from the transaction that says so until they are destroyed.
     _DOOMED,
@@ -67,7 +70,7 @@ def found(db: sqlite3.Connection, asked: Identity, where: str) -> Found:
 
 def used(db: sqlite3.Connection, first: int, last: int) -> set[int]:
     """The keys in this range under which something is stored."""
-    rows = db.execute("SELECT key FROM reports WHERE key BETWEEN ? AND ? AND sealed IS NOT NULL", (first, last)).fetchall()
+    rows = db.execute("SELECT key FROM reports WHERE key BETWEEN ? AND ?", (first, last)).fetchall()
     return {key for (key,) in rows} | {key for (key,) in db.execute("SELECT tallies_key FROM collection") if key is not None}
 
 
@@ -84,15 +87,16 @@ def seal_first(db: sqlite3.Connection, vault: Vault) -> None:
     if db.execute("PRAGMA user_version").fetchone() != (1,):  # another process was faster
         return
     db.execute("PRAGMA secure_delete = ON")
-    db.execute(_REPORTS.format("sealed_reports"))
-    db.execute(_DOOMED)
+    for statement in (_IDS, _REPORTS.format("sealed_reports"), _DOOMED):
+        db.execute(statement)
     # A withdrawn report has no key; a number below zero is nobody's.
-    db.execute("INSERT INTO sealed_reports SELECT -row, id, NULL FROM reports WHERE features IS NULL")
+    db.execute("INSERT INTO ids SELECT id, -1 FROM reports WHERE features IS NULL")
     columns = "id, digest, epsilon, label, hour, features"
     old = db.execute(f"SELECT {columns} FROM reports WHERE features IS NOT NULL ORDER BY row")
     while rows := old.fetchmany(1000):
         sealed = vault.seal([Entry._make((*row, b"", "")) for row in rows], lambda first, last: ())
-        db.executemany("INSERT INTO sealed_reports VALUES (?, ?, ?)", sealed)
+        db.executemany("INSERT INTO ids VALUES (?, ?)", [(id, key) for key, id, _ in sealed])
+        db.executemany("INSERT INTO sealed_reports VALUES (?, ?)", [(key, bytes_) for key, _, bytes_ in sealed])
     counts = db.execute("SELECT epsilon, label, reports FROM tallies")
     tallies = {(epsilon, label): n for epsilon, label, n in counts}
     for statement in ("DROP TABLE reports", "DROP TABLE tallies", "ALTER TABLE sealed_reports RENAME TO reports"):

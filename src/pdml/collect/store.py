@@ -4,6 +4,7 @@ A database holds one collection: the reports of one study at one server, sealed,
 docs/collect.md tells each row's life.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -182,26 +183,22 @@ def decided(entry: Entry, state: State, known: Sequence[Any] | None, opened: Ope
     return None
 
 
-def counted(tallies: Tallies, entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> Tallies | None:
-    """The tallies with what was stored now; None if nothing was."""
-    counts = dict(tallies)
-    stored = False
-    for entry, outcome in zip(entries, outcomes, strict=True):
-        if outcome is STORED:
-            key = (entry[2], entry[3])
-            counts[key] = counts.get(key, 0) + 1
-            stored = True
-    return counts if stored else None
+def stored_of(entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> list[Entry]:
+    """Those that are stored now."""
+    return [entry for entry, outcome in zip(entries, outcomes, strict=True) if outcome is STORED]
+
+
+def counted(tallies: Tallies, stored: Sequence[Entry]) -> Tallies:
+    """The tallies with what was stored now."""
+    counts = Counter(tallies)
+    counts.update([(entry[2], entry[3]) for entry in stored])
+    return counts
 
 
 def without(tallies: Tallies, content: Content) -> Tallies:
     """The tallies without one report."""
     key = (content.epsilon, content.label)
     return {**tallies, key: tallies[key] - 1}
-
-
-def tokens_used(entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> int:
-    return sum(1 for entry, outcome in zip(entries, outcomes, strict=True) if outcome is STORED and entry.token)
 
 
 def totals_of(row: Sequence[Any], tallies: Tallies) -> Totals:
