@@ -93,8 +93,9 @@ def opens(keys: list[bytes], id: bytes, sealed: bytes) -> int:
 class InProcess:
     """An application with its lifespan, called without sockets."""
 
-    def __init__(self, app) -> None:
+    def __init__(self, app, address: str = "127.0.0.1") -> None:
         self.app = app
+        self.address = address
 
     async def __aenter__(self) -> httpx.AsyncClient:
         self._receive: asyncio.Queue = asyncio.Queue()
@@ -102,7 +103,7 @@ class InProcess:
         self._life = asyncio.create_task(self.app({"type": "lifespan"}, self._receive.get, self._sent.put))
         await self._receive.put({"type": "lifespan.startup"})
         assert (await self._sent.get())["type"] == "lifespan.startup.complete"
-        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://test")
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app, client=(self.address, 4711)), base_url="http://test")
         return self.client
 
     async def __aexit__(self, *_) -> None:

@@ -3,12 +3,14 @@
 import contextlib
 import secrets
 import sqlite3
+import struct
 from pathlib import Path
 
 import first_schema
 import psycopg
 import pytest
 from collecting import TRIAL, entry, marked, opens, report, slots
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from pdml.collect.export import export
 from pdml.collect.rules import hash_token, identity
@@ -197,6 +199,22 @@ def test_a_lost_key_is_a_report_without_a_receipt_and_harms_no_other(open_store,
     assert [each.code for each in store.commit([mine, other, entry()])] == ["storage_unavailable", "replayed", "stored"]
     with pytest.raises(DataError, match="was destroyed, or the folder is an old copy"):
         list(store.rows(10))
+
+
+def test_nothing_that_is_kept_depends_on_the_invitation(open_store, raw):
+    """Whoever holds the tokens, the database and the keys must not find whose report it is by trying which token fits."""
+    store = open_store()
+    tokens = [secrets.token_hex(16) for _ in range(2)]
+    store.invite(map(hash_token, tokens))
+    line = report(token=tokens[0])
+    first, again = entry(line), entry(line.replace(tokens[0].encode(), tokens[1].encode()))
+    assert store.commit([first]) == [STORED]
+    number, sealed = raw.rows()[0][first.id]
+    plain = AESGCM(store._vault.keys.read(number)).decrypt(bytes(12), sealed, first.id)
+    assert plain == struct.pack("<qii", first.epsilon, first.label, first.hour) + first.features
+    # The same report by another invitation is the same report, and uses none up.
+    assert [outcome.code for outcome in store.commit([again])] == ["replayed"]
+    assert store.totals().invitations_used == 1
 
 
 def test_without_its_keys_a_collection_is_refused(open_store, tmp_path):

@@ -43,7 +43,7 @@ def _read(file: Path) -> str:
         if error.errno == errno.ELOOP:
             raise InvalidInput(f"the operator's token {file} is a symbolic link, which could lead anywhere: name the file itself") from None
         raise
-    with os.fdopen(handle, "rb") as opened:
+    try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             raise InvalidInput(f"the operator's token {file} must be a file")
@@ -51,7 +51,9 @@ def _read(file: Path) -> str:
             raise InvalidInput(f"the operator's token {file} belongs to another user, who knows it")
         if stat.S_IMODE(found.st_mode) & 0o077:
             raise InvalidInput(f"the operator's token {file} can be read by others: make a new one, or chmod 600 {file}")
-        content = opened.read(_LONGEST)
+        content = os.read(handle, _LONGEST)
+    finally:
+        os.close(handle)
     try:
         return content.decode("utf-8").strip()
     except UnicodeDecodeError:
