@@ -13,7 +13,7 @@ CANDIDATES := python3.15 python3.14 python3.13 python3.12 python3.11 python3 pyt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench bench-collect bench-train audit reproduce torture torture-train demo-consortium format lock clean
+.PHONY: help setup demo test check bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,9 @@ bench-train: $(READY) ## measure training between organisations (3, 10 and 30 no
 
 audit: $(READY) ## run the full audit
 	$(BIN)/pdml audit --full
+
+mutants: $(READY) ## plant mistakes one at a time, and see which tests catch them (minutes)
+	$(BIN)/python tests/mutants.py
 
 reproduce: $(READY) ## measure the paper's table, its figures and its rivals (minutes; needs the data sets)
 	$(BIN)/pdml reproduce all

@@ -58,9 +58,12 @@ def _library() -> ctypes.CDLL:
 
 
 class Disk:
-    """Registers itself as a VFS named ``name``; leaves SQLite's list of them when it is closed."""
+    """Registers itself as a VFS named ``name``; leaves SQLite's list of them when it is closed.
 
-    def __init__(self, name: str) -> None:
+    ``default``: for whoever opens a database without naming one, until then.
+    """
+
+    def __init__(self, name: str, *, default: bool = False) -> None:
         self.name = name
         # ("write", file, offset, bytes), ("truncate", file, size), ("sync", file), ("delete", file, at once), ("folder", "") when
         # names are synced, ("named", folder) when those of a folder of keys are, or ("mark", what)
@@ -78,7 +81,7 @@ class Disk:
         self._vfs.next = None
         self._keep = [_OPEN(self._open), _DELETE(self._delete)]  # ctypes does not keep callbacks alive
         self._vfs.open, self._vfs.delete = (ctypes.cast(callback, _POINTER) for callback in self._keep)
-        assert self._sqlite.sqlite3_vfs_register(ctypes.byref(self._vfs), 0) == 0
+        assert self._sqlite.sqlite3_vfs_register(ctypes.byref(self._vfs), int(default)) == 0
 
     def close(self) -> None:
         self._sqlite.sqlite3_vfs_unregister(ctypes.byref(self._vfs))
