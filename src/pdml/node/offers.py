@@ -1,0 +1,103 @@
+"""A job is offered by any member, in public terms that it signs; it begins once every member has signed that it accepts.
+
+Each node makes the contract from its own study file: the offer's digest must be that of the same contract.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pdml.errors import InvalidInput, PeerError
+from pdml.node import holdings
+from pdml.node.contract import Contract
+from pdml.node.identity import Identity, verified
+from pdml.study import Study
+from pdml.train.plan import TrainingPlan
+
+LONGEST = 86_400.0  # seconds that whoever offers a job may let a node wait
+_OFFER, _ACCEPTANCE = b"pdml job offer 1\0", b"pdml job acceptance 1\0"
+_TOKEN = 32  # hexadecimal digits of an attempt's name
+
+
+class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a member proposes. ``attempt`` is drawn anew each time, so that nothing said about one counts for another."""
+
+    version: int = 1
+    attempt: str
+    job: str
+    study: str  # its hash
+    contract: str  # its digest
+    plan: dict[str, Any]
+    offerer: str
+    resume: bool
+    start_timeout: float
+    round_timeout: float
+    signature: bytes = b""
+
+    @classmethod
+    def of(cls, contract: Contract, identity: Identity, **terms: Any) -> "Offer":
+        offer = cls(job=contract.job, study=contract.study, contract=contract.digest, plan=contract.plan.to_dict(), **terms)
+        return msgspec.structs.replace(offer, signature=identity.sign(offer._signable()))
+
+    @classmethod
+    def read(cls, data: bytes, sender: str, key: str) -> "Offer":
+        """An offer of ``sender``, whose public key is ``key``."""
+        try:
+            offer = msgspec.msgpack.decode(data, type=cls)
+        except (ValueError, RecursionError) as error:
+            raise PeerError(f"{sender} sent something that is no offer: {error}") from None
+        if offer.version != 1:
+            raise PeerError(f"{sender} offers a job in version {offer.version} of the offers, this node speaks version 1")
+        if offer.offerer != sender or not verified(key, offer._signable(), offer.signature):
+            raise PeerError(f"{sender} sent an offer that it has not signed")
+        limits = (offer.start_timeout, offer.round_timeout)
+        if not all(1 <= limit <= LONGEST for limit in limits) or len(offer.attempt) != _TOKEN:
+            raise PeerError(f"{sender} offers a job with waits of {limits} s: they must lie in [1, {LONGEST:g}]")
+        return offer
+
+    def encoded(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+    def agreed(self, study: Study) -> Contract:
+        """The contract under this node's own study, or a refusal."""
+        if study.hash != self.study:
+            raise InvalidInput(f"the job is for the study {self.study[:12]}..., this node has {study.hash[:12]}...: the studies differ")
+        contract = holdings.agreed(study, TrainingPlan.from_dict(dict(self.plan)), self.job)
+        if contract.digest != self.contract:
+            raise InvalidInput(f"{self.offerer}'s offer of job {self.job} has another contract than its terms make under this study")
+        return contract
+
+    def _signable(self) -> bytes:
+        return _OFFER + msgspec.msgpack.encode(msgspec.structs.replace(self, signature=b""))
+
+
+class Begin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All have accepted, and here is what they signed."""
+
+    attempt: str
+    accepted: dict[str, bytes]
+
+
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The sender ends this attempt, with its reason."""
+
+    attempt: str
+    sentence: str
+
+
+def acceptance(offer: Offer, name: str, identity: Identity) -> bytes:
+    """The signature with which ``name`` takes part."""
+    return identity.sign(_accepting(offer, name))
+
+
+def check_begin(begin: Begin, offer: Offer, study: Study) -> None:
+    """Nobody begins before everybody has accepted: not on the offerer's word alone."""
+    keys: Mapping[str, str] = study.signing_keys
+    for server in study.servers:
+        if not verified(keys.get(server.name, ""), _accepting(offer, server.name), begin.accepted.get(server.name, b"")):
+            raise PeerError(f"{offer.offerer} wants to begin job {offer.job}, which {server.name} has not accepted")
+
+
+def _accepting(offer: Offer, name: str) -> bytes:
+    return _ACCEPTANCE + msgspec.msgpack.encode((offer.attempt, offer.contract, name))
