@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from pdml._types import Array, IntArray, Matrix
 from pdml.errors import DataError
@@ -38,7 +39,7 @@ def compact(x: Matrix) -> Matrix:
     return x if sp.issparse(x) or 4 * np.count_nonzero(x) > x.size else sparse(x)
 
 
-def sparse(x: Array) -> Matrix:
+def sparse(x: NDArray[Any]) -> Matrix:
     """A dense array as CSR, without its zeros."""
     kept = np.flatnonzero(x)
     starts = np.concatenate([[0], np.cumsum(np.count_nonzero(x, axis=1))])

@@ -151,7 +151,7 @@ class Carrier:
                 await self._subscribe(client)
                 await self._back()
                 await closed.wait()
-            except (NatsError, OSError, PDMLError, asyncio.TimeoutError) as error:
+            except (TimeoutError, NatsError, OSError, PDMLError) as error:
                 await self._failed(error)
                 with contextlib.suppress(Exception):
                     await client.close()
@@ -159,12 +159,12 @@ class Carrier:
             await asyncio.sleep(_AGAIN)
 
     async def _subscribe(self, client: Client) -> None:
-        limits = {"pending_msgs_limit": WAITING, "pending_bytes_limit": WAITING * self._most}
-        me = token(self.name)
-        await client.subscribe(f"pdml.{me}.*.a.*", cb=self._answered, pending_bytes_limit=WAITING * self._most)
+        me, most = token(self.name), WAITING * self._most
+        await client.subscribe(f"pdml.{me}.*.a.*", cb=self._answered, pending_bytes_limit=most)
         await client.subscribe(f"pdml.{me}.-.none.*", cb=self._nobody)
         for peer in self._peers:
-            await client.subscribe(f"pdml.{me}.{token(peer)}.q.*", cb=self._asked_by(peer), **limits)
+            asked = f"pdml.{me}.{token(peer)}.q.*"
+            await client.subscribe(asked, cb=self._asked_by(peer), pending_msgs_limit=WAITING, pending_bytes_limit=most)
         await client.flush()
 
     async def _hang_up(self) -> None:
@@ -232,7 +232,7 @@ class Carrier:
         try:
             await self._client.publish(f"pdml.{token(peer)}.{me}.q.{request}", data, reply=f"pdml.{me}.-.none.{request}")
             return await asyncio.wait_for(arrived, max(timeout, 0.05))
-        except (NatsError, asyncio.TimeoutError):
+        except (TimeoutError, NatsError):
             return None
         finally:
             del self._waiting[request]

@@ -1,10 +1,10 @@
 """A node at work: it answers members, decides about offers, and does its part of one job at a time.
 
-    offer   every member accepts by its operator's rule and its own budget, and signs that it does
-    begin   with everybody's signature, so that nobody releases anything for a job that somebody refuses
-    hello, release     the rounds, between neighbours (`exchange`)
-    fetch   everybody's signed report, so that every member has the same result
-    ask     how far the others are          stop    any member may end the job, for its own reason
+offer   every member accepts by its operator's rule and its own budget, and signs that it does
+begin   with everybody's signature, so that nobody releases anything for a job that somebody refuses
+hello, release     the rounds, between neighbours (`exchange`)
+fetch   everybody's signed statement, so that every member has the same result
+ask     how far the others are          stop    any member may end the job, for its own reason
 """
 
 import contextlib
@@ -13,20 +13,21 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 from threadpoolctl import threadpool_limits
 
 from pdml.accounting import Budget
 from pdml.errors import BudgetExceeded, DataError, InvalidInput, JournalError, PDMLError, PeerError, plain
-from pdml.files import atomic_write
 from pdml.mechanisms.randomness import Source
 from pdml.node import desk as states
-from pdml.node import holdings, report
-from pdml.node.carrier import CHUNK, Carrier
+from pdml.node import holdings
+from pdml.node.carrier import Carrier
 from pdml.node.contract import Contract
 from pdml.node.desk import Attempt, Desk
-from pdml.node.exchange import HELLO, LATER, OK, REFUSED, RELEASE, Answer, Exchange, Stopped
+from pdml.node.exchange import HELLO, LATER, OK, REFUSED, RELEASE, Answer, Exchange, Stopped, decoded_answer
+from pdml.node.gathering import FETCH, Fetch, gather, nothing_yet, piece
 from pdml.node.home import BY_STUDY, Home
 from pdml.node.journal import FINISHED, Journal
 from pdml.node.offers import Begin, Offer, Stop, acceptance, check_begin
@@ -35,8 +36,7 @@ from pdml.node.sealing import Context, Sealer
 from pdml.study import Study
 from pdml.train.plan import TrainingPlan
 
-OFFER, BEGIN, STOP, ASK, FETCH = "offer", "begin", "stop", "ask", "fetch"
-MOST_REPORT = 1 << 26  # bytes of one report
+OFFER, BEGIN, STOP, ASK = "offer", "begin", "stop", "ask"
 
 _POLL = 0.2  # seconds between two looks at the desk
 _ATTEMPT = 5.0  # seconds for one answer about an offer
@@ -44,6 +44,8 @@ _AGAIN = 0.5  # before a member that was not ready is asked again
 _TELL = 1.0  # seconds between two words about progress
 
 log = logging.getLogger("pdml.node")
+
+T = TypeVar("T")
 
 
 class Progress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -297,19 +299,22 @@ class Office:
         return Answer(OK, messages=[msgspec.msgpack.encode(progress)])
 
     def _fetched(self, context: Context, content: bytes) -> Answer:
-        """A piece of this node's report on a job, if it is written."""
-        job, contract, start = _decoded(content, tuple[str, str, int], context.sender)
-        known = self.journal.job(job)
-        if known is None or known.contract != contract:
-            raise InvalidInput(f"{self.name} knows no such job {plain(job, 64)!r}")
-        path = self.home.results(known.job) / f"{self.name}.json"
-        if not path.exists():
-            with self._lock:
-                here = self._work is not None and self._work.contract.digest == contract
-            state = LATER if here else REFUSED
-            return Answer(state, f"{self.name} has no report on job {known.job}", [known.round.to_bytes(8, "big")])
-        data = path.read_bytes()
-        return Answer(OK, messages=[data[max(start, 0) : max(start, 0) + CHUNK], len(data).to_bytes(8, "big")])
+        """A piece of somebody's statement on a job, if it is here."""
+        question = _decoded(content, Fetch, context.sender)
+        known = self.journal.job(question.job)
+        if known is None or known.contract != question.contract:
+            raise InvalidInput(f"{self.name} knows no such job {plain(question.job, 64)!r}")
+        with self._lock:
+            work = self._work
+            here = work is not None and work.contract.digest == question.contract
+            exchange = work.exchange if work is not None and here else None
+        if exchange is not None:
+            data = exchange.stored_statement(question.server)
+        else:
+            data = self.journal.statements(known.job).get(question.server, b"")
+        if not data:
+            return nothing_yet(self.name, known.job, known.round, expected=here or question.server != self.name)
+        return piece(data, question.start)
 
     def _exchanged(self, context: Context, content: bytes) -> Answer:
         with self._lock:
@@ -335,7 +340,7 @@ class Office:
             known = self.journal.job(contract.job)
             if known is None or known.state != FINISHED:
                 self._train(work)
-            self._gather(work)
+                self._gather(work)
             self._end(work, states.DONE, "")
             log.info("job %s is done", contract.job)
         except Exception as error:
@@ -368,56 +373,29 @@ class Office:
                 exchange.stop(work.stopped)
         exchange.run()
         self._progress(contract, party.round, last=True)
-        folder = self.home.results(contract.job)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        atomic_write(folder / f"{self.name}.json", report.write(party, self.identity))
+        exchange.statement()
 
     def _sender(self, contract: Contract) -> Callable[[str, Mapping[str, bytes], float], dict[str, Answer]]:
         def send(topic: str, messages: Mapping[str, bytes], timeout: float) -> dict[str, Answer]:
             replies = self.carrier.ask(topic, messages, job=contract.digest, timeout=timeout)
-            return {peer: answer for peer, data in replies.items() if (answer := _answer(data)) is not None}
+            return {peer: answer for peer, data in replies.items() if (answer := decoded_answer(data)) is not None}
 
         return send
 
     def _gather(self, work: Work) -> None:
-        """Everybody's report; then nobody needs this node's inner state any more."""
-        contract, folder = work.contract, self.home.results(work.contract.job)
-        missing = {name: b"" for name in self.others if not (folder / f"{name}.json").exists()}
-        heard, deadline = dict.fromkeys(missing, -1), time.monotonic() + work.offer.round_timeout
-        while missing:
-            self._check(work)
-            questions = {name: msgspec.msgpack.encode((contract.job, contract.digest, len(got))) for name, got in missing.items()}
-            replies = self.carrier.ask(FETCH, questions, timeout=min(_ATTEMPT, work.offer.round_timeout))
-            moved = False
-            for name, data in replies.items():
-                answer = _answer(data)
-                if answer is None:
-                    continue
-                if answer.state == REFUSED:
-                    raise PeerError(f"{name} says: {plain(answer.sentence)}")
-                number = int.from_bytes(answer.messages[-1][:8], "big") if answer.messages else 0
-                if answer.state == LATER:
-                    moved, heard[name] = moved or number > heard[name], number
-                    continue
-                moved = True
-                got = missing[name] + answer.messages[0]
-                if not answer.messages[0] or number > MOST_REPORT:
-                    raise PeerError(f"{name} sends a report of {number} bytes, or nothing of it")
-                missing[name] = got
-                if len(got) >= number:
-                    report.read(got, contract, name, self.study.signing_keys)
-                    atomic_write(folder / f"{name}.json", got)
-                    del missing[name]
-            if moved:
-                deadline = time.monotonic() + work.offer.round_timeout
-            elif time.monotonic() > deadline:
-                limit = work.offer.round_timeout
-                raise PeerError(f"{self.name} waited {limit:g} s for {', '.join(sorted(missing))} to report on job {contract.job}")
-            else:
-                time.sleep(_POLL)
-        if work.exchange is not None:
-            work.exchange.party.finish()
-            work.exchange.stop("the job has ended")
+        """Everybody's statement; then nobody needs this node's inner state any more."""
+        exchange = work.exchange
+        assert exchange is not None
+        gather(
+            work.contract,
+            self.others,
+            exchange,
+            lambda kind, questions, timeout: self.carrier.ask(kind, questions, timeout=timeout),
+            name=self.name,
+            limit=work.offer.round_timeout,
+            check=lambda: self._check(work),
+        )
+        exchange.finish()
 
     def _check(self, work: Work) -> None:
         if work.stopped:
@@ -452,7 +430,9 @@ class Office:
             contract = holdings.agreed(self.study, plan, str(terms.pop("job")))
             offer = Offer.of(contract, self.identity, attempt=attempt, offerer=self.name, **terms)
         except (PDMLError, TypeError) as error:
-            self.desk.put(Attempt(attempt=attempt, job="", contract="", offerer=self.name, offer=b"", state=states.FAILED, sentence=str(error)))
+            self.desk.put(
+                Attempt(attempt=attempt, job="", contract="", offerer=self.name, offer=b"", state=states.FAILED, sentence=str(error))
+            )
             return
         try:
             self.rounds = {}
@@ -483,7 +463,7 @@ class Office:
                 raise Stopped((known and known.sentence) or "the offer was withdrawn")
             replies = self.carrier.ask(OFFER, dict.fromkeys(waiting, content), timeout=_ATTEMPT)
             for name, data in replies.items():
-                answer = _answer(data)
+                answer = decoded_answer(data)
                 if answer is None:
                     continue
                 if answer.state == OK and answer.messages:
@@ -495,7 +475,9 @@ class Office:
                     raise PeerError(f"{name} refused the job: {plain(answer.sentence)}")
             if waiting and time.monotonic() > deadline:
                 reasons = "; ".join(f"{name}: {why}" for name, why in sorted(waiting.items()))
-                raise PeerError(f"job {offer.job} was not accepted by all within {offer.start_timeout:g} s ({reasons}); nothing was released")
+                raise PeerError(
+                    f"job {offer.job} was not accepted by all within {offer.start_timeout:g} s ({reasons}); nothing was released"
+                )
             if waiting:
                 time.sleep(_AGAIN)
         return accepted
@@ -505,7 +487,7 @@ class Office:
         waiting = set(self.others)
         while waiting and time.monotonic() < deadline and self._work is not None:
             for name, data in self.carrier.ask(kind, dict.fromkeys(waiting, content), timeout=_ATTEMPT).items():
-                answer = _answer(data)
+                answer = decoded_answer(data)
                 if answer is not None and answer.state == REFUSED:
                     raise PeerError(f"{name} does not begin: {plain(answer.sentence)}")
                 waiting.discard(name)
@@ -518,7 +500,7 @@ class Office:
         while self._work is work and not self._leaving.is_set():
             replies = self.carrier.ask(ASK, dict.fromkeys(self.others, contract.digest.encode()), timeout=_TELL)
             for name, data in replies.items():
-                if (answer := _answer(data)) is not None and answer.messages:
+                if (answer := decoded_answer(data)) is not None and answer.messages:
                     with contextlib.suppress(PeerError):
                         told_round = _decoded(answer.messages[0], Progress, name).round
                         self.rounds[name] = max(0, min(told_round, contract.plan.rounds))
@@ -554,14 +536,7 @@ def _carrier(office: Office) -> Carrier:
     return Carrier(sealer, office.identity, study, study.relay, handle=office.handle, changed=office.connection)
 
 
-def _answer(data: bytes) -> Answer | None:
-    try:
-        return msgspec.msgpack.decode(data, type=Answer)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _decoded[T](data: bytes, kind: type[T], sender: str) -> T:
+def _decoded(data: bytes, kind: type[T], sender: str) -> T:
     try:
         return msgspec.msgpack.decode(data, type=kind)
     except (ValueError, RecursionError):

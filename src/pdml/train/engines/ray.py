@@ -115,7 +115,10 @@ def train(
     timeout: float = TIMEOUT,
     use_numba: Compiled = None,
 ) -> Trained:
-    """One training, equal to the local engine's with the same ``use_numba``. Observers see the releases only: iterates without noise stay in the actors."""
+    """One training, equal to the local engine's with the same ``use_numba``.
+
+    Observers see the releases only: iterates without noise stay in the actors.
+    """
     ray = library()
     owners = _owners(graph, shards)
     actors: list[Any] = []
