@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pdml.study import Study
     from pdml.train.plan import TrainingPlan
 
-ENGINES = ("local", "ray", "flare")
+ENGINES = ("local", "ray", "nodes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class Choices:
     engine: str
     job: str = ""
     resume: bool = False
-    admin: Path | None = None
+    node: Path | None = None
     folders: Sequence[str] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the plan
     seed: int | None = None
@@ -31,7 +31,7 @@ class Choices:
 
 
 def run(file: Path, choices: Choices, files: dict[str, Path], *, force: bool, as_json: bool) -> None:
-    from pdml.cli import outputs, screen, train_flare, train_together
+    from pdml.cli import outputs, screen, train_nodes, train_together
     from pdml.cli import train_study_words as words
     from pdml.node import holdings
     from pdml.study import Study
@@ -43,7 +43,7 @@ def run(file: Path, choices: Choices, files: dict[str, Path], *, force: bool, as
     job = choices.job or _job_name(study, choices.resume)
     contract = holdings.agreed(study, _plan(study, choices.settings), job)
     engine = choices.engine
-    outcome = train_flare.train(contract, choices) if engine == "flare" else train_together.train(study, contract, choices)
+    outcome = train_nodes.train(contract, choices) if engine == "nodes" else train_together.train(study, contract, choices)
     model = outcome.model(study)
     outputs.commit({files["report"]: lambda path: words.write_page(path, study, outcome, engine), files["model"]: model.save})
     if as_json:

@@ -104,13 +104,29 @@ class Journal:
         journal = cls.__new__(cls)
         journal.path, journal._lock = path, None
         try:
-            journal._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5)
+            place = f"{path.absolute().as_uri()}?mode=ro"
+            journal._db = sqlite3.connect(place, uri=True, isolation_level=None, timeout=5, check_same_thread=False)
             (version,) = journal._db.execute("PRAGMA user_version").fetchone()
         except sqlite3.Error as error:
             raise JournalError(f"the journal {path.name} cannot be read: {_reason(error)}") from error
         if version != SCHEMA:
             raise JournalError(f"the journal {path.name} has format {version}, this version reads format {SCHEMA}")
         return journal
+
+    @staticmethod
+    def is_held(path: Path) -> bool:
+        """Whether a process has the journal open."""
+        try:
+            handle = os.open(_lock_of(path), os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(handle)
+        return False
 
     def _prepare(self) -> None:
         with self._transaction():
@@ -307,15 +323,21 @@ def _create(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
+def _lock_of(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
 def _held(path: Path) -> int:
     """A lock that ends with this process, in a file of its own: closing a database's file would drop SQLite's locks."""
-    handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise JournalError(f"the journal {path.name} cannot be used: another process is using it") from None
-    return handle
+    handle = os.open(_lock_of(path), os.O_RDWR | os.O_CREAT, 0o600)
+    for _ in range(10):  # whoever looks whether it is held (`is_held`) holds it for an instant
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+        except OSError:
+            time.sleep(0.02)
+    os.close(handle)
+    raise JournalError(f"the journal {path.name} cannot be used: another process is using it")
 
 
 def _reason(error: Exception) -> str:

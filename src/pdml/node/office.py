@@ -74,7 +74,8 @@ class Office:
         self.home, self.source = home, source
         self.study: Study = home.checked_study()
         self.identity = home.identity()
-        self.journal: Journal = home.journal()
+        self.journal: Journal = home.journal()  # for the one thread that does the job, and for its exchange
+        self.committed = Journal.peek(self.journal.path)  # for all others: nothing of a round that is not on disk yet
         self.home = Home.open(home.folder)  # opening the journal may have changed its settings
         self.desk = Desk(home.folder)
         self._lock = threading.RLock()
@@ -113,6 +114,7 @@ class Office:
                     self._work.exchange.stop(f"{self.name}'s node was stopped")
             self.carrier.close()
             self.connection(False, "the node does not run")
+            self.committed.close()
             self.journal.close()
             self.desk.close()
 
@@ -218,7 +220,7 @@ class Office:
 
     def _by_rule(self, offer: Offer) -> bool:
         """Whether nobody needs to be asked: own offers, jobs that were accepted before, and the study's plan by the rule."""
-        known = self.journal.job(offer.job)
+        known = self.committed.job(offer.job)
         again = known is not None and known.contract == offer.contract
         rule = Home.open(self.home.folder).config.accept
         return offer.offerer == self.name or again or (rule == BY_STUDY and bool(self.study.plan))
@@ -236,7 +238,7 @@ class Office:
 
     def _affordable(self, offer: Offer, contract: Contract) -> None:
         """Before anybody releases anything: records, budget, noise, and whether the job is new or to be continued."""
-        known = self.journal.job(offer.job)
+        known = self.committed.job(offer.job)
         if known is not None and known.contract != offer.contract:
             raise JournalError(f"job {offer.job} is in {self.name}'s journal with another contract: give the job another name")
         if known is not None and not offer.resume:
@@ -244,11 +246,11 @@ class Office:
         if known is not None and known.state == FINISHED:
             return
         held = self._holdings()
-        if others := self.journal.sources(held.dataset) - {self.source.name}:
+        if others := self.committed.sources(held.dataset) - {self.source.name}:
             raise JournalError(
                 f"the data set of {self.name} was used with {others.pop()} noise before: one ledger cannot hold that and {self.source.name}"
             )
-        check_budget(contract, self.name, held, journal=self.journal, budget=self.study.budget or Budget())
+        check_budget(contract, self.name, held, journal=self.committed, budget=self.study.budget or Budget())
 
     def _holdings(self) -> Holdings:
         """The records; read once for each data set."""
@@ -294,24 +296,19 @@ class Office:
 
     def _asked(self, context: Context, content: bytes) -> Answer:
         """How far the job of this contract is here."""
-        known = next((job for job in self.journal.jobs() if job.contract == content.decode("ascii", "replace")), None)
+        known = next((job for job in self.committed.jobs() if job.contract == content.decode("ascii", "replace")), None)
         progress = Progress("" if known is None else known.state, 0 if known is None else known.round)
         return Answer(OK, messages=[msgspec.msgpack.encode(progress)])
 
     def _fetched(self, context: Context, content: bytes) -> Answer:
         """A piece of somebody's statement on a job, if it is here."""
         question = _decoded(content, Fetch, context.sender)
-        known = self.journal.job(question.job)
+        known = self.committed.job(question.job)
         if known is None or known.contract != question.contract:
             raise InvalidInput(f"{self.name} knows no such job {plain(question.job, 64)!r}")
         with self._lock:
-            work = self._work
-            here = work is not None and work.contract.digest == question.contract
-            exchange = work.exchange if work is not None and here else None
-        if exchange is not None:
-            data = exchange.stored_statement(question.server)
-        else:
-            data = self.journal.statements(known.job).get(question.server, b"")
+            here = self._work is not None and self._work.contract.digest == question.contract
+        data = self.committed.statements(known.job).get(question.server, b"")
         if not data:
             return nothing_yet(self.name, known.job, known.round, expected=here or question.server != self.name)
         return piece(data, question.start)
