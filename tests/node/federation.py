@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import multiprocessing
 import os
 import secrets
 import shutil
@@ -21,7 +22,7 @@ from pdml.accounting import Budget
 from pdml.encoder import Category, Encoder, Number
 from pdml.frozen import FrozenWriter
 from pdml.mechanisms.randomness import Simulated
-from pdml.node import holdings, relay, statement
+from pdml.node import holdings, relay, running, statement
 from pdml.node.desk import DONE, ENDED, Desk
 from pdml.node.home import JOURNAL, Home
 from pdml.node.journal import Journal
@@ -101,6 +102,42 @@ def small_disk(size):
         place.rmdir()
 
 
+_SERVER = multiprocessing.get_context("forkserver")  # its children have the imports of a node already, so that they start at once
+_SERVER.set_forkserver_preload(["pdml.node.running"])
+
+
+def _become_node(folder, seed, log):
+    """A node's process; it ends with its parent's word or by a signal, as any other."""
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    os.setsid()
+    running.run(folder, simulated_noise=seed)
+
+
+class Forked:
+    """A process of `multiprocessing` that is spoken to like one of `subprocess`."""
+
+    def __init__(self, *arguments):
+        self.process = _SERVER.Process(target=_become_node, args=arguments, daemon=True)
+        self.process.start()
+        self.pid = self.process.pid
+
+    def poll(self):
+        return self.process.exitcode
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+    def kill(self):
+        self.process.kill()
+
+    def wait(self, timeout=None):
+        self.process.join(timeout)
+        if self.process.exitcode is None:
+            raise TimeoutError(f"process {self.pid} lives on")
+
+
 class Ended(Exception):
     """A job without a result; its text is the node's sentence."""
 
@@ -141,6 +178,9 @@ class Federation:
         """Start whoever does not run, and wait until all of them are connected."""
         for name in names or ("relay", *self.names):
             if not self.running(name):
+                if name != "relay" and not self.network:
+                    self.processes[name] = Forked(self.homes[name].folder, self.seed, self.log(name))
+                    continue
                 command = self.command(name)
                 if self.network:
                     command = self.network.within(name, command)
@@ -160,12 +200,14 @@ class Federation:
         desk = Desk(self.homes[name].folder)
         with contextlib.closing(desk):
             fact = desk.told("connection")
-            return bool(fact and fact["up"]) and Journal.is_held(self.homes[name].path(JOURNAL))
+            return bool(fact and fact["up"]) and Journal.holder(self.homes[name].path(JOURNAL)) == fact["pid"]
 
     def wait(self, ready, timeout=30, what="the consortium"):
         deadline = time.monotonic() + timeout
         while not ready():
             if time.monotonic() > deadline:
+                told = [(name, self.pdml("node", "offers", home.folder).stdout) for name, home in self.homes.items()]
+                print(told)
                 logs = "\n".join(f"{path.name}: {path.read_text()[-2000:]}" for path in self.folder.glob("*.log"))
                 raise TimeoutError(f"{what} is not ready after {timeout} s\n{logs}")
             time.sleep(0.02)

@@ -36,7 +36,7 @@ def train(contract: "Contract", choices: "Choices") -> "Home":
     home = Home.open(choices.node)
     if home.study().hash != contract.study:
         raise InvalidInput(f"the node in {choices.node} is in another study than this file: compare the hashes")
-    if not Journal.is_held(home.path(JOURNAL)):
+    if Journal.holder(home.path(JOURNAL)) is None:
         raise InvalidInput(f"no node runs in {choices.node}: start it with `pdml node run {choices.node}`")
     desk, attempt = states.Desk(home.folder), secrets.token_hex(16)
     terms = {"job": contract.job, "plan": contract.plan.to_dict(), "resume": choices.resume}
@@ -44,7 +44,7 @@ def train(contract: "Contract", choices: "Choices") -> "Home":
         with _bars(contract) as show:
             desk.wish(OFFER, attempt, **terms, start_timeout=choices.start_timeout, round_timeout=choices.round_timeout)
             try:
-                _follow(desk, attempt, contract, show, lambda: Journal.is_held(home.path(JOURNAL)))
+                _follow(desk, attempt, contract, show, lambda: Journal.holder(home.path(JOURNAL)) is not None)
             except EngineError:
                 raise
             except BaseException:

@@ -35,7 +35,7 @@ class Account:
 
     home: Home
     study: Study | None
-    running: bool  # a process holds the journal
+    pid: int | None  # of the process that holds the journal
     connection: dict[str, Any]  # up, why, since, ends
     attempt: Attempt | None  # the job that is going on, or was last
     progress: dict[str, Any]  # of the offerer's display; what counts is ``jobs``
@@ -45,8 +45,13 @@ class Account:
     datasets: tuple[DataSet, ...]
 
     @property
+    def running(self) -> bool:
+        return self.pid is not None
+
+    @property
     def connected(self) -> bool:
-        return self.running and bool(self.connection.get("up"))
+        """By the word of the process that runs now: one that was killed left its last word behind."""
+        return self.running and bool(self.connection.get("up")) and self.connection.get("pid") == self.pid
 
     @property
     def warning(self) -> str:
@@ -66,6 +71,7 @@ class Account:
             "study_hash": self.study.hash if self.study else None,
             "accept": self.home.config.accept,
             "running": self.running,
+            "pid": self.pid,
             "connected": self.connected,
             "connection": self.connection,
             "warning": self.warning,
@@ -111,7 +117,7 @@ def look(home: Home) -> Account:
     return Account(
         home=home,
         study=study,
-        running=Journal.is_held(home.path(JOURNAL)),
+        pid=Journal.holder(home.path(JOURNAL)),
         connection=connection,
         attempt=attempt,
         progress=progress,

@@ -114,19 +114,19 @@ class Journal:
         return journal
 
     @staticmethod
-    def is_held(path: Path) -> bool:
-        """Whether a process has the journal open."""
+    def holder(path: Path) -> int | None:
+        """The process that has the journal open, if one has."""
         try:
             handle = os.open(_lock_of(path), os.O_RDONLY)
         except OSError:
-            return False
+            return None
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            return True
+            return int(os.pread(handle, 20, 0) or b"0")
         finally:
             os.close(handle)
-        return False
+        return None
 
     def _prepare(self) -> None:
         with self._transaction():
@@ -330,9 +330,11 @@ def _lock_of(path: Path) -> Path:
 def _held(path: Path) -> int:
     """A lock that ends with this process, in a file of its own: closing a database's file would drop SQLite's locks."""
     handle = os.open(_lock_of(path), os.O_RDWR | os.O_CREAT, 0o600)
-    for _ in range(10):  # whoever looks whether it is held (`is_held`) holds it for an instant
+    for _ in range(10):  # whoever looks whether it is held (`holder`) holds it for an instant
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
             return handle
         except OSError:
             time.sleep(0.02)

@@ -17,6 +17,7 @@ from pdml.train.plan import TrainingPlan
 
 LONGEST = 86_400.0  # seconds that whoever offers a job may let a node wait
 _OFFER, _ACCEPTANCE = b"pdml job offer 1\0", b"pdml job acceptance 1\0"
+_SIGNATURE = 64  # bytes
 _TOKEN = 32  # hexadecimal digits of an attempt's name
 
 
@@ -33,31 +34,34 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     resume: bool
     start_timeout: float
     round_timeout: float
-    signature: bytes = b""
 
     @classmethod
-    def of(cls, contract: Contract, identity: Identity, **terms: Any) -> "Offer":
-        offer = cls(job=contract.job, study=contract.study, contract=contract.digest, plan=contract.plan.to_dict(), **terms)
-        return msgspec.structs.replace(offer, signature=identity.sign(offer._signable()))
+    def of(cls, contract: Contract, **terms: Any) -> "Offer":
+        return cls(job=contract.job, study=contract.study, contract=contract.digest, plan=contract.plan.to_dict(), **terms)
 
     @classmethod
     def read(cls, data: bytes, sender: str, key: str) -> "Offer":
         """An offer of ``sender``, whose public key is ``key``."""
+        signature, content = data[:_SIGNATURE], data[_SIGNATURE:]
+        if not verified(key, _OFFER + content, signature):
+            raise PeerError(f"{sender} sent an offer that it has not signed")
         try:
-            offer = msgspec.msgpack.decode(data, type=cls)
+            offer = msgspec.msgpack.decode(content, type=cls)
         except (ValueError, RecursionError) as error:
             raise PeerError(f"{sender} sent something that is no offer: {error}") from None
         if offer.version != 1:
             raise PeerError(f"{sender} offers a job in version {offer.version} of the offers, this node speaks version 1")
-        if offer.offerer != sender or not verified(key, offer._signable(), offer.signature):
-            raise PeerError(f"{sender} sent an offer that it has not signed")
+        if offer.offerer != sender:
+            raise PeerError(f"{sender} signed an offer in the name of {offer.offerer!r}")
         limits = (offer.start_timeout, offer.round_timeout)
         if not all(1 <= limit <= LONGEST for limit in limits) or len(offer.attempt) != _TOKEN:
             raise PeerError(f"{sender} offers a job with waits of {limits} s: they must lie in [1, {LONGEST:g}]")
         return offer
 
-    def encoded(self) -> bytes:
-        return msgspec.msgpack.encode(self)
+    def signed(self, identity: Identity) -> bytes:
+        """As it travels: 64 bytes of signature, then the terms."""
+        content = msgspec.msgpack.encode(self)
+        return identity.sign(_OFFER + content) + content
 
     def agreed(self, study: Study) -> Contract:
         """The contract under this node's own study, or a refusal."""
@@ -67,9 +71,6 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         if contract.digest != self.contract:
             raise InvalidInput(f"{self.offerer}'s offer of job {self.job} has another contract than its terms make under this study")
         return contract
-
-    def _signable(self) -> bytes:
-        return _OFFER + msgspec.msgpack.encode(msgspec.structs.replace(self, signature=b""))
 
 
 class Begin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

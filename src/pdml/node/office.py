@@ -9,6 +9,7 @@ ask     how far the others are          stop    any member may end the job, for 
 
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -124,10 +125,12 @@ class Office:
     def connection(self, up: bool, why: str) -> None:
         """Remember whether the relay is there, and since when."""
         with contextlib.suppress(PDMLError):
-            known = self.desk.told("connection") or {}
-            if known.get("up") != up or known.get("why") != why:
-                since = known["since"] if known.get("up") == up and "since" in known else time.time()
-                self.desk.tell("connection", {"up": up, "why": why, "since": since, "ends": self._ends() if up else known.get("ends")})
+            known, pid = self.desk.told("connection") or {}, os.getpid()
+            if (known.get("up"), known.get("why"), known.get("pid")) != (up, why, pid):
+                same = (known.get("up"), known.get("pid")) == (up, pid)
+                ends = self._ends() if up else known.get("ends")
+                told = {"up": up, "why": why, "pid": pid, "since": known["since"] if same else time.time(), "ends": ends}
+                self.desk.tell("connection", told)
                 log.info("%s the relay%s", "connected to" if up else "not connected to", f": {why}" if why else "")
 
     def _ends(self) -> float | None:
@@ -156,9 +159,9 @@ class Office:
         for known in self.desk.attempts():
             if known.state == states.BEGUN:
                 try:
-                    offer = msgspec.msgpack.decode(known.offer, type=Offer)
+                    offer = Offer.read(known.offer, known.offerer, self.study.signing_keys[known.offerer])
                     work = Work(offer, offer.agreed(self.study), begun=True)
-                except (PDMLError, ValueError) as error:
+                except PDMLError as error:
                     self.desk.move(known.attempt, states.FAILED, str(error))
                     continue
                 with self._lock:
@@ -425,7 +428,7 @@ class Office:
         try:
             plan = TrainingPlan.from_dict(dict(terms.pop("plan")))  # type: ignore[call-overload]
             contract = holdings.agreed(self.study, plan, str(terms.pop("job")))
-            offer = Offer.of(contract, self.identity, attempt=attempt, offerer=self.name, **terms)
+            offer = Offer.of(contract, attempt=attempt, offerer=self.name, **terms)
         except (PDMLError, TypeError) as error:
             self.desk.put(
                 Attempt(attempt=attempt, job="", contract="", offerer=self.name, offer=b"", state=states.FAILED, sentence=str(error))
@@ -445,13 +448,13 @@ class Office:
                 if self._work is not None and self._work.offer.attempt == attempt:
                     self._halt(self._work, sentence)
                 elif (known := self.desk.attempt(attempt)) is None or known.state not in states.ENDED:
-                    self._remember(offer, offer.encoded(), states.FAILED, sentence)
+                    self._remember(offer, offer.signed(self.identity), states.FAILED, sentence)
             self._tell_stop(attempt, sentence)
             return
         self._follow(work)
 
     def _gather_acceptances(self, offer: Offer) -> dict[str, bytes]:
-        content, deadline = offer.encoded(), time.monotonic() + offer.start_timeout
+        content, deadline = offer.signed(self.identity), time.monotonic() + offer.start_timeout
         own = self._consider(offer, content)
         accepted, waiting = {self.name: own.messages[0]}, dict.fromkeys(self.others, "it does not answer")
         while waiting:

@@ -6,11 +6,14 @@ import sys
 import threading
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.node.home import Home
-from pdml.node.metrics import Metrics
 from pdml.node.office import Office
+
+if TYPE_CHECKING:
+    from pdml.node.metrics import Metrics
 
 
 def run(folder: Path, *, metrics: str = "", simulated_noise: int | None = None, verbose: bool = False) -> None:
@@ -30,7 +33,7 @@ def run(folder: Path, *, metrics: str = "", simulated_noise: int | None = None, 
     _log(verbose)
     source = Secure() if simulated_noise is None else Simulated(simulated_noise)
     office = Office(Home.open(folder), source)
-    shown = Metrics(office, metrics) if metrics else None
+    shown = _metrics(office, metrics) if metrics else None
 
     def leave(number: int, frame: FrameType | None) -> None:
         office.leave()
@@ -45,6 +48,12 @@ def run(folder: Path, *, metrics: str = "", simulated_noise: int | None = None, 
     finally:
         if shown is not None:
             shown.close()
+
+
+def _metrics(office: Office, address: str) -> "Metrics":
+    from pdml.node.metrics import Metrics  # here, because few nodes show figures
+
+    return Metrics(office, address)
 
 
 def _log(verbose: bool) -> None:
