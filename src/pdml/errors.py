@@ -9,6 +9,7 @@ PDMLError
 ├── NotDelivered        a report did not reach its service, or was refused; ``code`` says why
 ├── PeerError           another server broke the protocol; the sentence names it
 │   └── Equivocation    it signed two different things; ``evidence`` proves it
+├── NotVerified         a result is not what it says it is; ``problems`` say why
 ├── EngineError         a machine or process that a training ran on is gone, or too slow
 ├── StorageUnavailable  a collection cannot be written now; nothing was acknowledged
 ├── JournalError        a node's journal cannot be used: going on could repeat or renew noise
@@ -82,6 +83,14 @@ class Equivocation(PeerError):
 
     def __init__(self, text: str, *, peer: str, round: int, evidence: bytes = b"") -> None:
         self.peer, self.round, self.evidence = peer, round, evidence
+        super().__init__(text)
+
+
+class NotVerified(PDMLError):
+    """A result is refused; ``problems`` are all reasons."""
+
+    def __init__(self, text: str, problems: Sequence[object] = ()) -> None:
+        self.problems = tuple(problems)
         super().__init__(text)
 
 

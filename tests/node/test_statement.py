@@ -1,4 +1,4 @@
-"""What a node signs at the end of a job: the same bytes whenever asked, and nothing that cannot be."""
+"""What a node signs at the end of a job: the same bytes whenever asked."""
 
 import msgspec
 import numpy as np

@@ -18,6 +18,7 @@ from pdml.cli.relay import relay
 from pdml.cli.reproduce import reproduce
 from pdml.cli.study import study
 from pdml.cli.train import train
+from pdml.cli.verify import verify
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -55,7 +56,7 @@ def _main(
     """
 
 
-for command in (demo, train, predict, privacy, audit, plan, bound, reproduce, contribute):
+for command in (demo, train, predict, privacy, audit, plan, bound, reproduce, contribute, verify):
     app.command()(command)
 app.add_typer(data, name="data")
 app.add_typer(study, name="study")

@@ -88,7 +88,7 @@ def proof_of(
     data : bytes
         As `packed` made it, whose length was checked.
     terms : str
-        The digest of the job's contract.
+        The digest of the job's contract; "" if it is not known, and any one job will do.
     keys : mapping of str to str
         Everybody's public key by name.
     said : mapping of str to bytes, optional
@@ -105,12 +105,14 @@ def proof_of(
         If the evidence proves nothing: words that do not contradict each other, that are of several
         servers, rounds or jobs, or that are not signed.
     """
+    if not data.startswith(_DOMAIN):
+        raise PeerError("this is no evidence that this version can read")
     try:
         shown = msgspec.msgpack.decode(data[len(_DOMAIN) :], type=Evidence)
     except (ValueError, RecursionError) as error:
         raise PeerError(f"this is no evidence: {error}") from None
-    if not data.startswith(_DOMAIN) or packed(shown.vouchers, statements=shown.statements) != data:
-        raise PeerError("this is no evidence that this version can read")
+    if packed(shown.vouchers, statements=shown.statements) != data:
+        raise PeerError("this is evidence in another spelling than the one that all use")
     if len(shown.vouchers) + len(shown.statements) > MOST_VOUCHERS:
         raise PeerError("evidence needs two signed words, not so many")
     if shown.statements:
@@ -124,14 +126,14 @@ def _vouchers(
     keys: Mapping[str, str],
     said: Mapping[str, bytes],
 ) -> Equivocated:
-    about = {(voucher.sender, voucher.round) for voucher in vouchers}
-    if len(about) != 1 or any(voucher.contract != terms for voucher in vouchers):
+    about = {(voucher.contract, voucher.sender, voucher.round) for voucher in vouchers}
+    if len(about) != 1 or terms not in ("", vouchers[0].contract):
         raise PeerError("the evidence is about several servers or rounds, or about another job")
-    ((sender, t),) = about
+    ((_, sender, t),) = about
     if not all(wire.vouched(voucher, keys) for voucher in vouchers):
         raise PeerError(f"the evidence against {sender} is not signed by it: it proves nothing")
     words = [(voucher.recipient, voucher.digest) for voucher in vouchers]
-    if sender in said:
+    if sender in said and terms and 1 <= t <= len(said[sender]) // statement.DIGEST:
         words.append(("everybody in its statement", statement.digest_of(said[sender], t)))
     if len({digest for _, digest in words}) < 2:
         raise PeerError(f"the evidence shows one word of {sender} in round {t}: it proves nothing")
@@ -147,7 +149,7 @@ def _two_statements(shown: Evidence, terms: str, keys: Mapping[str, str]) -> Equ
             both = [statement.signed_by(data, server, keys) for data in (one, other)]
         except PDMLError:
             continue
-        if any(found.terms != terms for found in both):
+        if both[0].terms != both[1].terms or terms not in ("", both[0].terms):
             raise PeerError(f"the statements of {server} are about another job")
         words = (("some", wire.hash_of(one)), ("others", wire.hash_of(other)))
         return Equivocated(sender=server, round=len(both[0].sent) // statement.DIGEST, said=words)

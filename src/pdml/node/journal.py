@@ -129,6 +129,14 @@ class Journal:
         return None
 
     def _prepare(self) -> None:
+        """New tables, or those of an older format brought up to date: all or nothing."""
+        try:
+            self._upgrade()
+        except BaseException:
+            self._db.close()  # else it stays locked as long as somebody looks at the error
+            raise
+
+    def _upgrade(self) -> None:
         with self._transaction():
             (version,) = self._db.execute("PRAGMA user_version").fetchone()
             if version not in (0, SCHEMA, *_UPGRADES):

@@ -11,7 +11,7 @@ and every list has the length that the contract says.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 from itertools import zip_longest
 from math import inf, isclose
 from typing import Any
@@ -333,7 +333,8 @@ def _difference(told: Sequence[Event], planned: Sequence[Event]) -> str:
     for number, (one, other) in enumerate(zip_longest(told, planned), start=1):
         if one is None or other is None:
             return f"{len(told)} events, the plan has {len(planned)}"
-        if type(one) is not type(other) or not all(map(_close, astuple(one), astuple(other))):
+        values = [records.plain(event).values() for event in (one, other)]
+        if type(one) is not type(other) or not all(map(_close, *values)):
             return f"event {number} is {one}, the plan has {other}"
     return ""
 

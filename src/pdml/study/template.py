@@ -51,6 +51,29 @@ _LATER = {
 }
 
 
+def plain(study: Study) -> str:
+    """The TOML text without a word of comment: a function of the study alone.
+
+    Parameters
+    ----------
+    study : Study
+        Whose fields are written in one order and one spelling.
+
+    Returns
+    -------
+    str
+        `Study.from_text` gives the study back.
+    """
+    document = study.to_dict()
+    parts = [_table("study", document["study"], times=("opens", "closes"))]
+    for key in ("label", "attributes", "servers", "topology", "budget", "plan", "relay"):
+        if isinstance(document.get(key), list):
+            parts += [_table(f"[{key}]", item) for item in document[key]]
+        elif key in document:
+            parts.append(_table(key, document[key]))
+    return "\n".join(parts)
+
+
 def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
     """The TOML text; ``notes`` are warnings to stand above attributes, by name. `Study.from_text` gives the study back."""
     document = study.to_dict()
