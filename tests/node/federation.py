@@ -26,7 +26,7 @@ from pdml.node import holdings, relay, running, statement
 from pdml.node.desk import DONE, ENDED, Desk
 from pdml.node.home import JOURNAL, Home
 from pdml.node.journal import Journal
-from pdml.node.office import OFFER, STOP
+from pdml.node.questions import OFFER, STOP
 from pdml.study import ServerEntry, Study, template
 from pdml.train.engines import local
 from pdml.train.node import compiles

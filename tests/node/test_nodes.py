@@ -113,7 +113,7 @@ def test_any_member_offers_and_a_job_begins_only_if_all_accept(federation):
         federation.wait(lambda: federation.state(refused, "carol")[0] == "asked")
         done = federation.pdml("node", "refuse", federation.homes["carol"].folder, "refused", "--why", "not before Monday")
         assert done.returncode == 0, done.stderr
-        with pytest.raises(Ended, match="carol refused the job: .*not before Monday"):
+        with pytest.raises(Ended, match=r"carol refused the job: .*not before Monday"):
             federation.finish(refused, by="bob")
         assert all(federation.round("refused", name) == 0 for name in NAMES)
     finally:

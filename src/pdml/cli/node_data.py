@@ -17,6 +17,7 @@ from pdml.node import holdings
 from pdml.node.home import JOURNAL, Home
 from pdml.node.journal import Journal
 from pdml.node.party import Holdings
+from pdml.node.statement import DEVICES, ELSEWHERE, OPERATOR
 from pdml.study import Study
 from pdml.tables import Table, listed, read_table
 
@@ -30,7 +31,7 @@ def copy(home: Home, folder: Path, *, other_people: bool) -> Holdings:
         os.chmod(stage, 0o700)
         for path in stage.iterdir():
             os.chmod(path, 0o600)
-        return _adopt(home, stage, held.dataset, other_people=other_people)
+        return _adopt(home, stage, held.dataset, DEVICES, other_people=other_people)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
 
@@ -57,12 +58,12 @@ def from_table(
             writer.append(study.encode_table(table)[order], classes[order].astype(np.int32), millionths[order])
             writer.finish(frozen_at=f"{datetime.now(UTC):%Y-%m-%dT%HZ}")
         held = holdings.hold(study, home.name, frozen.open_frozen(stage))
-        return _adopt(home, stage, held.dataset, other_people=other_people)
+        return _adopt(home, stage, held.dataset, OPERATOR if randomise else ELSEWHERE, other_people=other_people)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _adopt(home: Home, stage: Path, digest: str, *, other_people: bool) -> Holdings:
+def _adopt(home: Home, stage: Path, digest: str, labels: str, *, other_people: bool) -> Holdings:
     """Under its digest: the name of a data set is what its budget belongs to."""
     if not other_people:
         _refuse_fresh_budget(home, digest)
@@ -70,7 +71,7 @@ def _adopt(home: Home, stage: Path, digest: str, *, other_people: bool) -> Holdi
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     if not folder.exists():
         stage.rename(folder)
-    return home.save(data=f"data/{folder.name}").holdings()
+    return home.save(data=f"data/{folder.name}", labels=labels).holdings()
 
 
 def _refuse_fresh_budget(home: Home, digest: str) -> None:

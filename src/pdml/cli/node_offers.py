@@ -76,7 +76,7 @@ def stop(folder: Folder, as_json: Json = False) -> None:
     """
     from pdml.cli import screen
     from pdml.node import desk as states
-    from pdml.node.office import STOP
+    from pdml.node.questions import STOP
 
     desk = _desk(folder)
     going = [each for each in desk.attempts() if each.state not in states.ENDED]

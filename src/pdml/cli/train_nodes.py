@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pdml.node.contract import Contract
     from pdml.node.desk import Desk
     from pdml.node.home import Home
+    from pdml.study import Study
 
 _POLL = 0.2
 
@@ -27,7 +28,7 @@ def train(contract: "Contract", choices: "Choices") -> "Home":
         from pdml.node import desk as states
         from pdml.node.home import JOURNAL, Home
         from pdml.node.journal import Journal
-        from pdml.node.office import OFFER, STOP
+        from pdml.node.questions import OFFER, STOP
 
     if choices.node is None:
         raise InvalidInput("--node must be given: the folder of this organisation's node, which must be running")
@@ -109,5 +110,52 @@ def _bars(contract: "Contract") -> Iterator[Callable[[Mapping[str, int]], None]]
 
 
 def write(home: "Home", job: str, out: Path, *, as_json: bool) -> None:
-    """The result of a job that is done, from the statements in the journal."""
-    raise NotImplementedError
+    """The result of a job that is done, from the statements in the journal: the same bytes at every member."""
+    from pdml.cli import screen
+    from pdml.cli import train_study_words as words
+    from pdml.release.result import MODEL, PAGE, assemble, write_result
+    from pdml.report.result import result_page
+
+    study, contract, signed = _statements(home, job)
+    result = assemble(study, contract, signed)
+    proofs = _proofs(home, job, wait=bool(result.mismatches))
+    write_result(out, result, result_page, proofs)
+    if result.problems or proofs:
+        reason = result.problems[0].sentence if result.problems else f"there is evidence against {', '.join(proofs)}"
+        raise EngineError(f"job {job} has no model: {reason}; what proves it is in {out}")
+    files = {"report": out / PAGE, "model": out / MODEL, "result": out}
+    if as_json:
+        screen.print_json(words.summary(result.outcome, result.outcome.model(study), "nodes", files))
+    else:
+        words.show(study, result.outcome, "nodes", files)
+
+
+def _statements(home: "Home", job: str) -> "tuple[Study, Contract, dict[str, bytes]]":
+    """Everybody's, with the revision of the study under which the job was done."""
+    from pdml.node import ending, holdings
+    from pdml.node.home import JOURNAL
+    from pdml.node.journal import FINISHED, Journal
+
+    if not home.path(JOURNAL).exists():
+        raise InvalidInput(f"{home.name} has done no job yet")
+    journal = Journal.peek(home.path(JOURNAL))
+    try:
+        known = journal.job(job)
+        if known is None or known.state != FINISHED:
+            where = "is not known" if known is None else f"stands at round {known.round} and is not finished"
+            raise InvalidInput(f"job {job!r} {where} at {home.name}: there is no result yet")
+        plan, under = ending.plan_of(known)
+        study = home.revision(under)
+        return study, holdings.agreed(study, plan, job), journal.statements(job)
+    finally:
+        journal.close()
+
+
+def _proofs(home: "Home", job: str, *, wait: bool) -> dict[str, bytes]:
+    """Evidence that members have shown; if statements contradict each other, whoever heard the other word shows it soon."""
+    deadline = time.monotonic() + (10.0 if wait else 0.0)
+    while True:
+        found = {path.stem: path.read_bytes() for path in sorted(home.evidence(job).glob("*.evidence"))}
+        if found or time.monotonic() >= deadline:
+            return found
+        time.sleep(_POLL)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Annotated, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -11,21 +11,11 @@ from pdml.node import statement
 from pdml.node.carrier import CHUNK
 from pdml.node.contract import Contract
 from pdml.node.exchange import LATER, OK, REFUSED, Answer, decoded_answer
-
-FETCH = "fetch"
+from pdml.node.questions import FETCH, Fetch
 
 _ATTEMPT = 5.0  # seconds for one piece
 _PAUSE = 0.2
 _TURNS = 4  # of so many questions about a statement one goes to another than its author
-
-
-class Fetch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A piece of a server's statement on a job, from this byte on."""
-
-    job: str
-    contract: str
-    server: str
-    start: Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Keeper(Protocol):

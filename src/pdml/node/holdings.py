@@ -48,9 +48,7 @@ def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
     )
 
 
-def hold(
-    study: Study, name: str, frozen: FrozenData, labels_by: str = UNSAID, *, before: Collection[str] = ()
-) -> Holdings:
+def hold(study: Study, name: str, frozen: FrozenData, labels_by: str = UNSAID, *, before: Collection[str] = ()) -> Holdings:
     """The records of server ``name``, with labels de-biased by each record's own ε.
 
     ``labels_by``: where the operator says that they were randomised (`statement.LABELS`).

@@ -3,7 +3,7 @@
 node.json     its name, its rule for offers, which data set it trains on      0600, as everything here; the folder 0700
 signing.key, sealing.key, NAME.card      made by `create`, here and nowhere else
 study.toml, studies/      the contract, and its earlier revisions
-data/, journal.db, desk.db, results/     records; what was released; what operators ask for; what came out
+data/, journal.db, desk.db, evidence/    records; what was released; what operators ask for; proofs against members
 """
 
 import os
@@ -22,6 +22,7 @@ from pdml.node.identity import Identity
 from pdml.node.journal import Journal
 from pdml.node.party import Holdings
 from pdml.node.sealing import SealingKey
+from pdml.node.statement import UNSAID
 from pdml.study import Study
 from pdml.study.findings import Findings
 
@@ -37,6 +38,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     accept: str = ASK  # whether an operator decides about each offer, or the study's own plan is enough
     begun: bool = False  # whether there has been a journal: one that is missing then was lost
     data: str = ""  # the frozen data set, below the folder; "" until there is one
+    labels: str = UNSAID  # where its labels were randomised, as the operator says
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,8 +147,8 @@ class Home:
             )
         self.path("studies").mkdir(mode=0o700, exist_ok=True)
         for each in (*before, study):
-            _put(self.path("studies", f"{each.hash}.json"), each.canonical())
-        _put(self.path(STUDY), text.encode())
+            put_private(self.path("studies", f"{each.hash}.json"), each.canonical())
+        put_private(self.path(STUDY), text.encode())
 
     def _must_be_pinned(self, study: Study) -> None:
         entry, card = study.server(self.name), self.card()
@@ -174,6 +176,13 @@ class Home:
         """Hashes of the study's earlier revisions, of which this folder has seen that keys and relay alone changed."""
         return _lineage(self.study(), {old.hash: old for old in self._revisions()})
 
+    def revision(self, hash: str) -> Study:
+        """The study, or one of its earlier revisions."""
+        for study in (self.study(), *self._revisions()):
+            if study.hash == hash:
+                return study
+        raise InvalidInput(f"{self.name} has no revision {hash[:12]}... of its study")
+
     def _revisions(self) -> list[Study]:
         return [Study.from_canonical(path.read_bytes(), str(path)) for path in self.path("studies").glob("*.json")]
 
@@ -194,11 +203,11 @@ class Home:
         return frozen.open_frozen(self.path(self.config.data))
 
     def holdings(self) -> Holdings:
-        return holdings.hold(self.study(), self.name, self.frozen(), before=self.lineage())
+        return holdings.hold(self.study(), self.name, self.frozen(), self.config.labels, before=self.lineage())
 
-    def results(self, job: str) -> Path:
-        """Where the statements of a job are."""
-        return self.path("results", job)
+    def evidence(self, job: str) -> Path:
+        """Where proofs that a member said two things in this job are kept; statements are in the journal."""
+        return self.path("evidence", job)
 
 
 def _lineage(study: Study, known: dict[str, Study]) -> tuple[str, ...]:
@@ -215,10 +224,10 @@ def _check_rule(accept: str) -> None:
 
 
 def _write(folder: Path, config: Config) -> None:
-    _put(folder / CONFIG, msgspec.json.format(msgspec.json.encode(config), indent=1) + b"\n")
+    put_private(folder / CONFIG, msgspec.json.format(msgspec.json.encode(config), indent=1) + b"\n")
 
 
-def _put(path: Path, content: bytes) -> None:
+def put_private(path: Path, content: bytes) -> None:
     """Whole, and for its owner alone."""
     before = os.umask(0o077)
     try:

@@ -12,6 +12,7 @@ from pdml.errors import InvalidInput, PeerError
 from pdml.node import holdings
 from pdml.node.contract import Contract
 from pdml.node.identity import Identity, verified
+from pdml.node.questions import Begin
 from pdml.study import Study
 from pdml.train.plan import TrainingPlan
 
@@ -71,20 +72,6 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         if contract.digest != self.contract:
             raise InvalidInput(f"{self.offerer}'s offer of job {self.job} has another contract than its terms make under this study")
         return contract
-
-
-class Begin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All have accepted, and here is what they signed."""
-
-    attempt: str
-    accepted: dict[str, bytes]
-
-
-class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The sender ends this attempt, with its reason."""
-
-    attempt: str
-    sentence: str
 
 
 def acceptance(offer: Offer, name: str, identity: Identity) -> bytes:
