@@ -206,8 +206,6 @@ class Federation:
         deadline = time.monotonic() + timeout
         while not ready():
             if time.monotonic() > deadline:
-                told = [(name, self.pdml("node", "offers", home.folder).stdout) for name, home in self.homes.items()]
-                print(told)
                 logs = "\n".join(f"{path.name}: {path.read_text()[-2000:]}" for path in self.folder.glob("*.log"))
                 raise TimeoutError(f"{what} is not ready after {timeout} s\n{logs}")
             time.sleep(0.02)

@@ -114,6 +114,8 @@ class Carrier:
                 asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(2 * _LAST)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_LAST)
+        if not self._loop.is_running():
+            self._loop.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     # The connection

@@ -18,7 +18,7 @@ from pdml.node.party import Party
 HELLO, RELEASE = "pdml.hello", "pdml.release"
 OK, LATER, REFUSED = "ok", "later", "refused"
 
-_ATTEMPT = 10.0  # seconds that one sending may take before it is tried again
+_FIRST, _ATTEMPT = 1.0, 10.0  # seconds that the first sending, and any, may take before it is tried again
 _PAUSE = 0.25  # between two attempts
 _GLANCE = 0.5  # how often a waiting node looks whether it should stop
 
@@ -130,11 +130,13 @@ class Exchange:
 
     def _meet(self) -> None:
         """Say where this node stands, hear where the neighbours do, and hand over what either lacks."""
-        missing, deadline = set(self.party.neighbours), time.monotonic() + self._start_timeout
+        missing, deadline, patience = set(self.party.neighbours), time.monotonic() + self._start_timeout, _FIRST
         while missing:
             with self._changed:
                 greetings = {peer: self.party.hello(peer) for peer in sorted(missing)}
-            for peer, answer in self._try(HELLO, greetings, deadline, self._start_timeout, "the start").items():
+            said = self._try(HELLO, greetings, deadline, self._start_timeout, "the start", patience)
+            patience *= 2
+            for peer, answer in said.items():
                 if answer.state == OK and not answer.messages:
                     raise PeerError(f"{peer} answered a hello with nothing")
                 with self._changed:
@@ -171,17 +173,20 @@ class Exchange:
 
     def _deliver(self, messages: Mapping[str, bytes], what: str) -> None:
         """Until every neighbour has said that it has its message; saying it twice does no harm."""
-        missing, deadline = dict(messages), time.monotonic() + self._round_timeout
+        missing, deadline, patience = dict(messages), time.monotonic() + self._round_timeout, _FIRST
         while missing:
-            for peer, answer in self._try(RELEASE, missing, deadline, self._round_timeout, what).items():
+            for peer, answer in self._try(RELEASE, missing, deadline, self._round_timeout, what, patience).items():
                 if answer.state == OK:
                     del missing[peer]
+            patience *= 2
 
-    def _try(self, topic: str, messages: Mapping[str, bytes], deadline: float, limit: float, what: str) -> Mapping[str, Answer]:
+    def _try(
+        self, topic: str, messages: Mapping[str, bytes], deadline: float, limit: float, what: str, patience: float
+    ) -> Mapping[str, Answer]:
         """One attempt; a refusal ends the job, and so does the deadline."""
         with self._changed:
             self._check(deadline, limit, tuple(messages), f"an answer to {what}")
-        answers = self._send(topic, dict(messages), max(0.1, min(_ATTEMPT, deadline - time.monotonic())))
+        answers = self._send(topic, dict(messages), max(0.1, min(patience, _ATTEMPT, deadline - time.monotonic())))
         for peer, answer in answers.items():
             if answer.state not in (OK, LATER):
                 with self._changed:

@@ -13,7 +13,7 @@ from pdml.node.contract import Contract
 from pdml.node.exchange import LATER, OK, REFUSED, Answer, decoded_answer
 from pdml.node.questions import FETCH, Fetch
 
-_ATTEMPT = 5.0  # seconds for one piece
+_ATTEMPT = 2.0  # seconds for one piece
 _PAUSE = 0.2
 _TURNS = 4  # of so many questions about a statement one goes to another than its author
 

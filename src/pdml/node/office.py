@@ -191,8 +191,8 @@ class Office:
                 return self._accepted(offer)
             if known is not None and known.state in states.ENDED:
                 return Answer(REFUSED, known.sentence or f"{self.name} refused job {offer.job}")
-            if work is not None:
-                raise InvalidInput(f"{self.name} is busy with job {work.offer.job}")
+            if work is not None:  # one that has begun ends by itself; two offers at once would wait for each other
+                return Answer(LATER if work.begun else REFUSED, f"{self.name} is busy with job {work.offer.job}")
             try:
                 contract = self.judge.check(offer)
             except PDMLError as error:
