@@ -1,12 +1,13 @@
 """A job that this node offers: everybody's acceptance first, then the beginning, then how far everybody is."""
 
 import contextlib
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pdml.errors import PDMLError, PeerError, plain
+from pdml.errors import InvalidInput, PDMLError, PeerError, plain
 from pdml.node import desk as states
 from pdml.node import holdings
 from pdml.node.desk import Attempt
@@ -18,6 +19,8 @@ from pdml.train.plan import TrainingPlan
 
 if TYPE_CHECKING:
     from pdml.node.office import Office, Work
+
+log = logging.getLogger("pdml.node")
 
 _ATTEMPT = 5.0  # seconds for one answer about an offer
 _AGAIN = 0.5  # before a member that was not ready is asked again
@@ -41,9 +44,10 @@ def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
             work = office.current(attempt)
             office.begin(work, begin)
         _spread(office, msgspec.msgpack.encode(begin), time.monotonic() + offer.start_timeout)
-    except PDMLError as error:
+    except Exception as error:
         sentence = told(error, office.name)
-        with office.lock:
+        log.error("the offer of job %s: %s", offer.job, sentence, exc_info=None if isinstance(error, PDMLError) else error)
+        with office.lock, contextlib.suppress(PDMLError):
             if office.work is not None and office.work.offer.attempt == attempt:
                 office.halt(office.work, sentence)
             elif (known := office.desk.attempt(attempt)) is None or known.state not in states.ENDED:
@@ -57,6 +61,8 @@ def _acceptances(office: "Office", offer: Offer) -> dict[str, bytes]:
     """Everybody's signature; a refusal, or too long a silence, ends the offer."""
     content, deadline = offer.signed(office.identity), time.monotonic() + offer.start_timeout
     own = office.consider(offer, content)
+    if own.state != OK:
+        raise InvalidInput(own.sentence)
     accepted, waiting = {office.name: own.messages[0]}, dict.fromkeys(office.others, "it does not answer")
     while waiting:
         known = office.desk.attempt(offer.attempt)

@@ -40,6 +40,7 @@ from pdml.study import Study
 _POLL = 0.2  # seconds between two looks at the desk
 _ATTEMPT = 5.0  # seconds for one answer about an offer
 _AGAIN = 0.5  # before a member that was not ready is asked again
+_SHOWING = 60.0  # seconds in which everybody is shown a proof
 _TELL = 1.0  # seconds between two words about progress
 
 log = logging.getLogger("pdml.node")
@@ -97,7 +98,11 @@ class Office:
         self._rejoin()
         try:
             while not self.leaving.wait(_POLL):
-                self._obey()
+                try:
+                    self._obey()
+                except PDMLError as error:  # a full disk, say: what was asked for waits on the desk
+                    log.error("%s", error)
+                    self.leaving.wait(_TELL)
         finally:
             with self.lock:
                 if self.work is not None and self.work.exchange is not None:
@@ -373,7 +378,15 @@ class Office:
         if error.evidence:
             self._keep(job, error.peer, error.evidence)
             content = msgspec.msgpack.encode(Proof(job=job, peer=error.peer, evidence=error.evidence))
-            self.carrier.ask(PROOF, dict.fromkeys(self.others, content), timeout=_ATTEMPT)
+            self.spawn(self._show, content)
+
+    def _show(self, content: bytes) -> None:
+        """Until everybody has it: who does not know the other's statement yet cannot be convinced yet."""
+        waiting, deadline = set(self.others), time.monotonic() + _SHOWING
+        while waiting and time.monotonic() < deadline and not self.leaving.is_set():
+            replies = self.carrier.ask(PROOF, dict.fromkeys(waiting, content), timeout=_ATTEMPT)
+            waiting -= {name for name, data in replies.items() if (said := decoded_answer(data)) and said.state == OK}
+            time.sleep(_POLL)
 
     def _keep(self, job: str, peer: str, proof: bytes) -> None:
         folder = self.home.evidence(job)
