@@ -54,8 +54,8 @@ reproduce: $(READY) ## measure the paper's table, its figures and its rivals (mi
 torture: $(READY) ## kill the collection service a thousand times under load (half an hour)
 	$(BIN)/python tests/collect/torture.py --kills 1000
 
-torture-train: $(READY) ## kill nodes two hundred times in training (an hour)
-	$(BIN)/python tests/node/torture_train.py 200 3 5 10
+torture-train: $(READY) ## kill nodes and the relay a thousand times in training
+	$(BIN)/python tests/node/torture_train.py 1000 3 5 10
 
 format: $(READY) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix

@@ -147,6 +147,7 @@ class Federation:
 
     def __init__(self, folder, study=None, *, records=60, seed=SEED, freeze=freeze, accept="study", network=None):
         study, self.seed, self.network = study or study_of(), seed, network
+        self.program = None  # another one than `pdml node run`
         self.folder, self.names = folder, tuple(server.name for server in study.servers)
         self.homes = {name: Home.create(folder / name, name, accept=accept) for name in self.names}
         address = network.relay if network else f"127.0.0.1:{free_port()}"
@@ -172,13 +173,14 @@ class Federation:
     def command(self, name):
         if name == "relay":
             return relay.command(self.relay_folder)
-        return [sys.executable, "-c", RUN, "node", "run", str(self.homes[name].folder), "--simulated-noise", str(self.seed)]
+        program = self.program or [sys.executable, "-c", RUN, "node", "run"]
+        return [*program, str(self.homes[name].folder), "--simulated-noise", str(self.seed)]
 
     def start(self, *names, timeout=30):
         """Start whoever does not run, and wait until all of them are connected."""
         for name in names or ("relay", *self.names):
             if not self.running(name):
-                if name != "relay" and not self.network:
+                if name != "relay" and not self.network and not self.program:
                     self.processes[name] = Forked(self.homes[name].folder, self.seed, self.log(name))
                     continue
                 command = self.command(name)

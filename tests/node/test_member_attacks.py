@@ -266,7 +266,7 @@ def test_a_full_disk_ends_the_job_with_a_sentence_and_nothing_unwritten_is_sent(
         os.close(handle)
         began = time.monotonic()
         with contextlib.suppress(Exception):
-            federation.finish(attempt, timeout=30)
+            federation.finish(attempt, timeout=8)
         assert time.monotonic() - began < 40
         filler.unlink()
         assert all(federation.running(name) for name in NAMES)

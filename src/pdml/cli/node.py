@@ -150,6 +150,9 @@ def data(
 @node.command()
 def run(
     folder: Folder,
+    relay: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Another way to the relay, a leaf node, say.  [default: the study's address]")
+    ] = "",
     metrics: Annotated[str, typer.Option(metavar="127.0.0.1:PORT", help="Figures for Prometheus, on this machine only.")] = "",
     simulated_noise: Annotated[
         int | None, typer.Option(metavar="SEED", min=0, help="For tests: repeatable noise, which protects nobody.")
@@ -166,7 +169,7 @@ def run(
     """
     with needs_node():
         from pdml.node.running import run as serve
-    serve(folder, metrics=metrics, simulated_noise=simulated_noise, verbose=verbose)
+    serve(folder, relay=relay, metrics=metrics, simulated_noise=simulated_noise, verbose=verbose)
 
 
 @node.command()

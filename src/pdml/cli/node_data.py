@@ -14,8 +14,7 @@ from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import flip_labels, micro
 from pdml.mechanisms.randomness import LABELS, Secure
 from pdml.node import holdings
-from pdml.node.home import JOURNAL, Home
-from pdml.node.journal import Journal
+from pdml.node.home import Home
 from pdml.node.party import Holdings
 from pdml.node.statement import DEVICES, ELSEWHERE, OPERATOR
 from pdml.study import Study
@@ -76,9 +75,9 @@ def _adopt(home: Home, stage: Path, digest: str, labels: str, *, other_people: b
 
 def _refuse_fresh_budget(home: Home, digest: str) -> None:
     """The same people under another name would have their budget twice; only the operator can know."""
-    if not home.config.begun and not home.path(JOURNAL).exists():
+    journal = home.committed()
+    if journal is None:
         return
-    journal = Journal.peek(home.path(JOURNAL))
     try:
         used = [name for name in journal.datasets() if name != digest and journal.releases(name)]
         known = digest in journal.datasets()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pdml.study import Study
 
 _POLL = 0.2
+_STARTING = 15.0  # seconds that this organisation's own node may take to start
 
 
 def train(contract: "Contract", choices: "Choices") -> "Home":
@@ -37,6 +38,9 @@ def train(contract: "Contract", choices: "Choices") -> "Home":
     home = Home.open(choices.node)
     if home.study().hash != contract.study:
         raise InvalidInput(f"the node in {choices.node} is in another study than this file: compare the hashes")
+    deadline = time.monotonic() + min(_STARTING, choices.start_timeout)
+    while Journal.holder(home.path(JOURNAL)) is None and time.monotonic() < deadline:
+        time.sleep(_POLL)  # it may have been started a moment ago
     if Journal.holder(home.path(JOURNAL)) is None:
         raise InvalidInput(f"no node runs in {choices.node}: start it with `pdml node run {choices.node}`")
     desk, attempt = states.Desk(home.folder), secrets.token_hex(16)
@@ -133,12 +137,11 @@ def write(home: "Home", job: str, out: Path, *, as_json: bool) -> None:
 def _statements(home: "Home", job: str) -> "tuple[Study, Contract, dict[str, bytes]]":
     """Everybody's, with the revision of the study under which the job was done."""
     from pdml.node import ending, holdings
-    from pdml.node.home import JOURNAL
-    from pdml.node.journal import FINISHED, Journal
+    from pdml.node.journal import FINISHED
 
-    if not home.path(JOURNAL).exists():
+    journal = home.committed()
+    if journal is None:
         raise InvalidInput(f"{home.name} has done no job yet")
-    journal = Journal.peek(home.path(JOURNAL))
     try:
         known = journal.job(job)
         if known is None or known.state != FINISHED:

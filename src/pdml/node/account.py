@@ -104,8 +104,8 @@ def look(home: Home) -> Account:
         problem = str(error)
     jobs: tuple[Job, ...] = ()
     found: list[DataSet] = []
-    if home.config.begun and study is not None:
-        journal = Journal.peek(home.path(JOURNAL))
+    journal = home.committed()
+    if journal is not None and study is not None:
         try:
             jobs = tuple(journal.jobs())
             current = held.dataset if held else ""

@@ -189,13 +189,21 @@ class Home:
     # Records and journal
 
     def journal(self) -> Journal:
-        path = self.path(JOURNAL)
-        if self.config.begun and not path.exists():
-            raise JournalError(f"the journal {path.name} is gone: without it nobody can say what {self.name} has released; restore it")
-        journal = Journal(path)
+        """For the one process that does jobs."""
+        self._must_have_journal()
+        journal = Journal(self.path(JOURNAL))
         if not self.config.begun:
             self.save(begun=True)
         return journal
+
+    def committed(self) -> Journal | None:
+        """The journal for reading, whoever holds it; None if there has been none."""
+        self._must_have_journal()
+        return Journal.peek(self.path(JOURNAL)) if self.path(JOURNAL).exists() else None
+
+    def _must_have_journal(self) -> None:
+        if self.config.begun and not self.path(JOURNAL).exists():
+            raise JournalError(f"the journal {JOURNAL} is gone: without it nobody can say what {self.name} has released; restore it")
 
     def frozen(self) -> frozen.FrozenData:
         if not self.config.data:

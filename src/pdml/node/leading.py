@@ -35,7 +35,7 @@ def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
         offer = Offer.of(contract, attempt=attempt, offerer=office.name, **terms)
     except (PDMLError, TypeError) as error:
         said = {"attempt": attempt, "offerer": office.name, "state": states.FAILED, "sentence": str(error)}
-        office.desk.put(Attempt(job="", contract="", offer=b"", **said))
+        office.record(lambda: office.desk.put(Attempt(job="", contract="", offer=b"", **said)))
         return
     try:
         office.rounds = {}
@@ -47,11 +47,11 @@ def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
     except Exception as error:
         sentence = told(error, office.name)
         log.error("the offer of job %s: %s", offer.job, sentence, exc_info=None if isinstance(error, PDMLError) else error)
-        with office.lock, contextlib.suppress(PDMLError):
+        with office.lock:
             if office.work is not None and office.work.offer.attempt == attempt:
                 office.halt(office.work, sentence)
             elif (known := office.desk.attempt(attempt)) is None or known.state not in states.ENDED:
-                office.remember(offer, offer.signed(office.identity), states.FAILED, sentence)
+                office.record(lambda: office.remember(offer, offer.signed(office.identity), states.FAILED, sentence))
         office.tell_stop(attempt, sentence)
         return
     _follow(office, work)

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 from threadpoolctl import threadpool_limits
@@ -61,7 +61,8 @@ class Work:
 class Office:
     """One node's process. `run` returns when `leave` is called, from any thread."""
 
-    def __init__(self, home: Home, source: Source, *, start_carrier: Callable[["Office"], Carrier] | None = None) -> None:
+    def __init__(self, home: Home, source: Source, *, relay: str = "") -> None:
+        """``relay``: another way to it than the study's address (HOST:PORT); its certificate must be the pinned one."""
         self.home, self.source = home, source
         self.study: Study = home.checked_study()
         self.identity = home.identity()
@@ -74,8 +75,9 @@ class Office:
         self.judge = Judge(self.home, self.study, source, self.committed)
         self.leaving = threading.Event()
         self._spoken = 0.0
+        self._unwritten: list[Callable[[], object]] = []
         self.rounds: dict[str, int] = {}
-        self.carrier = (start_carrier or _carrier)(self)
+        self.carrier = _carrier(self, relay)
 
     @property
     def name(self) -> str:
@@ -135,6 +137,9 @@ class Office:
         return tls.ends(seen).timestamp() if seen else None
 
     def _obey(self) -> None:
+        while self._unwritten:
+            self._unwritten[0]()
+            self._unwritten.pop(0)
         for wish in self.desk.take_wishes():
             if wish.what == OFFER:
                 self.spawn(leading.lead, self, wish.about, wish.content)
@@ -143,7 +148,16 @@ class Office:
         with self.lock:
             work = self.work
             if work is not None and not work.begun and time.monotonic() > work.deadline:
-                self._end(work, states.FAILED, f"job {work.offer.job} was accepted and did not begin in time")
+                late = f"{work.offer.offerer} offered job {work.offer.job} and did not begin it within {work.offer.start_timeout:g} s"
+                self._end(work, states.FAILED, late)
+
+    def record(self, write: Callable[[], object]) -> None:
+        """Write onto the desk now, or as soon as there is room: whoever follows a job must hear of its end."""
+        try:
+            write()
+        except PDMLError as error:
+            log.error("%s", error)
+            self._unwritten.append(write)
 
     def spawn(self, target: Callable[..., None], *arguments: object) -> None:
         threading.Thread(target=target, args=arguments, daemon=True, name=f"pdml-{target.__name__}").start()
@@ -162,7 +176,9 @@ class Office:
                     self.work = work
                 self.spawn(self._do, work)
             elif known.state == states.ACCEPTED:
-                self.desk.move(known.attempt, states.FAILED, "the node was restarted before the job began")
+                sentence = f"{self.name}'s node was restarted before job {known.job} began"
+                self.desk.move(known.attempt, states.FAILED, sentence)
+                self.spawn(self.tell_stop, known.attempt, sentence)
 
     # What members ask
 
@@ -417,8 +433,7 @@ class Office:
         with self.lock:
             if self.leaving.is_set() and state == states.FAILED and work.begun:
                 return  # it goes on when the node is started again
-            with contextlib.suppress(PDMLError):
-                self.desk.move(work.offer.attempt, state, sentence)
+            self.record(lambda: self.desk.move(work.offer.attempt, state, sentence))
             if work.exchange is not None:
                 work.exchange.stop(sentence or "the job has ended")
             if self.work is work:
@@ -443,13 +458,17 @@ class Office:
         self.spawn(self.tell_stop, attempt, sentence)
 
     def tell_stop(self, attempt: str, sentence: str) -> None:
+        """To everybody, as far as they can be reached within a few seconds."""
         content = msgspec.msgpack.encode(Stop(attempt=attempt, sentence=sentence))
-        with contextlib.suppress(PDMLError):
-            self.carrier.ask(STOP, dict.fromkeys(self.others, content), timeout=_ATTEMPT)
+        waiting, deadline = set(self.others), time.monotonic() + _ATTEMPT
+        while waiting and time.monotonic() < deadline and not self.leaving.is_set():
+            waiting -= self.carrier.ask(STOP, dict.fromkeys(waiting, content), timeout=_TELL).keys()
+            time.sleep(_POLL)
 
 
-def _carrier(office: Office) -> Carrier:
+def _carrier(office: Office, address: str) -> Carrier:
     study, keys = office.study, {server.name: server.sealing_key for server in office.study.servers}
     assert study.relay is not None  # `Home.join` has seen to it
+    relay = replace(study.relay, address=address) if address else study.relay
     sealer = Sealer(office.name, office.identity, office.home.sealing(), signing=study.signing_keys, sealing=keys)
-    return Carrier(sealer, office.identity, study, study.relay, handle=office.handle, changed=office.connection)
+    return Carrier(sealer, office.identity, study, relay, handle=office.handle, changed=office.connection)

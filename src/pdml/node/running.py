@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from pdml.node.metrics import Metrics
 
 
-def run(folder: Path, *, metrics: str = "", simulated_noise: int | None = None, verbose: bool = False) -> None:
+def run(folder: Path, *, relay: str = "", metrics: str = "", simulated_noise: int | None = None, verbose: bool = False) -> None:
     """Serve until SIGINT or SIGTERM.
 
     Parameters
     ----------
     folder : Path
         As `Home.create` made it, with a study.
+    relay : str
+        HOST:PORT of another way to the relay than the study's address, a leaf node inside a firewall, say.
     metrics : str
         127.0.0.1:PORT for figures in Prometheus' format; "" for none.
     simulated_noise : int or None
@@ -32,7 +34,7 @@ def run(folder: Path, *, metrics: str = "", simulated_noise: int | None = None, 
     """
     _log(verbose)
     source = Secure() if simulated_noise is None else Simulated(simulated_noise)
-    office = Office(Home.open(folder), source)
+    office = Office(Home.open(folder), source, relay=relay)
     shown = _metrics(office, metrics) if metrics else None
 
     def leave(number: int, frame: FrameType | None) -> None:
