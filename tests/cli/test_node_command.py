@@ -68,6 +68,43 @@ def test_labels_that_are_randomised_here_change(kit, capsys):
 
 
 @pytest.mark.parametrize(
+    ("option", "by", "said"),
+    [
+        ("--randomise", "organisation", "alice had the true labels and randomised them itself"),
+        ("--randomised", "declared", "alice declares that its labels were randomised on people's"),
+    ],
+)
+def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by, said):
+    """The manifest, the terminal, the node's ledger, model.json and the page."""
+    from pdml.release.model import load_model
+
+    folders = []
+    for name, asked in (("alice", option), ("bob", "--randomised")):
+        code, out, _ = run(capsys, "node", "data", name, *TABLE, "--epsilon", "2", asked)
+        assert code == 0 and (name != "alice" or said in out)
+        site = Home.open(name)
+        folders += ["--data", f"{name}={site.path(site.config.data)}"]
+    site = Home.open(kit)
+    assert site.frozen().manifest.randomised_by == site.holdings().randomised_by == by
+    spend(site)
+    status = json.loads(run(capsys, "node", "status", kit, "--json")[1])
+    first = status["datasets"][0]["privacy"]["lines"][0]
+    own = "inf" if by == "organisation" else 2.0
+    assert (first["data"], first["adversary"], first["epsilon"]) == ("label", "own server", own)
+
+    code, out, _ = run(capsys, "train", "study.toml", *folders, "--job", "one", "--out", "made")
+    page = Path("made/report.html").read_text().replace("&#x27;", "'")
+    assert code == 0 and said in " ".join(out.split()) and said in page
+    assert "labels randomised on people's devices;" not in page
+    model = load_model("made/model.json")
+    assert model.provenance["labels_randomised_by"] == [by, "declared"]
+    line = model.privacy["lines"][0]
+    assert (line["data"], line["adversary"], line["epsilon"]) == ("label", "own server", own)
+    assert line["reason"] in page
+    assert ("had the true label" in line["reason"]) == (by == "organisation")
+
+
+@pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (["data", "alice"], "give one of --from-collect"),
@@ -154,6 +191,7 @@ def test_training_a_study_refuses_in_one_sentence(kit, capsys, arguments, reason
 
 
 def test_a_study_is_trained_in_one_process(kit, capsys):
+    from pdml.release.consortium import ONE_DOMAIN, THIS_JOB
     from pdml.release.model import load_model
 
     folders = []
@@ -167,7 +205,13 @@ def test_a_study_is_trained_in_one_process(kit, capsys):
     model = load_model("made/model.json")
     assert model.classes == ("no", "yes") and model.provenance["servers"] == ["alice", "bob"]
     assert model.predict(np_rows(model)).shape == (2,)
-    assert "Who is at risk?" in Path("made/report.html").read_text()
+    page = Path("made/report.html").read_text().replace("&#x27;", "'")
+    assert "Who is at risk?" in page
+    assert model.privacy["counted"] == told["privacy"]["counted"] == THIS_JOB  # nobody knows more
+    assert f"The ledger counts {THIS_JOB}." in page and "all jobs" not in page
+    assert model.provenance["parties"] == ONE_DOMAIN and ONE_DOMAIN.capitalize() in page
+    code, out, _ = run(capsys, "privacy", "made/model.json")
+    assert code == 0 and THIS_JOB in " ".join(out.split())
     small = STUDY.replace("epsilon = 20", "epsilon = 0.01")
     Path("strict.toml").write_text(small)
     code, _, err = run(capsys, "train", "strict.toml", *folders)
@@ -257,3 +301,5 @@ def test_the_tutorial_runs_as_it_stands(tmp_path):
     assert "job first: finished, 30 vectors released" in done.stdout
     model = json.loads((work / "result" / "model.json").read_text())
     assert model["provenance"]["noise_source"] == "secure" and model["provenance"]["servers"] == ["alice", "bob"]
+    assert model["provenance"]["labels_randomised_by"] == ["organisation"] * 2
+    assert model["privacy"]["counted"].startswith("all jobs on each data set, as the journals")

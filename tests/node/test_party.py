@@ -17,7 +17,7 @@ from pdml.accounting.events import IterateReleased, ObjectiveNoised
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Secure
 from pdml.node import wire
-from pdml.node.identity import Identity
+from pdml.node.identity import Identity, verified
 from pdml.node.journal import Journal
 
 
@@ -319,6 +319,14 @@ def test_keys(tmp_path):
     with pytest.raises(InvalidInput, match="64 hexadecimal digits"):
         Identity.load(tmp_path / "bad.key")
     assert made.sign(b"x") == made.sign(b"x")
+
+
+@pytest.mark.parametrize("sign", ["00", "80"])
+def test_a_key_under_which_anybody_can_sign_is_no_key(sign):
+    """The neutral point: S = 0 and R = the point itself satisfy S·B = R + h·A for every message."""
+    public = bytes([1, *bytes(30), int(sign, 16)])
+    assert not verified(public.hex(), b"whatever", public[:31] + b"\0" + bytes(32))
+    assert not any(verified(key, b"", b"") for key in ("", "0" * 63, "x", "00"))
 
 
 def test_records_below_the_floor_are_refused(tmp_path):

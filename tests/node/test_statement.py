@@ -1,9 +1,13 @@
 """What a node signs at the end of a job: the same bytes whenever asked."""
 
+import tracemalloc
+
 import msgspec
 import numpy as np
 import pytest
 from consortium import NAMES, PLAN, Consortium
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pdml.accounting import Ledger
 from pdml.errors import Equivocation, InvalidInput, PeerError
@@ -153,7 +157,7 @@ def heard_but(said, **changes):
         (lambda s: {"release": bytes(32)}, "another last release than it says it sent"),
         (lambda s: {"source": "secure"}, "secure noise, which cannot make"),
         (lambda s: {"source": "dice"}, "noise from 'dice'"),
-        (lambda s: {"labels": "nobody"}, "'nobody' randomised"),
+        (lambda s: {"randomised_by": "nobody"}, "'nobody' randomised"),
         (lambda s: {"dataset": "x"}, "a name that no node gives"),
         (lambda s: {"terms": "6" * 64}, "on another job"),
         (lambda s: {"study": "6" * 64}, "on another job"),
@@ -208,7 +212,12 @@ def test_earlier_jobs_cannot_be_told_cheaper(again, lie, said):
 
 def test_no_earlier_job_is_told_twice_or_without_end(again):
     (earlier,) = opened(again, "bob").earlier
-    for told, said in (([earlier] * 2, "twice"), ([earlier] * 1001, "more earlier jobs")):
+    endless = [msgspec.structs.replace(earlier, rounds=10**6)]
+    for told, said in (
+        ([earlier] * 2, "twice"),
+        ([earlier] * 1001, "`array` of length <= 1000"),
+        (endless, "more earlier rounds"),
+    ):
         with pytest.raises(PeerError, match=said):
             open_statement(changed(again, earlier=told), again.contract, "bob", again.keys)
 
@@ -227,9 +236,7 @@ def test_a_statement_has_one_spelling(ended):
     """Another one that reads the same, signed by its own server, is refused all the same."""
     content = msgspec.msgpack.encode(opened(ended, "bob"))
     assert content[0] == 0xDE  # a map of up to 65,535 fields, as msgpack writes 17 of them
-    longer = b"\xdf\0\0" + content[1:]
-    sign = ended.identities["bob"].sign
-    data = b"pdml statement 1\0" + sign(b"pdml statement 1\0" + longer) + longer
+    data = signed(ended, msgspec.Raw(b"\xdf\0\0" + content[1:]))
     with pytest.raises(PeerError, match="in another way"):
         open_statement(data, ended.contract, "bob", ended.keys)
 
@@ -247,7 +254,7 @@ def test_two_different_statements_prove_who_made_them(consortium):
     alice.hear_statement("bob", data)
     assert alice.silent == ("alice", "carol", "dave")
     with pytest.raises(Equivocation, match="bob made two different statements") as caught:
-        alice.hear_statement("bob", changed(consortium, labels="operator"))
+        alice.hear_statement("bob", changed(consortium, randomised_by="organisation"))
     found = evidence.proof_of(caught.value.evidence, consortium.contract.digest, consortium.keys)
     assert found.sender == caught.value.peer == "bob"
 
@@ -267,3 +274,49 @@ def test_two_different_releases_prove_who_sent_them(consortium):
         evidence.proof_of(proof, consortium.contract.digest, keys)
     with pytest.raises(PeerError, match="another job"):
         evidence.proof_of(proof, "6" * 64, consortium.keys)
+
+
+INTEGERS = st.integers(-(2**63), 2**63)
+VALUES = st.recursive(
+    st.none() | st.booleans() | INTEGERS | st.floats() | st.text() | st.binary(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = st.sampled_from([*statement.Statement.__struct_fields__])
+PLANS = st.sampled_from([*PLAN.to_dict()])
+
+
+@given(
+    changes=st.dictionaries(FIELDS, VALUES, min_size=1, max_size=2),
+    plan=st.dictionaries(PLANS, VALUES),
+)
+def test_whatever_a_member_signs_ends_in_one_sentence_if_not_in_a_statement(again, changes, plan):
+    """Never a traceback: any value in any place, any settings in the plan of an earlier job."""
+    said = msgspec.to_builtins(opened(again, "bob"), builtin_types=(bytes,))
+    (earlier,) = said["earlier"]
+    before = earlier | {"plan": earlier["plan"] | plan}
+    lies = [said | changes, said | {"plan": said["plan"] | plan}, said | {"earlier": [before]}]
+    for lie in lies:
+        try:
+            open_statement(signed(again, lie), again.contract, "bob", again.keys)
+        except PeerError as error:
+            assert str(error).startswith("bob ")
+
+
+def signed(consortium, values):
+    """Anything at all, as bob would sign a statement."""
+    domain, content = b"pdml statement 1\0", msgspec.msgpack.encode(values)
+    return domain + consortium.identities["bob"].sign(domain + content) + content
+
+
+def test_a_list_without_end_is_refused_before_it_is_built(ended):
+    """A million empty events take a byte each in msgpack, and 64 MB as tables."""
+    said = msgspec.to_builtins(opened(ended, "bob"), builtin_types=(bytes,))
+    data = signed(ended, said | {"events": [{}] * 1_000_000})
+    assert len(data) < statement.most_bytes(ended.contract, "bob")
+    tracemalloc.start()
+    with pytest.raises(PeerError, match="`array` of length <= 20001"):
+        open_statement(data, ended.contract, "bob", ended.keys)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 4 * len(data)

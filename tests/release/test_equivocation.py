@@ -90,7 +90,7 @@ def test_evidence_that_proves_nothing_accuses_nobody(two_faced, told_by, tmp_pat
         "several servers or rounds": evidence.packed([honest, other_round]),
         "several servers": evidence.packed([honest, of_carol]),
         "about several": evidence.packed([]),
-        "not so many": evidence.packed([honest] * 17),
+        "`array` of length <= 16": evidence.packed([honest] * 17),
         "no evidence": b"pdml evidence 1\0\xc1",
         "that this version can read": b"x" + shown(two_faced, "carol"),
         "two different statements": evidence.packed(statements=[told_by["bob"]] * 2),
@@ -104,6 +104,18 @@ def test_evidence_that_proves_nothing_accuses_nobody(two_faced, told_by, tmp_pat
         assert said in told and "bob equivocated" not in told
 
 
+def test_what_a_liar_signs_is_shown_as_it_stands(two_faced, told_by, tmp_path):
+    """No word of it reaches a terminal as a command."""
+    honest = evidence.kept(two_faced.journals["alice"], "job-1", 2, "bob")
+    loud = msgspec.structs.replace(honest, recipient="\x1b[31mx\n", digest="\r" * 99)
+    loud = wire._signed(two_faced.identities["bob"], loud)
+    proof = evidence.packed([honest, msgspec.msgpack.decode(loud, type=wire.Voucher)])
+    result = assemble(two_faced.study, two_faced.contract, told_by)
+    write_result(tmp_path / "result", result, result_page, {"bob": proof})
+    told = sentences(tmp_path / "result")
+    assert "bob equivocated in round 2" in told and told.isprintable()
+
+
 def test_a_job_that_ended_early_leaves_a_proof_too(two_faced, tmp_path):
     """No statements, only the study and the two signatures."""
     (tmp_path / "evidence").mkdir()
@@ -114,7 +126,7 @@ def test_a_job_that_ended_early_leaves_a_proof_too(two_faced, tmp_path):
 
 def test_two_statements_of_one_server_prove_it(two_faced, told_by, tmp_path):
     said = statement.signed_by(told_by["dave"], "dave", two_faced.keys)
-    other = msgspec.structs.replace(said, labels="devices")
+    other = msgspec.structs.replace(said, randomised_by="device")
     other = statement.sign(other, two_faced.identities["dave"])
     result = assemble(two_faced.study, two_faced.contract, told_by)
     proof = evidence.packed(statements=[told_by["dave"], other])

@@ -18,15 +18,6 @@ from pdml.release.result import assemble, files_of
 from pdml.report.result import result_page
 
 
-@pytest.fixture(scope="module")
-def ended(tmp_path_factory):
-    made = Studied(tmp_path_factory.mktemp("ended"), plan=SHORT)
-    made.run()
-    made.write(made.folder / "result")
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def result(ended, tmp_path):
     """A copy to spoil."""
@@ -108,6 +99,13 @@ def test_a_file_more_or_less_is_noticed(result):
     (result / "README").write_text("All was checked.")
     told = sentences(result)
     assert "'README' is no part" in told and "'statements/eve.statement' is no part" in told
+
+
+def test_a_model_of_another_form_says_so(result):
+    path = result / "model.json"
+    path.write_text(path.read_text().replace("pdml-result/1", "pdml-result/2"))
+    told = sentences(result)
+    assert "it has the form pdml-result/2, and this version of pdml makes pdml-result/1" in told
 
 
 def test_swapped_statements_are_noticed(result):

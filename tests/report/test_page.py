@@ -205,11 +205,12 @@ def test_missing_numbers_are_said_to_be_missing():
     bare = Page(title="t", n_servers=2, edges=((0, 1),), source="simulated")
     page = render(bare)
     inert(page)
-    assert cards(page) == {"Accuracy of the released model": ("not measured", None), "Accuracy without privacy": ("not measured", None)}
+    assert cards(page) == {"Accuracy of the released model": ("not on this page", None)}
     assert "assume that everybody can learn everything" in page and "nan" not in page.lower() and "None" not in page
     unknown = replace(PAGE, released_accuracy=nan, servers=tuple(replace(row, accuracy=None) for row in PAGE.servers))
-    assert cards(render(unknown))["Accuracy of the released model"] == ("not measured", None)
-    assert "Accuracy, server by server" not in render(unknown)
+    assert cards(render(unknown))["Accuracy of the released model"] == ("not on this page", None)
+    for words in ("Accuracy, server by server", ">Accuracy<"):  # the figure, and the table's column
+        assert words in render(PAGE) and words not in render(unknown)
 
 
 def test_one_round_and_no_guarantee_at_all():

@@ -124,7 +124,7 @@ def test_any_size_of_epsilon_has_readable_ticks(epsilon):
 
 def test_gaps_and_zeros():
     parse(risk_figure([np.nan, 0.5, np.inf, 0.3]))
-    assert "noise of a server" not in words(consensus_figure(FALLING, np.zeros(T)))
+    assert "noise in each coefficient" not in words(consensus_figure(FALLING, np.zeros(T)))
     assert "the models are equal and no noise was added" in words(consensus_figure(np.zeros(3), np.zeros(3)))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import exp, inf, isinf, sqrt
 
-from pdml.accounting import profiles, spending
+from pdml.accounting import profiles, provenance, spending
 from pdml.accounting.budget import Budget, last_safe_round
 from pdml.accounting.events import Event, IterateReleased
 from pdml.accounting.profiles import Profile
@@ -51,15 +51,14 @@ class Ledger:
     delta: float = 1e-6
     classes: int = 2
     reports: Reports | None = field(default=None, compare=False, repr=False)
-    labels_seen: frozenset[int] = frozenset()  # servers that had the true labels and flipped them
 
     def profile(self, data: str, adversary: str, server: int) -> Profile:
         """δ(ε) for one piece of data at one server against one adversary."""
         _check_row(data, adversary)
         sent = spending.split(self.events[server])
         if adversary != "other servers":
-            hidden = data == "label" and server not in self.labels_seen
-            return profiles.pure_profile(sent.epsilon) if hidden else profiles.nothing_profile
+            known = profiles.pure_profile(sent.own_epsilon)
+            return known if data == "label" else profiles.nothing_profile
         if not sent.released:
             return lambda _: 0.0
         through_eta = objective_profile(*sent.noised) if sent.noised and data == "label" else None
@@ -73,14 +72,17 @@ class Ledger:
         spent = []
         for i in servers:
             if exact:
-                hidden = data == "label" and i not in self.labels_seen
-                spent.append(spending.split(self.events[i]).epsilon if hidden else inf)
+                spent.append(spending.split(self.events[i]).own_epsilon if data == "label" else inf)
             else:
                 spent.append(profiles.epsilon_at(self.profile(data, adversary, i), self.delta))
-        reason = _REASONS[data, adversary]
-        if exact and data == "label" and not self.labels_seen.isdisjoint(servers):
-            reason = "a server randomised the labels itself: it had seen them"
-        return Line(data, adversary, max(spent), 0.0 if exact else self.delta, reason)
+        most = max(spent)
+        if data == "label" and exact:
+            known = [self.events[i] for i, each in zip(servers, spent, strict=True) if each == most]
+            by = provenance.worst(*(spending.split(events).by for events in known))
+            reason = provenance.reason(by, most, alone=adversary == "own server")
+        else:
+            reason = _REASONS[data, adversary]
+        return Line(data, adversary, most, 0.0 if exact else self.delta, reason)
 
     def lines(self, server: int | None = None) -> list[Line]:
         """The whole table."""
@@ -190,9 +192,7 @@ def _check_row(data: str, adversary: str) -> None:
 
 
 _REASONS = {
-    ("label", "own server"): "randomised on the device; training cannot weaken it",
     ("label", "other servers"): "randomised response, then objective noise or iterate noise, whichever is better",
-    ("label", "own and others together"): "back to the randomised response alone",
     ("features", "own server"): "the own server receives them: no protection",
     ("features", "other servers"): "iterate noise over all rounds sent",
     ("features", "own and others together"): "no protection",

@@ -1,7 +1,8 @@
 """Events as plain values and back, to the last bit: what a journal keeps and a statement tells."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import isclose
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped, ObjectiveNoised
 from pdml.errors import DataError
 
+CLOSE = 1e-9
 _KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in (LabelFlipped, ObjectiveNoised, IterateReleased)}
 
 
@@ -71,7 +73,7 @@ def loads(text: str) -> Event:
     """The inverse; an event of an unknown kind is refused, for whatever it released would go uncounted."""
     try:
         values = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _refused(text, error) from None
     if not isinstance(values, dict):
         raise _refused(text, "it is no table")
@@ -81,3 +83,33 @@ def loads(text: str) -> Event:
 def _refused(shown: str, why: object) -> DataError:
     kinds = ", ".join(_KINDS)
     return DataError(f"an event of the ledger must be one of {kinds}, got {shown[:80]!r} ({why})")
+
+
+def difference(told: Sequence[Event], planned: Sequence[Event]) -> str:
+    """The first event that is not the planned one, in words.
+
+    Parameters
+    ----------
+    told : sequence of Event
+        What somebody says was spent.
+    planned : sequence of Event
+        What a plan spends.
+
+    Returns
+    -------
+    str
+        "" if there is none: machines may differ in the last bits of a logarithm, and in no more.
+    """
+    if len(told) != len(planned):
+        return f"{len(told)} events, the plan has {len(planned)}"
+    for number, (one, other) in enumerate(zip(told, planned, strict=True), start=1):
+        values = [plain(event).values() for event in (one, other)]
+        if type(one) is not type(other) or not all(map(_close, *values)):
+            return f"event {number} is {one}, the plan has {other}"
+    return ""
+
+
+def _close(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return isclose(one, other, rel_tol=CLOSE, abs_tol=0.0)
+    return bool(one == other)

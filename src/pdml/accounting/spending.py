@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import betainc, log_ndtr, ndtr
 
 from pdml._types import Array
-from pdml.accounting import profiles
+from pdml.accounting import profiles, provenance
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped, ObjectiveNoised
 from pdml.accounting.profiles import Profile
 from pdml.errors import InvalidInput
@@ -21,11 +21,17 @@ class Split:
     epsilon: float
     noised: tuple[ObjectiveNoised, ...]
     released: tuple[IterateReleased, ...]
+    by: str = provenance.DEVICE  # the worst of those who flipped the labels
+
+    @property
+    def own_epsilon(self) -> float:
+        """ε of a label against its own server: a flip hides nothing from whoever made it."""
+        return inf if provenance.is_seen(self.by) else self.epsilon
 
 
 def split(events: Sequence[Event]) -> Split:
     """Sort the events of one server; an unknown one is refused, because its cost is."""
-    epsilon, flips = 0.0, 0
+    epsilon, flips, by = 0.0, 0, provenance.DEVICE
     noised: list[ObjectiveNoised] = []
     released: list[IterateReleased] = []
     for event in events:
@@ -33,13 +39,14 @@ def split(events: Sequence[Event]) -> Split:
             case LabelFlipped():
                 flips += 1
                 epsilon += event.epsilon  # a second report of the same label, with fresh randomness, composes
+                by = provenance.worst(by, event.by)
             case ObjectiveNoised():
                 noised.append(event)
             case IterateReleased():
                 released.append(event)
             case _:
                 raise InvalidInput(f"the ledger does not know the event {event!r}, so it cannot say what was spent")
-    return Split(epsilon if flips else inf, tuple(noised), tuple(released))
+    return Split(epsilon if flips else inf, tuple(noised), tuple(released), by)
 
 
 def against_others(data: str, epsilon: float, mu: float, through_eta: Profile | None, classes: int) -> Profile:

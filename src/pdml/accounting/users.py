@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from pdml._types import Array, IntArray
-from pdml.accounting import profiles, spending
+from pdml.accounting import profiles, provenance, spending
 from pdml.accounting.events import Event, IterateReleased
 from pdml.errors import InvalidInput
 
@@ -41,7 +41,7 @@ class Reports:
 class UserLines:
     """ε per record, in the order of the input; ``delta`` belongs to both columns against the other servers."""
 
-    label_own_server: Array  # pure ε_j, which is also what own and others together get back to
+    label_own_server: Array  # pure ε_j, ∞ if that server had the label; own and others alike
     label_other_servers: Array  # ε_J of the person's own flip and weight
     features_other_servers: Array  # their server's
     delta: float
@@ -56,17 +56,20 @@ def user_lines(events: Sequence[Sequence[Event]], reports: Reports, *, delta: fl
         raise InvalidInput(f"reports must name servers from 0 to {len(events) - 1}")
     others = np.zeros(len(reports.epsilons))
     features = np.zeros(len(reports.epsilons))
+    own = np.array(reports.epsilons, dtype=float)
     for server, happened in enumerate(events):
         mine = np.flatnonzero(reports.servers == server)
         if not len(mine):
             continue
         sent = spending.split(happened)
+        if provenance.is_seen(sent.by):
+            own[mine] = inf
         pairs, back = np.unique(np.column_stack([reports.epsilons[mine], reports.weights[mine]]), axis=0, return_inverse=True)
         if sent.released:
             others[mine] = _label_epsilons(sent, pairs[:, 0], pairs[:, 1], delta, classes)[back.ravel()]
         total = profiles.gaussian_profile(spending.iterate_mu(sent.released, "features"))
         features[mine] = profiles.epsilon_at(total, delta)
-    return UserLines(reports.epsilons, others, features, delta)
+    return UserLines(own, others, features, delta)
 
 
 def _label_epsilons(sent: spending.Split, epsilons: Array, weights: Array, delta: float, classes: int, most: float = 1e5) -> Array:

@@ -124,6 +124,7 @@ def data(
     Example, for a table with labels that people randomised with epsilon 1:
       pdml node data alice --csv people.csv --label diagnosis --epsilon 1 --randomised
     """
+    from pdml.accounting.provenance import note
     from pdml.cli import node_data, screen
 
     home = _home(folder)
@@ -140,11 +141,20 @@ def data(
         held = node_data.from_table(
             home, table, label=label, epsilon=epsilon, epsilon_column=epsilon_column, randomise=randomise, other_people=other_people
         )
-    facts = {"server": home.name, "records": held.server.records, "dataset": held.dataset, "smallest_epsilon": held.server.epsilon}
+    facts = {
+        "server": home.name,
+        "records": held.server.records,
+        "dataset": held.dataset,
+        "smallest_epsilon": held.server.epsilon,
+        "randomised_by": held.randomised_by,
+    }
     if as_json:
         screen.print_json(facts)
-    else:
-        typer.echo(f"{home.name} trains on {held.server.records:,} records (data set {held.dataset[:12]}).")
+        return
+    records = f"{held.server.records:,} records (data set {held.dataset[:12]})"
+    typer.echo(f"{home.name} trains on {records}.")
+    if said := note(home.name, held.randomised_by):
+        typer.echo(said)
 
 
 @node.command()

@@ -10,13 +10,13 @@ import numpy as np
 
 from pdml import frozen
 from pdml._types import Array, IntArray
+from pdml.accounting.provenance import DECLARED, ORGANISATION
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import flip_labels, micro
 from pdml.mechanisms.randomness import LABELS, Secure
 from pdml.node import holdings
 from pdml.node.home import Home
 from pdml.node.party import Holdings
-from pdml.node.statement import DEVICES, ELSEWHERE, OPERATOR
 from pdml.study import Study
 from pdml.tables import Table, listed, read_table
 
@@ -30,7 +30,7 @@ def copy(home: Home, folder: Path, *, other_people: bool) -> Holdings:
         os.chmod(stage, 0o700)
         for path in stage.iterdir():
             os.chmod(path, 0o600)
-        return _adopt(home, stage, held.dataset, DEVICES, other_people=other_people)
+        return _adopt(home, stage, held.dataset, other_people=other_people)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
 
@@ -52,17 +52,18 @@ def from_table(
     order = np.argsort([secrets.randbits(62) for _ in range(table.n_rows)])
     stage = home.path(f".pdml-{secrets.token_hex(8)}")
     names = {"study_hash": study.hash, "study_id": study.id, "server": home.name}
+    names["randomised_by"] = ORGANISATION if randomise else DECLARED
     try:
         with frozen.FrozenWriter(stage, width=study.width, classes=len(study.classes), **names) as writer:
             writer.append(study.encode_table(table)[order], classes[order].astype(np.int32), millionths[order])
             writer.finish(frozen_at=f"{datetime.now(UTC):%Y-%m-%dT%HZ}")
         held = holdings.hold(study, home.name, frozen.open_frozen(stage))
-        return _adopt(home, stage, held.dataset, OPERATOR if randomise else ELSEWHERE, other_people=other_people)
+        return _adopt(home, stage, held.dataset, other_people=other_people)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _adopt(home: Home, stage: Path, digest: str, labels: str, *, other_people: bool) -> Holdings:
+def _adopt(home: Home, stage: Path, digest: str, *, other_people: bool) -> Holdings:
     """Under its digest: the name of a data set is what its budget belongs to."""
     if not other_people:
         _refuse_fresh_budget(home, digest)
@@ -70,7 +71,7 @@ def _adopt(home: Home, stage: Path, digest: str, labels: str, *, other_people: b
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     if not folder.exists():
         stage.rename(folder)
-    return home.save(data=f"data/{folder.name}", labels=labels).holdings()
+    return home.save(data=f"data/{folder.name}").holdings()
 
 
 def _refuse_fresh_budget(home: Home, digest: str) -> None:

@@ -79,6 +79,7 @@ def _stored(path: Path, as_json: bool) -> None:
     screen.show(out, PEOPLE, screen.privacy_table(lines), _even(lines))
     out.print()
     out.print(f"Noise: {told.get('source', 'not said')}.")
+    out.print(f"Counted: {told.get('counted', 'not said')}.")
 
 
 def _lines(told: dict[str, Any], path: Path) -> "list[Line]":

@@ -17,7 +17,7 @@ SERVERS = 10
 
 def train(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Records (.csv, .csv.gz or .parquet), or a study.toml.", show_default=False)],
-    label: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict; people randomise it on their devices.")] = "",
+    label: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict.")] = "",
     ranges: Annotated[list[str] | None, typer.Option("--range", metavar="COLUMN=LOW:HIGH", help="Range of a number; repeat.")] = None,
     levels: Annotated[list[str] | None, typer.Option(metavar="COLUMN=A,B,...", help="Levels of a category; repeat.")] = None,
     encoder: Annotated[Path | None, typer.Option(metavar="FILE", help="Ranges and levels as JSON, as in a model's encoder.")] = None,
@@ -41,6 +41,7 @@ def train(
     norm_bound: Annotated[float, typer.Option(help="Longer records are shrunk to this length.")] = 1.0,
     test: Annotated[Path | None, typer.Option(metavar="FILE", help="Records to measure the accuracy on.")] = None,
     test_fraction: Annotated[float, typer.Option(help="Or hold back this share of DATA for it.")] = 0.0,
+    diagnostics: settings.Diagnostics = False,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to.")] = Path("."),
     model: Annotated[Path, typer.Option(metavar="FILE", help="The model's name in it.")] = Path("model.json"),
     report: Annotated[Path, typer.Option(metavar="FILE", help="The report's name in it.")] = Path("report.html"),
@@ -59,10 +60,13 @@ def train(
 ) -> None:
     """Train a model from a table, with simulated people and servers, or for a study.
 
-    Every label is randomised before anything else looks at it; the servers then train together and add noise to what
-    they send. Writes model.json and report.html.
+    Every label is randomised before the training sees it; the servers then train together and add
+    noise to what they send. Writes model.json and report.html, which hold nothing but noisy
+    releases and public settings; accuracies on records are shown here only, unless --diagnostics
+    asks for them on the page.
 
-    Ranges and levels are declared, not looked up: a maximum or a rare level in the data is somebody's.
+    Ranges, levels and classes are declared, not looked up: a maximum or a rare level in the data
+    is somebody's.
 
     \b
     Example:
@@ -86,6 +90,8 @@ def train(
     if data.suffix == ".toml":
         from pdml.cli import train_study
 
+        if diagnostics:
+            raise InvalidInput("--diagnostics belongs to a table: nothing is measured for a study")
         asked = train_study.Choices(
             engine=engine,
             job=job,
@@ -126,7 +132,9 @@ def train(
     with working(f"Reading {data}"):
         people = records.read(data, roles, attributes=attributes, from_data=from_data, classes=names)
         taught, tested = records.split(people, test=test, label=label, fraction=test_fraction, seed=seed)
-    training = _fit(taught, tested, servers, {**choices, "random_state": seed})
+    choices |= {"random_state": seed, "diagnostics": diagnostics}
+    choices["classes"] = range(len(people.classes))
+    training = _fit(taught, tested, servers, choices)
 
     released = card.released(
         training.fitted,
@@ -138,13 +146,17 @@ def train(
     )
     randomised = f"each person's own epsilon (column {epsilon_column})" if epsilon_column else f"epsilon {epsilon:g}"
     lead = _lead(training, people, randomised)
-    measured = f"on {len(tested):,} records that were not trained on" if tested is not None else "no records were kept to measure it on"
+    measured = "no records were kept to measure it on"
+    if tested is not None:
+        measured = f"on {len(tested):,} records that were not trained on"
+    kept_inside = tested is not None and not diagnostics
     page = card.page(
         training,
+        accuracies=diagnostics,
         title=f"{label}, learnt from {data.name}",
         lead=lead,
         reference_accuracy=None,
-        accuracy_note=measured,
+        accuracy_note=card.INSIDE if kept_inside else measured,
         settings=card.settings(training, **{"label epsilon": f"column {epsilon_column}" if epsilon_column else f"{epsilon:g}"}),
         notes=people.leaks,
     )
@@ -156,7 +168,7 @@ def train(
         paths = {name: str(path) for name, path in files.items()}
         print_json(card.summary(training, released, **counts, label=label, files=paths))
     else:
-        _show(training, lead, measured, people.leaks, files)
+        _show(training, lead, measured, (*people.leaks, *card.page_leaks(training)), files)
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -196,8 +208,11 @@ def _show(training: "Training", lead: str, measured: str, leaks: tuple[str, ...]
 
     out = screen.console()
     totals = () if training.accuracy is None else (("released model", training.accuracy),)
-    hint = "" if totals else " (--test FILE or --test-fraction 0.2)"
-    screen.show(out, "How accurate is it?", screen.accuracy_table(training.rows, totals), lead, f"Accuracy: {measured}{hint}.")
+    hint = f"; {card.INSIDE}" if totals else " (--test FILE or --test-fraction 0.2)"
+    if training.fitted.diagnostics:
+        hint = ""  # the leak is named below
+    table = screen.accuracy_table(training.rows, totals)
+    screen.show(out, "How accurate is it?", table, lead, f"Accuracy: {measured}{hint}.")
     out.print()
     out.print(training.disagreement)
     card.show_privacy(out, training, *(f"Leak: {sentence}." for sentence in leaks))

@@ -131,7 +131,7 @@ def write(home: "Home", job: str, out: Path, *, as_json: bool) -> None:
     if as_json:
         screen.print_json(words.summary(result.outcome, result.outcome.model(study), "nodes", files))
     else:
-        words.show(study, result.outcome, "nodes", files)
+        words.show(study, result.outcome, files)
 
 
 def _statements(home: "Home", job: str) -> "tuple[Study, Contract, dict[str, bytes]]":

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,11 +55,12 @@ def run(file: Path, choices: Choices, files: dict[str, Path], *, force: bool, as
         return
     outcome = train_together.train(study, contract, choices)
     model = outcome.model(study)
-    outputs.commit({files["report"]: lambda path: words.write_page(path, study, outcome, engine), files["model"]: model.save})
+    page = partial(words.write_page, study=study, outcome=outcome)
+    outputs.commit({files["report"]: page, files["model"]: model.save})
     if as_json:
         screen.print_json(words.summary(outcome, model, engine, files))
     else:
-        words.show(study, outcome, engine, files)
+        words.show(study, outcome, files)
 
 
 def _job_name(study: "Study", resume: bool) -> str:

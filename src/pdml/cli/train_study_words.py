@@ -8,26 +8,13 @@ if TYPE_CHECKING:
     from pdml.release.consortium import Outcome
     from pdml.study import Study
 
-ONE_PROCESS = "One process held every organisation's records: the ledger says what the parties would have learnt."
-
 
 def _rows(outcome: "Outcome") -> list[tuple[str, int, int, None]]:
     degrees = outcome.contract.graph.degrees
     return [(part.server, part.records, int(degrees[i]), None) for i, part in enumerate(outcome.parts)]
 
 
-def _notes(outcome: "Outcome", engine: str) -> list[str]:
-    from pdml.cli.card import SIMULATED
-
-    said = []
-    if outcome.source == "simulated":
-        said.append(SIMULATED)
-    elif engine == "local":
-        said.append(ONE_PROCESS)
-    return said
-
-
-def write_page(path: Path, study: "Study", outcome: "Outcome", engine: str) -> None:
+def write_page(path: Path, study: "Study", outcome: "Outcome") -> None:
     import pdml
     from pdml.report.page import Page, ServerRow, write
     from pdml.report.result import lead, notes_of
@@ -45,7 +32,7 @@ def write_page(path: Path, study: "Study", outcome: "Outcome", engine: str) -> N
         lines=tuple(outcome.ledger.lines()),
         source=outcome.source,
         settings={"study": study.id, "study hash": study.hash, "job": outcome.contract.job, **shown},
-        notes=(*notes_of(outcome), *_notes(outcome, engine)),
+        notes=notes_of(outcome),
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
     )
     write(path, page)
@@ -57,7 +44,10 @@ def summary(outcome: "Outcome", model: Any, engine: str, files: dict[str, Path])
         "job": outcome.contract.job,
         "engine": engine,
         "classes": list(model.classes),
-        "servers": [{"name": name, "records": m, "links": links} for name, m, links, _ in _rows(outcome)],
+        "servers": [
+            {"name": name, "records": m, "links": links, "labels_randomised_by": part.randomised_by}
+            for (name, m, links, _), part in zip(_rows(outcome), outcome.parts, strict=True)
+        ],
         "consensus_distance": outcome.consensus,
         "plan": model.plan,
         "privacy": model.privacy,
@@ -66,7 +56,7 @@ def summary(outcome: "Outcome", model: Any, engine: str, files: dict[str, Path])
     }
 
 
-def show(study: "Study", outcome: "Outcome", engine: str, files: dict[str, Path]) -> None:
+def show(study: "Study", outcome: "Outcome", files: dict[str, Path]) -> None:
     from pdml.cli import screen
     from pdml.report.result import lead, notes_of
 
@@ -76,6 +66,6 @@ def show(study: "Study", outcome: "Outcome", engine: str, files: dict[str, Path]
     sentence = f"Starting from 50%, for the person protected least; against other servers but for a chance of {ledger.delta:g} (delta)."
     screen.show(out, "If I said yes, how sure can they be?", screen.privacy_table(ledger.lines()), sentence)
     out.print()
-    for note in (*notes_of(outcome), *_notes(outcome, engine)):
+    for note in notes_of(outcome):
         out.print(note)
     screen.list_files(out, files)

@@ -34,7 +34,7 @@ class Loader:
 
 
 def train(study: "Study", contract: "Contract", choices: "Choices") -> "Outcome":
-    """The budget is checked for the whole job before the first round."""
+    """The budget is checked for the whole job before the first round, and for this job alone."""
     import numpy as np
 
     from pdml.accounting import Budget
@@ -96,7 +96,7 @@ def _planned(contract: "Contract", held: "Holdings") -> "Part":
         released=np.zeros(contract.shape),
         apart=(),
         label_epsilon=held.label_epsilon,
-        labels=held.labels,
+        randomised_by=held.randomised_by,
         events=contract.events(contract.servers[server.index], records=server.records, epsilon=server.epsilon),
     )
 

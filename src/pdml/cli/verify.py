@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from pdml.release.verify import Verification
+    from pdml.release.verdict import Verification
 
 
 def verify(

@@ -33,5 +33,8 @@ def primal_target(linear: Array, dual: Array, sent: Array, heard: Array, *, degr
 
 
 def release_step(point: Array, noise: Array) -> Array:
-    """w̃_i = w_i + θ_i: the only thing that ever leaves the server."""
-    return point + noise
+    """w̃_i = w_i + θ_i: the only thing that ever leaves the server.
+
+    Adding 0 turns -0 into 0: the sign of a zero would tell from which side w_i was rounded.
+    """
+    return point + noise + 0.0

@@ -6,6 +6,7 @@ from typing import Any
 
 from pdml.accounting import Budget, Ledger, last_safe_round
 from pdml.accounting.events import IterateReleased, LabelFlipped
+from pdml.accounting.provenance import UNKNOWN
 from pdml.errors import PDMLError
 from pdml.node import holdings
 from pdml.node.desk import DESK, ENDED, Attempt, Desk
@@ -139,8 +140,9 @@ def _desk(home: Home) -> tuple[dict[str, Any], Attempt | None, dict[str, Any]]:
 
 
 def _account(study: Study, journal: Journal, name: str, held: Holdings | None) -> DataSet:
-    """The ledger of a data set; the labels of one that is gone are taken to have the largest ε of the menu."""
-    flip = LabelFlipped(epsilon=held.label_epsilon if held else study.menu[-1])
+    """The ledger of a data set. Of one that is gone nobody can say who randomised its labels; they
+    are taken to have the largest ε of the menu."""
+    flip = held.flip() if held else LabelFlipped(epsilon=study.menu[-1], by=UNKNOWN)
     spent, classes, further = journal.spent(name), len(study.classes), None
     if held is not None and study.plan and study.budget is not None:
         another = holdings.agreed(study, TrainingPlan.from_dict(dict(study.plan)), "another")

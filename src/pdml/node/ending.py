@@ -106,7 +106,7 @@ def told(
         records=holdings.server.records,
         epsilon=holdings.server.epsilon,
         label_epsilon=holdings.label_epsilon,
-        labels=holdings.labels,
+        randomised_by=holdings.randomised_by,
         source=known.source,
         sent=b"".join(bytes.fromhex(wire.hash_of(payload)) for payload in sent),
         heard=[_heard(contract, peer, journal) for peer in contract.neighbours(name)],

@@ -8,8 +8,10 @@ different statements on one job.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from pdml.errors import PDMLError, PeerError
 from pdml.node import statement, wire
@@ -17,15 +19,14 @@ from pdml.node.journal import Journal
 from pdml.node.statement import Statement
 from pdml.node.wire import Voucher
 
-MOST_VOUCHERS = 16
 _DOMAIN = b"pdml evidence 1\0"
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Signed words of one server that contradict each other."""
 
-    vouchers: list[Voucher] = []
-    statements: list[bytes] = []  # as they were signed
+    vouchers: Annotated[list[Voucher], Meta(max_length=16)] = []
+    statements: Annotated[list[bytes], Meta(max_length=2)] = []  # as they were signed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +95,8 @@ def contradiction(journal: Journal, job: str, said: Statement) -> Voucher | None
 
 def packed(vouchers: Sequence[Voucher] = (), *, statements: Sequence[bytes] = ()) -> bytes:
     """Evidence as it travels and is stored; `proof_of` checks it."""
-    shown = Evidence(vouchers=list(vouchers), statements=list(statements))
-    return _DOMAIN + msgspec.msgpack.encode(shown)
+    content = Evidence(vouchers=list(vouchers), statements=list(statements))
+    return _DOMAIN + msgspec.msgpack.encode(content)
 
 
 def proof_of(
@@ -129,19 +130,22 @@ def proof_of(
         If the evidence proves nothing: words that do not contradict each other, that are of several
         servers, rounds or jobs, or that are not signed.
     """
+    found = _read(data)
+    if found.statements:
+        return _two_statements(found, terms, keys)
+    return _vouchers(found.vouchers, terms, keys, said or {})
+
+
+def _read(data: bytes) -> Evidence:
     if not data.startswith(_DOMAIN):
         raise PeerError("this is no evidence that this version can read")
     try:
-        shown = msgspec.msgpack.decode(data[len(_DOMAIN) :], type=Evidence)
+        found = msgspec.msgpack.decode(data[len(_DOMAIN) :], type=Evidence)
     except (ValueError, RecursionError) as error:
         raise PeerError(f"this is no evidence: {error}") from None
-    if packed(shown.vouchers, statements=shown.statements) != data:
+    if packed(found.vouchers, statements=found.statements) != data:
         raise PeerError("this is evidence in another spelling than the one that all use")
-    if len(shown.vouchers) + len(shown.statements) > MOST_VOUCHERS:
-        raise PeerError("evidence needs two signed words, not so many")
-    if shown.statements:
-        return _two_statements(shown, terms, keys)
-    return _vouchers(shown.vouchers, terms, keys, said or {})
+    return found
 
 
 def _vouchers(
@@ -164,10 +168,10 @@ def _vouchers(
     return Equivocated(sender=sender, round=t, said=tuple(words))
 
 
-def _two_statements(shown: Evidence, terms: str, keys: Mapping[str, str]) -> Equivocated:
-    if shown.vouchers or len(shown.statements) != 2 or shown.statements[0] == shown.statements[1]:
+def _two_statements(found: Evidence, terms: str, keys: Mapping[str, str]) -> Equivocated:
+    if found.vouchers or len(set(found.statements)) != 2:
         raise PeerError("the evidence must be two different statements")
-    one, other = shown.statements
+    one, other = found.statements
     for server in keys:
         try:
             both = [statement.signed_by(data, server, keys) for data in (one, other)]

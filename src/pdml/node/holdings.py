@@ -12,7 +12,6 @@ from pdml.errors import DataError, InvalidInput
 from pdml.frozen import FrozenData
 from pdml.node.contract import Contract
 from pdml.node.party import Holdings
-from pdml.node.statement import UNSAID
 from pdml.study import Study
 from pdml.train.node import Server
 from pdml.train.plan import TrainingPlan
@@ -48,10 +47,9 @@ def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
     )
 
 
-def hold(study: Study, name: str, frozen: FrozenData, labels_by: str = UNSAID, *, before: Collection[str] = ()) -> Holdings:
+def hold(study: Study, name: str, frozen: FrozenData, *, before: Collection[str] = ()) -> Holdings:
     """The records of server ``name``, with labels de-biased by each record's own ε.
 
-    ``labels_by``: where the operator says that they were randomised (`statement.LABELS`).
     ``before``: hashes of earlier revisions of the study, in which keys and relay alone differ; their data sets are its own.
 
     Guarantees
@@ -84,12 +82,11 @@ def hold(study: Study, name: str, frozen: FrozenData, labels_by: str = UNSAID, *
         norm_bound=1.0,
         classes=len(study.classes),
     )
-    largest = float(epsilons.max())
     return Holdings(
         server=server,
         dataset=manifest.digest,
-        label_epsilon=largest,
-        labels=labels_by,
+        label_epsilon=float(epsilons.max()),
+        randomised_by=manifest.randomised_by,
     )
 
 

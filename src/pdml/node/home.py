@@ -22,7 +22,6 @@ from pdml.node.identity import Identity
 from pdml.node.journal import Journal
 from pdml.node.party import Holdings
 from pdml.node.sealing import SealingKey
-from pdml.node.statement import UNSAID
 from pdml.study import Study
 from pdml.study.findings import Findings
 
@@ -38,7 +37,6 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     accept: str = ASK  # whether an operator decides about each offer, or the study's own plan is enough
     begun: bool = False  # whether there has been a journal: one that is missing then was lost
     data: str = ""  # the frozen data set, below the folder; "" until there is one
-    labels: str = UNSAID  # where its labels were randomised, as the operator says
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +209,7 @@ class Home:
         return frozen.open_frozen(self.path(self.config.data))
 
     def holdings(self) -> Holdings:
-        return holdings.hold(self.study(), self.name, self.frozen(), self.config.labels, before=self.lineage())
+        return holdings.hold(self.study(), self.name, self.frozen(), before=self.lineage())
 
     def evidence(self, job: str) -> Path:
         """Where proofs that a member said two things in this job are kept; statements are in the journal."""

@@ -94,14 +94,32 @@ class Identity:
         return HKDF(SHA256(), 32, salt=None, info=purpose).derive(self._secret)
 
 
+# Points of small order on Edwards' curve, sign aside: under such a key anybody can sign anything.
+_WEAK = {
+    bytes.fromhex(text)
+    for text in (
+        "00" * 32,
+        "01" + "00" * 31,
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "ec" + "ff" * 30 + "7f",
+        "ed" + "ff" * 30 + "7f",
+        "ee" + "ff" * 30 + "7f",
+    )
+}
+
+
 def verified(public: str, message: bytes, signature: bytes) -> bool:
-    """Whether ``signature`` of ``message`` is of the key ``public``."""
+    """Whether ``signature`` of ``message`` is of the key ``public``; not if all can sign for it."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(signature, message)
-    except (InvalidSignature, ValueError):
+        key = bytes.fromhex(public)
+        if key[:31] + bytes([key[31] & 0x7F]) in _WEAK:
+            return False
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+    except (InvalidSignature, ValueError, IndexError):
         return False
     return True
 

@@ -21,6 +21,7 @@ import numpy as np
 from pdml._types import Array
 from pdml.accounting import Budget, Ledger, last_safe_round
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
+from pdml.accounting.provenance import UNKNOWN
 from pdml.errors import BudgetExceeded, Equivocation, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Source
 from pdml.node import ending, evidence, statement, wire
@@ -32,13 +33,16 @@ from pdml.train.node import Node, NodeState, Server, compiles
 
 @dataclass(frozen=True, kw_only=True)
 class Holdings:
-    """What a node trains on: its records as a `Server`, the digest of the data set, the largest
-    label ε, and where its operator says that labels were randomised (`statement.LABELS`)."""
+    """What a node trains on: its records as a `Server`, the data set's digest, and its labels."""
 
     server: Server
     dataset: str
-    label_epsilon: float
-    labels: str = statement.UNSAID
+    label_epsilon: float  # the largest among them
+    randomised_by: str = UNKNOWN
+
+    def flip(self) -> LabelFlipped:
+        """The event that the labels went through before this node had them, or when it did."""
+        return LabelFlipped(epsilon=self.label_epsilon, by=self.randomised_by)
 
 
 class Party:
@@ -144,9 +148,8 @@ class Party:
     @property
     def ledger(self) -> Ledger:
         """What this data set has spent over all jobs, this one's rounds so far included."""
-        flip = LabelFlipped(epsilon=self.holdings.label_epsilon)
-        spent = self._journal.spent(self.holdings.dataset)
-        return Ledger(((flip, *spent),), source=self._node.source_name, classes=self.contract.classes)
+        events = (self.holdings.flip(), *self._journal.spent(self.holdings.dataset))
+        return Ledger((events,), source=self._node.source_name, classes=self.contract.classes)
 
     @property
     def earlier(self) -> tuple[Event, ...]:
@@ -295,7 +298,7 @@ def check_budget(contract: Contract, name: str, holdings: Holdings, *, journal: 
     """
     already = journal.spent(holdings.dataset, but=contract.job)
     events = contract.events(name, records=holdings.server.records, epsilon=holdings.server.epsilon)
-    flip = LabelFlipped(epsilon=holdings.label_epsilon)
+    flip = holdings.flip()
     safe = last_safe_round([(flip, *events)], budget=budget, classes=contract.classes, already=[already])
     if safe < contract.plan.rounds:
         before = sum(isinstance(event, IterateReleased) for event in already)

@@ -10,37 +10,32 @@ and every list has the length that the contract says.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import zip_longest
-from math import inf, isclose
-from typing import Any
+from math import inf
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from pdml._types import Array
 from pdml.accounting import records, spending
 from pdml.accounting.events import Event
+from pdml.accounting.provenance import DECLARED, DEVICE, ORGANISATION, UNKNOWN
 from pdml.errors import PDMLError, PeerError
 from pdml.mechanisms.exact_gaussian import on_grid
 from pdml.mechanisms.randomness import SOURCES, Secure
 from pdml.node import wire
 from pdml.node.contract import Contract
 from pdml.node.identity import Identity, verified
-from pdml.train.plan import TrainingPlan
+from pdml.train.plan import MOST_ROUNDS, TrainingPlan
 
 VERSION = 1
 DIGEST = 32  # bytes of a sha256
 MOST_RECORDS = 10**8  # of one data set; beyond, rounding costs more than further records save
 MOST_EARLIER = 1_000  # jobs on one data set before this one
 MOST_EARLIER_ROUNDS = 100_000  # of all of them
-
-# Where the labels of a data set were randomised, as its operator says.
-DEVICES, OPERATOR, ELSEWHERE, UNSAID = "devices", "operator", "elsewhere", ""
-LABELS = (DEVICES, OPERATOR, ELSEWHERE, UNSAID)
-
-CLOSE = 1e-9  # machines may differ in the last bits of a logarithm, and in nothing more
 
 _ALIAS = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _DOMAIN = b"pdml statement 1\0"
@@ -50,12 +45,19 @@ _EVENT = 256  # bytes that one event needs at most
 _NAMES = 4096  # all names, digests and single numbers
 
 
+# Lengths are checked where msgpack announces them, before anything is allocated.
+Rounds = Annotated[list[float], Meta(max_length=MOST_ROUNDS)]
+Each = Annotated[list[int | float], Meta(max_length=1_000)]  # one number per server
+Settings = dict[str, int | float | str | Each | None]
+Events = Annotated[list[dict[str, int | float | str | None]], Meta(max_length=MOST_ROUNDS + 1)]
+
+
 class Heard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a node has of one neighbour."""
 
     sender: str
     digests: bytes  # of its release of every round, 32 bytes each
-    apart: list[float]  # in every round: the distance between its release and this node's own
+    apart: Rounds  # the distance between its release and this node's own
     dataset: str  # the alias of the data set on which it said, in its hello, that it trains
     before: int  # how many vectors that data set had released before this job, as it said
 
@@ -66,9 +68,9 @@ class Earlier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     job: str
     terms: str  # the digest of its contract
     study: str  # which may be an earlier revision
-    plan: dict[str, Any]
+    plan: Settings
     rounds: int  # as many as were released
-    events: list[dict[str, Any]]  # what they spent, as `spending.summed` has it
+    events: Events  # what they spent, as `spending.summed` has it
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -81,19 +83,19 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     terms: str  # the digest of the contract
     study: str
     job: str
-    plan: dict[str, Any]
+    plan: Settings
     server: str
     dataset: str  # its alias
     records: int
     epsilon: float  # the smallest label ε of the records
     label_epsilon: float  # the largest
-    labels: str  # one of `LABELS`
+    randomised_by: str  # who randomised the labels, as the operator says
     source: str  # of the noise
     sent: bytes  # the digest of the release of every round, 32 bytes each
-    heard: list[Heard]  # by neighbour, in the contract's order
+    heard: Annotated[list[Heard], Meta(max_length=1_000)]  # by neighbour, in the contract's order
     release: bytes  # the payload of the last round
-    events: list[dict[str, Any]]  # of this job
-    earlier: list[Earlier]
+    events: Events  # of this job
+    earlier: Annotated[list[Earlier], Meta(max_length=MOST_EARLIER)]
 
     def vector(self, shape: tuple[int, int]) -> Array:
         """w̃_i(T)."""
@@ -272,8 +274,8 @@ def _check_claims(said: Statement, contract: Contract) -> None:
         raise PeerError(f"{server} tells of {said.records:,} records, not 1 to {MOST_RECORDS:,}")
     if not contract.epsilon <= low <= high < inf:
         raise PeerError(f"{server} tells of impossible label epsilons, from {low:g} to {high:g}")
-    if said.labels not in LABELS:
-        raise PeerError(f"{server} says that {said.labels[:40]!r} randomised its labels")
+    if said.randomised_by not in (DEVICE, DECLARED, ORGANISATION, UNKNOWN):
+        raise PeerError(f"{server} says that {said.randomised_by[:40]!r} randomised its labels")
     if said.source not in SOURCES:
         raise PeerError(f"{server} tells of noise from {said.source[:40]!r}, which nobody knows")
     if not _ALIAS.fullmatch(said.dataset):
@@ -301,10 +303,10 @@ def _check_events(said: Statement, contract: Contract) -> None:
     server = said.server
     try:
         planned = contract.events(server, records=said.records, epsilon=said.epsilon)
-        if difference := _difference(said.spent, planned):
+        if difference := records.difference(said.spent, planned):
             raise PeerError(f"{server} tells another spending than the plan's: {difference}")
-        if len(said.earlier) > MOST_EARLIER or not 0 <= said.before <= MOST_EARLIER_ROUNDS:
-            raise PeerError(f"{server} tells of more earlier jobs than a data set can have had")
+        if not 0 <= said.before <= MOST_EARLIER_ROUNDS:
+            raise PeerError(f"{server} tells of more earlier rounds than a data set can have had")
         for job in said.earlier:
             _check_earlier(said, job, contract)
         if len({job.job for job in said.earlier} | {contract.job}) <= len(said.earlier):
@@ -323,23 +325,6 @@ def _check_earlier(said: Statement, job: Earlier, contract: Contract) -> None:
     released = replace(before, plan=replace(before.plan, rounds=job.rounds))
     planned = released.events(said.server, records=said.records, epsilon=said.epsilon)
     told = tuple(records.event_of(values) for values in job.events)
-    if difference := _difference(told, spending.summed(planned)):
+    if difference := records.difference(told, spending.summed(planned)):
         sentence = f"{said.server} tells another spending of job {job.job} than its plan's"
         raise PeerError(f"{sentence}: {difference}")
-
-
-def _difference(told: Sequence[Event], planned: Sequence[Event]) -> str:
-    """The first event that is not the planned one, in words; "" if there is none."""
-    for number, (one, other) in enumerate(zip_longest(told, planned), start=1):
-        if one is None or other is None:
-            return f"{len(told)} events, the plan has {len(planned)}"
-        values = [records.plain(event).values() for event in (one, other)]
-        if type(one) is not type(other) or not all(map(_close, *values)):
-            return f"event {number} is {one}, the plan has {other}"
-    return ""
-
-
-def _close(one: Any, other: Any) -> bool:
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other or isclose(one, other, rel_tol=CLOSE, abs_tol=0.0)
-    return bool(one == other)

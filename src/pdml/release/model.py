@@ -21,6 +21,7 @@ from pdml.errors import DataError, InvalidInput
 from pdml.files import atomic_write
 
 FORMAT = "pdml-model/1"
+THIS_TRAINING = "this training alone: other trainings on the same records must be added up"
 
 
 class Card(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="format", tag=FORMAT):

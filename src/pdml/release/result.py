@@ -59,6 +59,7 @@ class Result:
             contract=self.contract,
             parts=tuple(self._part(statement) for statement in self.said.values()),
             source=sources.pop() if len(sources) == 1 else "simulated",  # one that protects nobody
+            own_nodes=True,
             statements=digests,
         )
 
@@ -73,7 +74,7 @@ class Result:
             events=statement.spent,
             earlier=statement.spent_before,
             released_before=statement.before,
-            labels=statement.labels,
+            randomised_by=statement.randomised_by,
         )
 
 

@@ -5,19 +5,21 @@ What a folder cannot prove is that its study is the one you agreed on: compare i
 """
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from pdml.errors import InvalidInput, NotVerified, PDMLError, PeerError
+from pdml.errors import InvalidInput, PDMLError, PeerError, plain
 from pdml.node import evidence, holdings, statement
 from pdml.node.contract import Contract
 from pdml.node.evidence import Equivocated
 from pdml.node.statement import Statement
 from pdml.release import agreement
 from pdml.release.agreement import Problem
+from pdml.release.consortium import RESULT
 from pdml.release.result import (
     EVIDENCE,
     MODEL,
@@ -30,62 +32,13 @@ from pdml.release.result import (
     Result,
     files_of,
 )
+from pdml.release.verdict import Verification
 from pdml.study import Study, template
 from pdml.study.contract import MOST_BYTES
 from pdml.train.plan import MOST_ROUNDS, TrainingPlan
 
 _MOST_EVIDENCE = 1 << 20  # bytes, beyond two statements
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verification:
-    """What was found. Without problems every word is proved, or somebody's signed claim."""
-
-    problems: tuple[Problem, ...]
-    study: str = ""  # its hash: the one you agreed on?
-    study_id: str = ""
-    job: str = ""
-    rounds: int = 0
-    servers: tuple[str, ...] = ()
-    equivocated: tuple[Equivocated, ...] = ()  # proved
-
-    @property
-    def ok(self) -> bool:
-        return not self.problems
-
-    def check(self) -> None:
-        """Raise `NotVerified` if there are problems.
-
-        Raises
-        ------
-        NotVerified
-            With the first problem in its sentence, and all of them in ``problems``.
-        """
-        if self.problems:
-            more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
-            sentence = f"the result is refused: {self.problems[0].sentence}{more}"
-            raise NotVerified(sentence, self.problems)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "ok": self.ok,
-            "study": self.study_id,
-            "study_hash": self.study,
-            "job": self.job,
-            "rounds": self.rounds,
-            "servers": list(self.servers),
-            "equivocated": [each.sender for each in self.equivocated],
-            "problems": [
-                {
-                    "kind": problem.kind,
-                    "sentence": problem.sentence,
-                    "servers": list(problem.servers),
-                    "round": problem.round,
-                }
-                for problem in self.problems
-            ],
-        }
+_LISTED = 20  # unknown files that are told
 
 
 def verify_result(
@@ -162,7 +115,7 @@ class _Reading:
         )
 
     def _wrong(self, kind: str, sentence: str, *servers: str) -> None:
-        self.problems.append(Problem(kind=kind, sentence=sentence, servers=servers))
+        self.problems.append(Problem(kind=kind, sentence=plain(sentence), servers=servers))
 
     def _read(self, name: str, most: int, kind: str = "file") -> bytes | None:
         """A regular file of at most so many bytes."""
@@ -202,7 +155,8 @@ class _Reading:
         known = {STUDY, MODEL, PAGE, STATEMENTS, EVIDENCE}
         known |= {f"{STATEMENTS}/{name}{STATEMENT}" for name in names}
         known |= {f"{EVIDENCE}/{name}{PROOF}" for name in names}
-        for name in sorted(set(_names(self.root)) - known):
+        found = set(islice(_names(self.root), len(known) + _LISTED))  # of a million, some
+        for name in sorted(found - known)[:_LISTED]:
             self._wrong("file", f"{name!r} is no part of a result: nothing vouches for it")
 
     def _statements(self, study: Study) -> tuple[dict[str, bytes], Contract | None]:
@@ -288,7 +242,7 @@ class _Reading:
                 kind = "model" if name == MODEL else "page"
                 found = self._read(name, len(data), kind)
                 if found is not None and found != data:
-                    self._wrong(kind, f"{name} is not what the statements give: it was changed")
+                    self._wrong(kind, f"{name} is not what the statements give{_why(found)}")
 
 
 def _longest(study: Study) -> Callable[[str], int]:
@@ -307,10 +261,18 @@ def _contract(study: Study, server: str, data: bytes) -> Contract:
     return holdings.agreed(study, TrainingPlan.from_dict(dict(said.plan)), said.job)
 
 
+def _why(model: bytes) -> str:
+    """Another version may have made it of the same statements in another way."""
+    form = re.search(rb'"result": "(pdml-result/[0-9]{1,9})"', model)
+    if form is None or form[1] == RESULT.encode():
+        return ": it was changed"
+    return f": it has the form {form[1].decode()}, and this version of pdml makes {RESULT}"
+
+
 def _proved(found: Equivocated) -> Problem:
     return Problem(
         kind="equivocation",
-        sentence=found.sentence,
+        sentence=plain(found.sentence),  # whoever signs two things may have signed anything
         servers=(found.sender,),
         round=found.round,
     )

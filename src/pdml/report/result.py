@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pdml.node.statement import DEVICES, ELSEWHERE, OPERATOR, UNSAID
+from pdml.accounting.provenance import DEVICE, note
+from pdml.release.consortium import ONE_DOMAIN
 from pdml.report import html, numbers, steady
 from pdml.report.page import Page, ServerRow, render
 
 if TYPE_CHECKING:
     from pdml.release.consortium import Outcome
-    from pdml.release.estimator import History
+    from pdml.release.history import History
     from pdml.release.result import Result
     from pdml.study import Study
 
@@ -18,11 +19,8 @@ _CLAIMS = (
     "checks it against what the others have signed. How many records it has, where its labels were "
     "randomised, and that it drew its noise: these are its own word."
 )
-_LABELS = {
-    OPERATOR: "says that it randomised its labels itself: it had seen them.",
-    ELSEWHERE: "says that its labels were randomised before it got them.",
-    UNSAID: "does not say where its labels were randomised.",
-}
+_SIMULATED = "Simulated: the noise came from a seeded generator, so this run protected nobody."
+_TOGETHER = "The ledger says what the parties would have learnt had each run its own node."
 
 
 def result_page(result: "Result") -> str:
@@ -84,8 +82,8 @@ def lead(study: "Study", outcome: "Outcome") -> str:
         Plain words.
     """
     contract, total = outcome.contract, sum(part.records for part in outcome.parts)
-    everywhere = all(part.labels == DEVICES for part in outcome.parts)
-    where = "on people's devices" if everywhere else "before training"
+    everywhere = all(part.randomised_by == DEVICE for part in outcome.parts)
+    where = "on people's devices" if everywhere else "as the notes say"
     features, classes = study.encoder.n_features, ", ".join(study.classes)
     data = f"{numbers.count(total, 'report')} with {numbers.count(features, 'feature')}"
     counts = {
@@ -98,7 +96,7 @@ def lead(study: "Study", outcome: "Outcome") -> str:
 
 
 def notes_of(outcome: "Outcome") -> tuple[str, ...]:
-    """What a reader must know about each server's data.
+    """What a reader must know about each server's data, and about the ledger.
 
     Parameters
     ----------
@@ -108,16 +106,17 @@ def notes_of(outcome: "Outcome") -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        Sentences; none where labels came from devices and data sets are new.
+        Sentences.
     """
-    said = []
+    said = [f"The ledger counts {outcome.counted}."]
     for part in outcome.parts:
-        if part.labels in _LABELS:
-            said.append(f"{part.server} {_LABELS[part.labels]}")
-        if part.earlier:
-            used = f"{part.server}'s data set was used before"
-            said.append(f"{used}; its ledger holds the earlier jobs too.")
-    return tuple(said)
+        used = f"{part.server}'s data set was used before; its ledger holds the earlier jobs too."
+        said += [note(part.server, part.randomised_by), used if part.earlier else ""]
+    if not outcome.own_nodes:
+        said.append(f"{ONE_DOMAIN.capitalize()}. {_TOGETHER}")
+    if outcome.source == "simulated":
+        said.append(_SIMULATED)
+    return tuple(sentence for sentence in said if sentence)
 
 
 def _figures(result: "Result", history: "History") -> Iterator[str]:

@@ -28,6 +28,7 @@ DRAWN_LINKS = 4000
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 18, 40, 84  # margins of a plot
 _POINTS = 400  # of one line
 _COLOURS = (BLUE, ORANGE)
+_LEAST = 1e-300  # smaller values are drawn as 0
 
 Line = tuple[str, Sequence[float]]  # what it shows, and one value per round
 Edge = tuple[int, int]
@@ -116,8 +117,8 @@ class _Scale:
 
     def __init__(self, values: Sequence[float]) -> None:
         known = [value for value in values if isfinite(value)]
-        positive = [value for value in known if value > 0]
-        low, high = min(positive, default=0.0), max(known, default=0.0)
+        positive = [value for value in known if value > _LEAST]
+        low, high = min(positive, default=0.0), max(positive, default=0.0)
         self.logarithmic = 0 < 10 * low < high
         if self.logarithmic:
             self.low, self.high = low / 1.25, high * 1.25
@@ -132,11 +133,11 @@ class _Scale:
     def place(self, value: float) -> float:
         share = value / self.high
         if self.logarithmic:
-            share = log(value / self.low) / log(self.high / self.low)
+            share = (log(value) - log(self.low)) / (log(self.high) - log(self.low))
         return HEIGHT - _BOTTOM - share * (HEIGHT - _BOTTOM - _TOP)
 
     def shows(self, value: float) -> bool:
-        return isfinite(value) and (value > 0 or not self.logarithmic)
+        return isfinite(value) and (value > _LEAST or not self.logarithmic)
 
 
 def _exponent(value: float) -> int:

@@ -67,8 +67,7 @@ class NodeState:
     t: int
     sent: Array  # w̃_i(t)
     dual: Array  # γ_i(t - 1): `step` brings it up to date
-    certified: float = 0.0  # the gradient norm that round t reached
-    noise: float = 0.0  # |θ_i(t)|, for figures about simulations
+    certified: float = 0.0  # the gradient norm that round t reached: it never leaves the server
 
 
 class Node:
@@ -102,7 +101,7 @@ class Node:
         dual, point, certified = self._solve(state, heard)
         noise = self._draw(state.t + 1, point)
         released = steps.release_step(self._source.settle(point), noise)
-        return NodeState(state.t + 1, released, dual, certified, float(np.linalg.norm(noise))), released
+        return NodeState(state.t + 1, released, dual, certified), released
 
     def replay(self, state: NodeState, heard: list[Array], released: Array) -> NodeState:
         """The state after a round whose release is known: solver and streams move on as they did then, and nothing is released.

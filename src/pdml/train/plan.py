@@ -83,6 +83,14 @@ class TrainingPlan:
     def iterates(self, server: int, n_servers: int) -> IterateNoise:
         return IterateNoise(self._for_server("noise_scale", server, n_servers), self.noise_decay)
 
+    def stddevs(self, n_servers: int) -> Array:
+        """σ_i(t) of every round and server, (T, n): all that is published about the noise.
+
+        What was drawn stays with its server: its norm beside a release would narrow w_i(t) down.
+        """
+        each = [self.iterates(i, n_servers) for i in range(n_servers)]
+        return np.array([[noise.stddev(t) for noise in each] for t in range(1, self.rounds + 1)])
+
     def ridge(self, degree: float, n_servers: int) -> float:
         """μ_i = a/n + 2βN_i: the strong convexity of server i's primal problem."""
         return self.regularization / n_servers + 2 * self.penalty * degree

@@ -45,15 +45,24 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What came out of one training: the last releases, and figures about the way there."""
+class Inside:
+    """How the solves went: functions of records without noise, for tests and benchmarks.
 
-    released: Array  # (n, C, d): w̃_i(T)
-    consensus: Array  # (T,): largest distance between two servers' releases
-    noise: Array  # (T,): root mean square norm of θ(t) over servers
+    Nothing that is published may hold them.
+    """
+
     certified: Array  # (T, n): gradient norms reached by the primal solves
     passes: int  # over one server's records, summed over servers and rounds
     hessians: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came out of one training. All but ``inside`` is a function of the releases."""
+
+    released: Array  # (n, C, d): w̃_i(T)
+    consensus: Array  # (T,): largest distance between two servers' releases
+    inside: Inside
 
 
 def train(graph: Graph, run: Run, *, observe: Observer | None = None, threads: int | None = None, use_numba: Compiled = None) -> Trained:
@@ -97,7 +106,7 @@ def _rounds(graph: Graph, runs: Sequence[Run], solvers: ManySolvers, observe: Ob
     degree = np.asarray(graph.degrees, dtype=float)[None, :, None, None]
     settings: dict[str, Any] = {"degree": degree, "penalty": plan.penalty}
     sent, dual, noise = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    consensus, loudness = np.empty((len(runs), plan.rounds)), np.empty((len(runs), plan.rounds))
+    consensus = np.empty((len(runs), plan.rounds))
     certified = np.empty((len(runs), plan.rounds, n))
     recent: list[Array] = []
 
@@ -111,17 +120,14 @@ def _rounds(graph: Graph, runs: Sequence[Run], solvers: ManySolvers, observe: Ob
             draw_round(noises[k], t, noise[k], streams[k])
         sent = steps.release_step(np.array([run.source.settle(point[k]) for k, run in enumerate(runs)]), noise)
         recent.append(sent)
-        loudness[:, t - 1] = np.sqrt(np.einsum("knij,knij->k", noise, noise) / n)
         if len(recent) == 20 or t == plan.rounds:
             consensus[:, t - len(recent) : t] = diameters(np.array(recent)).T
             recent.clear()
         if observe is not None:
             observe(t, sent, point)
     work = solvers.states.work.sum(axis=0)
-    return [
-        Trained(sent[k].copy(), consensus[k], loudness[k], certified[k], passes=int(work[0]), hessians=int(work[2]))
-        for k in range(len(runs))
-    ]
+    inside = [Inside(certified[k], int(work[0]), int(work[2])) for k in range(len(runs))]
+    return [Trained(sent[k].copy(), consensus[k], inside[k]) for k in range(len(runs))]
 
 
 def _heard(graph: Graph, sent: Array) -> Array:

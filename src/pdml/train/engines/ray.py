@@ -25,7 +25,7 @@ from pdml.core.rows import stored
 from pdml.core.solver import worth_compiling
 from pdml.errors import EngineError, InvalidInput, PDMLError
 from pdml.mechanisms.randomness import Source
-from pdml.train.engines.local import Compiled, Observer, Run, Trained, diameters, workers
+from pdml.train.engines.local import Compiled, Inside, Observer, Run, Trained, diameters, workers
 from pdml.train.node import Node, NodeState, Server
 from pdml.train.plan import TrainingPlan
 
@@ -151,7 +151,7 @@ def _rounds(
         sorted({owners[peer] for server in shard.servers for peer in graph.neighbours(server)} - {k}) for k, shard in enumerate(shards)
     ]
     order = np.argsort([server for shard in shards for server in shard.servers])
-    consensus, loudness, certified = np.empty(plan.rounds), np.empty(plan.rounds), np.empty((plan.rounds, graph.n))
+    consensus, certified = np.empty(plan.rounds), np.empty((plan.rounds, graph.n))
     passes = hessians = 0
     sent: list[Any] = [None] * len(shards)
     released = np.empty(0)
@@ -162,11 +162,10 @@ def _rounds(
         released = np.concatenate(_gather(sent, shards, f"in round {t}", timeout))[order]
         consensus[t - 1] = diameters(released)
         certified[t - 1] = np.concatenate([figure[0] for figure in figures])[order]
-        loudness[t - 1] = np.sqrt(np.mean(np.concatenate([figure[1] for figure in figures]) ** 2))
-        passes, hessians = sum(figure[2] for figure in figures), sum(figure[3] for figure in figures)
+        passes, hessians = (sum(figure[k] for figure in figures) for k in (1, 2))
         if observe is not None:
             observe(t, released[None], released[None])
-    return Trained(released, consensus, loudness, certified, passes=passes, hessians=hessians)
+    return Trained(released, consensus, Inside(certified, passes, hessians))
 
 
 class _Worker:
@@ -205,7 +204,7 @@ class _Worker:
         ]
         self.states = [state for state, _ in stepped]
         work = np.sum([node.solver.state.work for node in self.nodes], axis=0).reshape(-1)
-        figures = ([s.certified for s in self.states], [s.noise for s in self.states], int(work[0]), int(work[2]))
+        figures = ([s.certified for s in self.states], int(work[0]), int(work[2]))
         return np.array([released for _, released in stepped]), figures
 
 
