@@ -11,6 +11,7 @@ import pytest
 from running import PDML, run
 
 from pdml import Study
+from pdml.encoder import Number
 
 CSV = "age,sex,town,diagnosis\n34,male,A,no\n55,female,B,yes\n"
 FROM_CSV = ["study", "new", "--from-csv", "p.csv", "--label", "diagnosis", "--ignore", "town"]
@@ -190,11 +191,43 @@ def test_check_warns_of_a_plan_beyond_the_budget(
 
 def test_check_warns_of_what_is_allowed_but_unwise(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     levels = ", ".join(f'"t{i}"' for i in range(1000))
-    text = file.read_text().replace("menu = [0.4, 1, 2]", "menu = [1, 8]").replace("https://a.test", "https://a.example")
+    weak = "menu = [1, 8], default = 1, accept_weak = true"
+    text = file.read_text().replace("menu = [0.4, 1, 2], default = 1", weak)
+    text = text.replace("https://a.test", "https://a.example")
     file.write_text(text.replace('["female", "male", "other"]', f"[{levels}]"))
     code, out, _ = run(capsys, "study", "check", "--json")
     told = " ".join(row["text"] for row in json.loads(out)["warnings"])
-    assert code == 0 and "epsilon 8 hides almost nothing" in told and "is a placeholder" in told and "1,002 features are many" in told
+    assert code == 0 and "is a placeholder" in told and "1,002 features are many" in told
+    assert "epsilon 8 protects hardly anybody" in told and "becomes over 99.9% sure" in told
+
+
+def test_an_epsilon_that_protects_hardly_anybody_must_be_accepted_by_name(
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file.write_text(file.read_text().replace("menu = [0.4, 1, 2]", "menu = [0.4, 1, 3]"))
+    code, out, _ = run(capsys, "study", "check")
+    assert code == 1 and "menu[3] must be at most 2.944438, got 3.0" in out
+    assert "accept_weak = true" in out
+    code, _, err = run(capsys, "collect", "serve", "study.toml", "--server", "a", "--open")
+    assert code == 1 and "accept_weak = true" in err
+
+
+def test_new_takes_weak_epsilons_and_whole_numbers_when_told_to(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    Path("people.csv").write_text("age,ill\n34,yes\n")
+    table = ("--from-csv", "people.csv", "--label", "ill", "--classes", "no,yes")
+    command = ("study", "new", "weak.toml", *table, "--menu", "1,5")
+    code, _, err = run(capsys, *command, "--range", "age=18:100:whole")
+    assert code == 1 and "accept_weak = true" in err
+    code, _, err = run(capsys, *command, "--accept-weak", "--range", "age=18:100:halves")
+    assert code == 1 and "age=18:100:whole" in err
+    assert run(capsys, *command, "--accept-weak", "--range", "age=18:100:whole")[0] == 0
+    study = Study.load("weak.toml")
+    age = Number(name="age", low=18, high=100, whole=True)
+    assert study.accept_weak and study.attributes == (age,)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +256,16 @@ def test_show_says_it_in_words(file: Path, capsys: pytest.CaptureFixture[str]) -
     code, out, err = run(capsys, "study", "show")
     assert (code, err) == (0, "")
     study = Study.load(file)
-    for words in ("epsilon 1  (suggested)", "73%", "60%", "88%", "18 to 100", "female, male, other", "A report holds 5 numbers"):
+    for words in (
+        "epsilon 1 (suggested)",
+        "73.1%",
+        "59.9%",
+        "88.1%",
+        "may or may not be the true one",
+        "18 to 100",
+        "female, male, other",
+        "A report holds 5 numbers",
+    ):
         assert words in out
     for words in ("talks to", "https://b.test:8443", "at most epsilon 1 (delta 1e-06)", "no limit", "weighs at most 5.07", study.hash):
         assert words in out
@@ -238,6 +280,8 @@ def test_show_as_json_holds_the_numbers(file: Path, capsys: pytest.CaptureFixtur
     assert found["study"] == json.loads(study.canonical())
     e = 2.718281828459045
     assert [row["true_answer"] for row in found["menu"]] == pytest.approx([e**x / (1 + e**x) for x in study.menu])
+    assert all(row["certainty"] == row["true_answer"] for row in found["menu"])
+    assert [row["weak"] for row in found["menu"]] == [False] * 3
     assert found["influence"]["cap"] == pytest.approx((e**0.4 + 1) / (e**0.4 - 1) / 50)
     assert len(found["page_sha256"]) == 64
 

@@ -69,7 +69,7 @@ def freeze(study, name, folder, *, records=60, seed=0):
     labels = (x[:, 0] > np.median(x[:, 0])).astype(np.int32)
     epsilons = rng.choice(study.epsilon_micro, records).astype(np.int64)
     names = {"study_hash": study.hash, "study_id": study.id, "server": name}
-    with FrozenWriter(folder, width=study.width, classes=len(study.classes), randomised_by="device", **names) as writer:
+    with FrozenWriter(folder, width=study.width, classes=len(study.classes), randomised_by="devices", **names) as writer:
         writer.append(x, labels, epsilons)
         writer.finish(frozen_at="2026-03-01T14Z")
     return folder

@@ -254,7 +254,7 @@ def test_two_different_statements_prove_who_made_them(consortium):
     alice.hear_statement("bob", data)
     assert alice.silent == ("alice", "carol", "dave")
     with pytest.raises(Equivocation, match="bob made two different statements") as caught:
-        alice.hear_statement("bob", changed(consortium, randomised_by="organisation"))
+        alice.hear_statement("bob", changed(consortium, randomised_by="operator"))
     found = evidence.proof_of(caught.value.evidence, consortium.contract.digest, consortium.keys)
     assert found.sender == caught.value.peer == "bob"
 

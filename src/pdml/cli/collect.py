@@ -46,6 +46,14 @@ def serve(
     key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key (PEM).")] = None,
     insecure_http: Annotated[bool, typer.Option("--insecure-http", help="Plain HTTP off this machine: only behind TLS.")] = False,
     open_to_all: Annotated[bool, typer.Option("--open", help="Take reports without an invitation.")] = False,
+    bad_tokens: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=1_000_000,
+            help="Unknown invitations that an address may try in a minute.",
+        ),
+    ] = 20,
     operator_token: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Token of the operator's page; made if missing.  [default: beside the database]")
     ] = None,
@@ -64,16 +72,21 @@ def serve(
 
     try:
         from pdml.collect import app, service_log
+        from pdml.collect.attempts import Attempts
         from pdml.collect.server import check_transport
         from pdml.collect.server import serve as run
     except ModuleNotFoundError as missing:
         raise InvalidInput(f"collecting needs the package {missing.name}: pip install 'pdml[collect]'") from None
     from pdml.collect.stores import shown
     from pdml.contribute.page import render
+    from pdml.contribute.words import weakness
+    from pdml.mechanisms.label_flip import is_weak
 
     secure = check_transport(host, cert=cert, key=key, insecure_http=insecure_http)
     with _opened(study, server, db, create=True) as (contract, name, database, store):
         page = render(contract)
+        for micro_epsilon in filter(is_weak, contract.epsilon_micro):
+            typer.echo(f"warning: {weakness(micro_epsilon)}", err=True)
         token_file, token_hash = collect_operator.token(operator_token, database)
         application = app.create(
             contract,
@@ -85,6 +98,7 @@ def serve(
             operator_token_hash=token_hash,
             require_tokens=not open_to_all,
             secure=secure or contract.server(name).url.startswith("https:"),
+            attempts=Attempts(bad_tokens),
         )
         told = {"server": name, "study": contract.hash, "page": page.sha256, "database": shown(database), "operator_token": str(token_file)}
 

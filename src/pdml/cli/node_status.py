@@ -5,6 +5,7 @@ from math import isinf
 from typing import TYPE_CHECKING
 
 from pdml.accounting import Budget
+from pdml.accounting.provenance import note
 from pdml.node.account import Account, look
 from pdml.node.desk import ENDED
 from pdml.train.plan import TrainingPlan
@@ -28,6 +29,8 @@ def tell(account: Account) -> None:
         out.print(f"study {study.id}, hash {study.hash}", soft_wrap=True)
         out.print(f"offers: {'the study’s own plan is accepted' if home.config.accept == 'study' else 'an operator is asked'}")
     out.print(account.problem or f"{account.records:,} records")
+    if account.records and (said := note(home.name, account.labels)):
+        out.print(said)
     last = account.attempt
     if last is not None:
         out.print(f"job {last.job}, offered by {last.offerer}: {last.state}" + (f" ({last.sentence})" if last.sentence else ""))

@@ -127,8 +127,9 @@ def _sizes(study: "Study") -> str:
 def _facts(study: "Study") -> dict[str, Any]:
     """What follows from a study and is not written in it."""
     from pdml.cli import studyfile
+    from pdml.contribute import words
     from pdml.core.labels import keep_weight
-    from pdml.mechanisms.label_flip import LabelFlip
+    from pdml.mechanisms.label_flip import is_weak
 
     classes = len(study.classes)
     floor = float(keep_weight(study.menu[0], classes))
@@ -138,7 +139,14 @@ def _facts(study: "Study") -> dict[str, Any]:
         "page_sha256": _page(study),
         "width": study.width,
         "menu": [
-            {"epsilon": epsilon, "millionths": micro, "true_answer": 1 - LabelFlip(epsilon, classes).flip_probability}
+            {
+                "epsilon": epsilon,
+                "millionths": micro,
+                "true_answer": float(words.kept(micro, classes)),
+                "certainty": float(words.certainty(micro)),
+                "weak": is_weak(micro),
+                "meaning": words.meaning(micro, study.classes),
+            }
             for epsilon, micro in zip(study.menu, study.epsilon_micro, strict=True)
         ],
         "influence": {"weight": floor, "records": study.min_records, "cap": floor / study.min_records},

@@ -24,7 +24,10 @@ def new(
     file: Annotated[Path, typer.Argument(metavar="STUDY", help="The file to write.")] = Path("study.toml"),
     from_csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Take names (and kinds) of attributes from a table.")] = None,
     label: Annotated[str, typer.Option(metavar="COLUMN", help="Its column that people keep secret.")] = "",
-    ranges: Annotated[list[str] | None, typer.Option("--range", metavar="COLUMN=LOW:HIGH", help="Declared range of a number.")] = None,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option("--range", metavar="COLUMN=LOW:HIGH[:whole]", help="Range of a number."),
+    ] = None,
     levels: Annotated[list[str] | None, typer.Option("--levels", metavar="COLUMN=A,B,...", help="Declared levels of a category.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column that is no attribute.")] = None,
     from_data: Annotated[
@@ -35,6 +38,10 @@ def new(
     question: Annotated[str, typer.Option(help="The question whose answer is kept secret.")] = "",
     classes: Annotated[str, typer.Option(metavar="A,B,...", help="Its possible answers.")] = "",
     menu: Annotated[str, typer.Option(metavar="E,E,...", help="Epsilons to choose from, ascending.")] = "0.4,1,2",
+    accept_weak: Annotated[
+        bool,
+        typer.Option("--accept-weak", help="Take epsilons above 2.944438, which hardly protect."),
+    ] = False,
     default: Annotated[float | None, typer.Option(help="The one suggested.  [default: the middle]", show_default=False)] = None,
     servers: Annotated[str, typer.Option(metavar="A,B,...", help="Names of the servers, or NAME=URL.")] = "",
     topology: Annotated[str, typer.Option(help="Who talks to whom: ring or complete.")] = "ring",
@@ -80,7 +87,11 @@ def new(
         "label": {
             "question": question,
             "classes": answers,
-            "epsilon": {"menu": choices, "default": choices[len(choices) // 2] if default is None else default},
+            "epsilon": {
+                "menu": choices,
+                "default": choices[len(choices) // 2] if default is None else default,
+                "accept_weak": accept_weak,
+            },
         },
         "attributes": [attribute.to_dict() for attribute in attributes],
         "servers": [_server(text) for text in _split(servers or "alice,bob,carol")],
@@ -174,7 +185,8 @@ def _kind(f: "Findings", text: str) -> None:
 
 
 def _ask_attribute(name: str, kind: str) -> "Attribute":
-    from pdml.encoder import Category, Number
+    from pdml.cli import declared
+    from pdml.encoder import Category
     from pdml.tables import MISSING
 
     if kind == "category":
@@ -186,21 +198,16 @@ def _ask_attribute(name: str, kind: str) -> "Attribute":
 
     def two(f: "Findings", text: str) -> None:
         try:
-            low, high = _ends(text)
-            Number(name=name, low=low, high=high)
+            declared.number(name, text)
         except ValueError:
-            f.wrong(("range",), "be LOW:HIGH with LOW below HIGH", text)
+            f.wrong(("range",), "be LOW:HIGH with LOW below HIGH, or LOW:HIGH:whole", text)
 
-    low, high = _ends(_ask(f"Range of {name} that can be known without looking at anybody, as LOW:HIGH", two))
-    return Number(name=name, low=low, high=high)
+    known = f"Range of {name} that can be known without looking at anybody"
+    form = "LOW:HIGH, or LOW:HIGH:whole if fractions are no answers"
+    return declared.number(name, _ask(f"{known}, as {form}", two))
 
 
 # Small pieces of text
-
-
-def _ends(text: str) -> tuple[float, float]:
-    low, _, high = text.partition(":")
-    return float(low), float(high)
 
 
 def _split(text: str) -> list[str]:

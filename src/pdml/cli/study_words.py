@@ -5,12 +5,17 @@ from typing import Any
 from rich.text import Text
 
 from pdml.cli import screen
-from pdml.encoder import Number
+from pdml.encoder import Attribute, Number
 from pdml.report import numbers
 from pdml.study import Study, Wording
 from pdml.tables import listed
 
 MOST_ROWS = 40
+_CHANCE = (
+    "Your device lets chance decide, once, what is sent in place of your answer: it may or may not "
+    "be the true one. Whoever leaned towards an answer before can become surer than the table "
+    "says; what is sent multiplies the odds between two answers by at most e^epsilon."
+)
 
 
 def tell(study: Study, facts: dict[str, Any]) -> None:
@@ -22,20 +27,18 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
         out.print()
         out.print(study.description)
 
-    table = screen.new_table("if you choose", "the server sees your true answer with")
+    table = screen.new_table("if you choose", "it means", words=2)
     for choice in facts["menu"]:
-        default = "  (suggested)" if choice["epsilon"] == study.default_epsilon else ""
-        table.add_row(f"epsilon {choice['epsilon']:g}{default}", f"{choice['true_answer']:.0%}")
+        default = " (suggested)" if choice["epsilon"] == study.default_epsilon else ""
+        table.add_row(f"epsilon {choice['epsilon']:g}{default}", Text(choice["meaning"]))
     answers = ", ".join(study.classes)
-    screen.show(
-        out, "What is kept secret?", table, f"{study.question} ({answers})", "Your device replaces the answer by chance before it is sent."
-    )
+    screen.show(out, "What is kept secret?", table, f"{study.question} ({answers})", _CHANCE)
 
     table = screen.new_table("question", "answer", "features", words=2)
     for attribute in study.attributes[:MOST_ROWS]:
         wording = study.wording.get(attribute.name, Wording())
         number = isinstance(attribute, Number)
-        answer = f"{attribute.low:g} to {attribute.high:g}" if isinstance(attribute, Number) else listed(attribute.levels).replace("'", "")
+        answer = _domain(attribute)
         table.add_row(Text(wording.label or attribute.name), Text(answer), "1" if number else str(len(attribute.feature_names)))
     if len(study.attributes) > MOST_ROWS:
         table.add_row(f"... and {len(study.attributes) - MOST_ROWS} more", "", "")
@@ -62,6 +65,12 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
     out.print()
     for name, value in (("study hash", facts["hash"]), ("page sha256", facts["page_sha256"])):
         out.print(f"{name:<12} {value}", soft_wrap=True)
+
+
+def _domain(attribute: Attribute) -> str:
+    if isinstance(attribute, Number):
+        return f"{attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
+    return listed(attribute.levels).replace("'", "")
 
 
 def _when(study: Study) -> str:

@@ -9,14 +9,15 @@ from urllib.parse import urlsplit
 
 from pdml.accounting import Ledger
 from pdml.accounting.events import LabelFlipped
+from pdml.contribute import words
 from pdml.errors import BudgetExceeded, InvalidInput, StudyError
+from pdml.mechanisms.label_flip import is_weak
 from pdml.study import Study, rules
 from pdml.study.contract import line_of, parse, read_text
 from pdml.study.lines import Path as Key
 from pdml.train.plan import TrainingPlan
 
 MANY_FEATURES = 1_000  # above, training in the shape of the paper becomes slow and its noise large
-HIGH_EPSILON = 5.0  # the answer passes unchanged with more than 99%
 
 Told = tuple[int, str]  # line and sentence
 
@@ -116,9 +117,9 @@ def _warnings(study: Study) -> list[tuple[Key, str]]:
     for i, server in enumerate(study.servers):
         if (urlsplit(server.url).hostname or "").endswith(".example"):
             found.append((("servers", i, "url"), f"{server.url} is a placeholder: no contributor can reach it"))
-    for i, epsilon in enumerate(study.menu):
-        if epsilon > HIGH_EPSILON:
-            found.append((("label", "epsilon", "menu", i), f"epsilon {epsilon:g} hides almost nothing: few answers are ever replaced"))
+    for i, micro_epsilon in enumerate(study.epsilon_micro):
+        if is_weak(micro_epsilon):
+            found.append((("label", "epsilon", "menu", i), words.weakness(micro_epsilon)))
     if study.width > MANY_FEATURES:
         found.append((("attributes",), f"{study.width:,} features are many: every report has {16 * study.width // 3:,} bytes of them"))
     plan = plan_of(study)

@@ -118,6 +118,11 @@ class SqliteStore:
             tallies = {(epsilon, label): n for epsilon, label, n in db.execute("SELECT epsilon, label, reports FROM tallies") if n}
         return totals_of(row, tallies)
 
+    def invitation(self, token: bytes) -> tuple[State, bool | None]:
+        with self._file.transaction("BEGIN") as db:
+            row = db.execute("SELECT used FROM invitations WHERE hash = ?", (token,)).fetchone()
+            return _state(db), None if row is None else bool(row[0])
+
     def invite(self, hashes: Iterable[bytes]) -> None:
         with self._file.transaction() as db:
             if _state(db) is State.FROZEN:

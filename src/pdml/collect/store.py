@@ -95,6 +95,9 @@ class Store(Protocol):
 
     def totals(self) -> Totals: ...
 
+    def invitation(self, token: bytes) -> tuple[State, bool | None]:
+        """The state, and whether the invitation of this hash was used (None: unknown)."""
+
     def invite(self, hashes: Iterable[bytes]) -> None:
         """Add invitations by the SHA-256 of their tokens."""
 
@@ -152,9 +155,15 @@ def decided(entry: Entry, state: State, known: Sequence[Any] | None) -> Outcome 
     if known is not None:
         digest, hour = known
         return Outcome("withdrawn") if digest is None else Outcome("replayed", hour) if digest == entry.digest else Outcome("id_conflict")
-    if state is not State.OPEN or entry.barred:
-        return Outcome("frozen" if state is State.FROZEN else entry.barred or "closed")
-    return None
+    code = refused(state, entry.barred)
+    return Outcome(code) if code else None
+
+
+def refused(state: State, barred: str) -> str:
+    """Why nothing new is taken now, as a code; empty if it is. ``barred`` is what the rules say."""
+    if state is State.FROZEN:
+        return "frozen"
+    return barred or ("" if state is State.OPEN else "closed")
 
 
 def tally(entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> list[tuple[int, int, int]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pdml.accounting import Budget, Ledger, last_safe_round
 from pdml.accounting.events import IterateReleased, LabelFlipped
-from pdml.accounting.provenance import UNKNOWN
+from pdml.accounting.provenance import UNSAID
 from pdml.errors import PDMLError
 from pdml.node import holdings
 from pdml.node.desk import DESK, ENDED, Attempt, Desk
@@ -41,6 +41,7 @@ class Account:
     attempt: Attempt | None  # the job that is going on, or was last
     progress: dict[str, Any]  # of the offerer's display; what counts is ``jobs``
     records: int
+    labels: str  # where they were randomised
     problem: str  # with the study or the data, if any
     jobs: tuple[Job, ...]
     datasets: tuple[DataSet, ...]
@@ -80,6 +81,7 @@ class Account:
             "last": {"job": self.attempt.job, "state": self.attempt.state, "sentence": self.attempt.sentence} if self.attempt else None,
             "progress": self.progress,
             "records": self.records,
+            "labels_randomised": self.labels,
             "problem": self.problem,
             "jobs": [{"job": job.job, "state": job.state, "released": job.round, "dataset": job.dataset} for job in self.jobs],
             "datasets": [
@@ -123,6 +125,7 @@ def look(home: Home) -> Account:
         attempt=attempt,
         progress=progress,
         records=held.server.records if held else 0,
+        labels=held.randomised_by if held else UNSAID,
         problem=problem,
         jobs=jobs,
         datasets=tuple(found),
@@ -142,7 +145,7 @@ def _desk(home: Home) -> tuple[dict[str, Any], Attempt | None, dict[str, Any]]:
 def _account(study: Study, journal: Journal, name: str, held: Holdings | None) -> DataSet:
     """The ledger of a data set. Of one that is gone nobody can say who randomised its labels; they
     are taken to have the largest ε of the menu."""
-    flip = held.flip() if held else LabelFlipped(epsilon=study.menu[-1], by=UNKNOWN)
+    flip = held.flip() if held else LabelFlipped(epsilon=study.menu[-1], by=UNSAID)
     spent, classes, further = journal.spent(name), len(study.classes), None
     if held is not None and study.plan and study.budget is not None:
         another = holdings.agreed(study, TrainingPlan.from_dict(dict(study.plan)), "another")

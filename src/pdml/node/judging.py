@@ -37,9 +37,11 @@ class Judge:
         """The contract, if this node can do the job: refused before anybody releases anything."""
         contract, known = offer.agreed(self._study), self._committed.job(offer.job)
         if known is not None and known.contract != offer.contract:
-            raise JournalError(f"job {offer.job} is in {self._name}'s journal with another contract: give the job another name")
+            raise JournalError(
+                f"job {offer.job} is in {self._name}'s journal with another contract: give the job another name"
+            ).for_others()
         if known is not None and not offer.resume:
-            raise JournalError(f"{self._name} knows job {offer.job} already: resume it, or give the job another name")
+            raise JournalError(f"{self._name} knows job {offer.job} already: resume it, or give the job another name").for_others()
         if known is not None and known.state == FINISHED:
             return contract
         held = self.holdings()
@@ -47,6 +49,6 @@ class Judge:
             raise JournalError(
                 f"the data set of {self._name} was used with {others.pop()} noise before: "
                 f"one ledger cannot hold that and {self._source.name}"
-            )
+            ).for_others()
         check_budget(contract, self._name, held, journal=self._committed, budget=self._study.budget or Budget())
         return contract

@@ -46,7 +46,7 @@ def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
         _spread(office, msgspec.msgpack.encode(begin), time.monotonic() + offer.start_timeout)
     except Exception as error:
         sentence = told(error, office.name)
-        log.error("the offer of job %s: %s", offer.job, sentence, exc_info=None if isinstance(error, PDMLError) else error)
+        log.error("the offer of job %s: %s", offer.job, error, exc_info=None if isinstance(error, PDMLError) else error)
         with office.lock:
             if office.work is not None and office.work.offer.attempt == attempt:
                 office.halt(office.work, sentence)
@@ -62,7 +62,7 @@ def _acceptances(office: "Office", offer: Offer) -> dict[str, bytes]:
     content, deadline = offer.signed(office.identity), time.monotonic() + offer.start_timeout
     own = office.consider(offer, content)
     if own.state != OK:
-        raise InvalidInput(own.sentence)
+        raise InvalidInput(own.sentence).for_others()
     accepted, waiting = {office.name: own.messages[0]}, dict.fromkeys(office.others, "it does not answer")
     while waiting:
         known = office.desk.attempt(offer.attempt)

@@ -190,11 +190,12 @@ class Office:
         }  # fmt: skip
         try:
             if context.study != self.study.hash:
-                raise InvalidInput(f"{self.name} has the study {self.study.hash[:12]}..., not {context.study[:12]}...")
+                raise InvalidInput(f"{self.name} has the study {self.study.hash[:12]}..., not {context.study[:12]}...").for_others()
             if context.kind not in kinds:
-                raise InvalidInput(f"{self.name} does not know the question {plain(context.kind, 40)!r}")
+                raise InvalidInput(f"{self.name} does not know the question {plain(context.kind, 40)!r}").for_others()
             answer = kinds[context.kind](context, content)
         except PDMLError as error:
+            log.info("refused %s of %s: %s", plain(context.kind, 40), context.sender, error)
             answer = Answer(REFUSED, told(error, self.name))
         return msgspec.msgpack.encode(answer)
 
@@ -287,7 +288,7 @@ class Office:
         question = decoded(content, Fetch, context.sender)
         known = self.committed.job(question.job)
         if known is None or known.contract != question.contract:
-            raise InvalidInput(f"{self.name} knows no such job {plain(question.job, 64)!r}")
+            raise InvalidInput(f"{self.name} knows no such job {plain(question.job, 64)!r}").for_others()
         with self.lock:
             here = self.work is not None and self.work.contract.digest == question.contract
         data = self.committed.statements(known.job).get(question.server, b"")
@@ -299,7 +300,7 @@ class Office:
         with self.lock:
             work = self.work
             if work is None or work.contract.digest != context.job:
-                raise InvalidInput(f"{self.name} is not in this job now")
+                raise InvalidInput(f"{self.name} is not in this job now").for_others()
             exchange = work.exchange
         if exchange is None:
             return Answer(LATER)
@@ -307,7 +308,7 @@ class Office:
 
     def current(self, attempt: str) -> Work:
         if self.work is None or self.work.offer.attempt != attempt:
-            raise InvalidInput(f"{self.name} is in no such attempt")
+            raise InvalidInput(f"{self.name} is in no such attempt").for_others()
         return self.work
 
     # This node's own part
@@ -324,9 +325,7 @@ class Office:
             log.info("job %s is done", contract.job)
         except Exception as error:
             sentence = told(error, self.name)
-            if not isinstance(error, PDMLError):
-                log.exception("job %s failed", contract.job)
-            log.error("job %s: %s", contract.job, sentence)
+            log.error("job %s: %s", contract.job, error, exc_info=None if isinstance(error, PDMLError) else error)
             self._end(work, states.FAILED, sentence)
             if isinstance(error, Equivocation):
                 self._accuse(contract.job, error)
@@ -415,7 +414,7 @@ class Office:
         proof = decoded(content, Proof, context.sender)
         known = self.committed.job(proof.job)
         if known is None or len(proof.evidence) > CHUNK:
-            raise InvalidInput(f"{self.name} knows no such job, or no proof is so long")
+            raise InvalidInput(f"{self.name} knows no such job, or no proof is so long").for_others()
         keys, held = self.study.signing_keys, self.committed.statements(proof.job)
         sent = {name: statement.signed_by(data, name, keys).sent for name, data in held.items()}
         found = evidence.proof_of(proof.evidence, known.contract, keys, said=sent)

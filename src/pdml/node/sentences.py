@@ -1,19 +1,54 @@
-"""What other organisations are told when something goes wrong here: one sentence that tells nothing about a record."""
+"""What other organisations hear when something goes wrong here: nothing that depends on a record.
 
-from pdml.errors import BudgetExceeded, DataError, InvalidInput, JournalError, PeerError
-from pdml.node.exchange import Stopped
+An error's text may quote somebody's record, and its kind alone says something: a solve that was not
+certified tells how the un-noised gradient stands. So others hear an error's sentence only where it
+is marked as `public`, and for all else one sentence that never changes. The node's own log has it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pdml.errors import PDMLError, PeerError, plain
 
 
-def told(error: Exception, name: str) -> str:
-    """The sentence for an error at node ``name``.
+def told(error: BaseException, name: str) -> str:
+    """What others may hear of an error at the node ``name``.
+
+    Parameters
+    ----------
+    error : BaseException
+        Whatever ended, or refused, a job here.
+    name : str
+        This node.
+
+    Returns
+    -------
+    str
+        One line that names somebody.
 
     Guarantees
     ----------
-    - Errors about data, and those that nobody foresaw, give their kind alone: their text may quote somebody's record, or
-      say how far an un-noised gradient is from zero.
+    - Whatever happened inside gives the same sentence: neither text nor kind of the error leaves.
     """
-    if isinstance(error, (PeerError, Stopped)):
-        return str(error)
-    if isinstance(error, (JournalError, BudgetExceeded)) or (isinstance(error, InvalidInput) and not isinstance(error, DataError)):
-        return str(error) if name in str(error) else f"{name}: {error}"
-    return f"{name} failed with {type(error).__name__}: see the log of its node"
+    if not (isinstance(error, PDMLError) and error.public):
+        return f"{name} could not go on: the log of its node says why"
+    sentence = plain(str(error))
+    if isinstance(error, PeerError) or name in sentence:
+        return sentence
+    return f"{name}: {sentence}"
+
+
+@contextmanager
+def public_terms() -> Iterator[None]:
+    """What is refused within it follows from public things alone, so that others may hear why.
+
+    Raises
+    ------
+    PDMLError
+        What was raised within it, marked as public.
+    """
+    try:
+        yield
+    except PDMLError as error:
+        error.public = True
+        raise

@@ -22,7 +22,7 @@ from msgspec import Meta
 from pdml._types import Array
 from pdml.accounting import records, spending
 from pdml.accounting.events import Event
-from pdml.accounting.provenance import DECLARED, DEVICE, ORGANISATION, UNKNOWN
+from pdml.accounting.provenance import DEVICES, ELSEWHERE, OPERATOR, UNSAID
 from pdml.errors import PDMLError, PeerError
 from pdml.mechanisms.exact_gaussian import on_grid
 from pdml.mechanisms.randomness import SOURCES, Secure
@@ -274,7 +274,7 @@ def _check_claims(said: Statement, contract: Contract) -> None:
         raise PeerError(f"{server} tells of {said.records:,} records, not 1 to {MOST_RECORDS:,}")
     if not contract.epsilon <= low <= high < inf:
         raise PeerError(f"{server} tells of impossible label epsilons, from {low:g} to {high:g}")
-    if said.randomised_by not in (DEVICE, DECLARED, ORGANISATION, UNKNOWN):
+    if said.randomised_by not in (DEVICES, ELSEWHERE, OPERATOR, UNSAID):
         raise PeerError(f"{server} says that {said.randomised_by[:40]!r} randomised its labels")
     if said.source not in SOURCES:
         raise PeerError(f"{server} tells of noise from {said.source[:40]!r}, which nobody knows")

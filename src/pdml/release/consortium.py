@@ -11,7 +11,7 @@ import pdml
 from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
-from pdml.accounting.provenance import UNKNOWN
+from pdml.accounting.provenance import UNSAID
 from pdml.node.contract import Contract
 from pdml.release.history import History, noise_level
 from pdml.release.model import Model
@@ -40,7 +40,7 @@ class Part:
     events: tuple[Event, ...]  # of this job
     earlier: tuple[Event, ...] = ()  # of other jobs on the same data set, if a journal tells
     released_before: int = 0  # vectors, in those jobs
-    randomised_by: str = UNKNOWN  # who randomised the labels (`accounting.provenance`)
+    randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
 
     def flip(self) -> LabelFlipped:
         """What its labels went through."""

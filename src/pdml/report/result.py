@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pdml.accounting.provenance import DEVICE, note
+from pdml.accounting.provenance import DEVICES, note
 from pdml.release.consortium import ONE_DOMAIN
 from pdml.report import html, numbers, steady
 from pdml.report.page import Page, ServerRow, render
@@ -82,7 +82,7 @@ def lead(study: "Study", outcome: "Outcome") -> str:
         Plain words.
     """
     contract, total = outcome.contract, sum(part.records for part in outcome.parts)
-    everywhere = all(part.randomised_by == DEVICE for part in outcome.parts)
+    everywhere = all(part.randomised_by == DEVICES for part in outcome.parts)
     where = "on people's devices" if everywhere else "as the notes say"
     features, classes = study.encoder.n_features, ", ".join(study.classes)
     data = f"{numbers.count(total, 'report')} with {numbers.count(features, 'feature')}"
