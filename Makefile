@@ -57,8 +57,8 @@ reproduce: $(READY) ## measure the paper's table, its figures and its rivals (mi
 torture: $(READY) ## kill the collection service a thousand times under load (half an hour)
 	$(BIN)/python tests/collect/torture.py --kills 1000
 
-torture-train: $(READY) ## kill nodes two hundred times in training (an hour)
-	$(BIN)/python tests/node/torture_train.py 200 3 5 10
+torture-train: $(READY) ## kill nodes and the relay a thousand times in training
+	$(BIN)/python tests/node/torture_train.py 1000 3 5 10
 
 format: $(READY) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix
@@ -105,7 +105,7 @@ lock: ## renew requirements.lock with the newest versions pyproject.toml allows 
 	scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
 	"$$python" -m venv "$$scratch"; \
 	"$$scratch/bin/python" -m pip install -qq uv; \
-	"$$scratch/bin/uv" pip compile pyproject.toml --extra fast --extra parquet --extra collect --extra flare --extra ray --extra dev \
+	"$$scratch/bin/uv" pip compile pyproject.toml --extra fast --extra parquet --extra collect --extra node --extra relay --extra ray --extra dev \
 		--universal --python-version 3.11 --generate-hashes --upgrade --quiet \
 		--no-annotate --no-emit-index-url --no-emit-find-links --no-config \
 		--custom-compile-command "make lock" --output-file requirements.lock; \

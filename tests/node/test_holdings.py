@@ -3,9 +3,6 @@
 from dataclasses import replace
 
 import pytest
-
-pytest.importorskip("nvflare")
-
 from federation import PLAN, study_of
 
 from pdml.accounting import Budget
