@@ -150,7 +150,8 @@ def tell(status: Status) -> None:
     for found in status.datasets:
         what = "this node's data set" if found.current else "an earlier data set"
         heading = f"{found.digest[:12]}, {what}: {found.releases} vectors sent"
-        screen.show(out, heading, screen.privacy_table(found.ledger.lines()))
+        lines = found.ledger.lines()
+        screen.show(out, heading, screen.privacy_table(lines), screen.even_odds(lines))
         if found.next_job is not None and study.budget is not None:
             out.print()
             out.print(_next(found.next_job, TrainingPlan.from_dict(dict(study.plan)).rounds, study.budget))

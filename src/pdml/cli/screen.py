@@ -18,6 +18,7 @@ from rich.text import Text
 from pdml.accounting.ledger import Line
 from pdml.report import numbers
 
+PEOPLE = "If I said yes, how sure can they be?"
 MOST_SERVERS = 20  # rows that still fit on a screen
 _LOG_EVERY = 10.0  # seconds between lines where no bar can be drawn
 
@@ -108,6 +109,13 @@ def privacy_table(lines: Sequence[Line]) -> Table:
                 cells += [Text(numbers.certainty(line.certainty), style=style), numbers.epsilon(line.epsilon)]
         table.add_row(who, *cells)
     return table
+
+
+def even_odds(lines: Sequence[Line]) -> str:
+    """What the percentages of `privacy_table` mean; it stands beside every such table."""
+    delta = max((line.delta for line in lines), default=0.0)
+    start = "Starting from 50%, for the person protected least"
+    return f"{start}; against other servers but for a chance of {delta:g} (delta)."
 
 
 def _table(first: str, *others: str) -> Table:
