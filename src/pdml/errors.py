@@ -23,7 +23,11 @@ class PDMLError(Exception):
 
 
 class InvalidInput(PDMLError, ValueError):
-    """A value lies outside its domain."""
+    """A value lies outside its domain; the sentence begins with its name where ``setting`` has it."""
+
+    def __init__(self, text: str, *, setting: str = "") -> None:
+        self.setting = setting
+        super().__init__(text)
 
 
 class DataError(InvalidInput):

@@ -73,17 +73,12 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def _show(findings: "Sequence[Finding]", violated: "Sequence[Finding]") -> None:
-    from rich.table import Table
     from rich.text import Text
 
     from pdml.audit import FALSE_ALARM
     from pdml.cli import screen
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("attack")
-    for column in ("claimed", "measured", "in"):
-        table.add_column(column, justify="right")
-    table.add_column("verdict")
+    table = screen.new_table("attack", "claimed", "measured", "in", "verdict", words=("attack", "verdict"))
     for finding in findings:
         verdict = Text("holds", style="green") if finding.passed else Text("VIOLATED", style="bold red")
         table.add_row(

@@ -161,8 +161,6 @@ def _planned(given: dict[str, Any], as_json: bool) -> None:
 
 
 def _show(ledger: "Ledger", spent: list[tuple[float, float]], rounds: int, budget: "Budget | None", safe: int | None) -> None:
-    from rich.table import Table
-
     from pdml.cli import screen
     from pdml.report import numbers
 
@@ -170,9 +168,7 @@ def _show(ledger: "Ledger", spent: list[tuple[float, float]], rounds: int, budge
     lines = ledger.lines()
     told = (screen.even_odds(lines), f"After all {rounds} rounds.")
     screen.show(out, screen.PEOPLE, screen.privacy_table(lines), *told)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("round", "epsilon of features", "epsilon of labels"):
-        table.add_column(name, justify="right")
+    table = screen.new_table("round", "epsilon of features", "epsilon of labels", words=0)
     for t in _milestones(rounds, safe):
         table.add_row(str(t), *(numbers.epsilon(value) for value in spent[t - 1]))
     screen.show(out, "What is spent against other servers, round by round?", table)

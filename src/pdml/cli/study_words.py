@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from pdml.cli import screen
@@ -23,7 +22,7 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
         out.print()
         out.print(study.description)
 
-    table = _table("if you choose", "the server sees your true answer with")
+    table = screen.new_table("if you choose", "the server sees your true answer with")
     for choice in facts["menu"]:
         default = "  (suggested)" if choice["epsilon"] == study.default_epsilon else ""
         table.add_row(f"epsilon {choice['epsilon']:g}{default}", f"{choice['true_answer']:.0%}")
@@ -32,7 +31,7 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
         out, "What is kept secret?", table, f"{study.question} ({answers})", "Your device replaces the answer by chance before it is sent."
     )
 
-    table = _table("question", "answer", "features", left=2)
+    table = screen.new_table("question", "answer", "features", words=2)
     for attribute in study.attributes[:MOST_ROWS]:
         wording = study.wording.get(attribute.name, Wording())
         number = isinstance(attribute, Number)
@@ -43,19 +42,19 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
     size = f"A report holds {study.width} numbers: these, a constant, and the whole shrunk to length 1."
     screen.show(out, "What can the own server read?", table, size)
 
-    table = _table("server", "address", "talks to", left=3)
+    table = screen.new_table("server", "address", "talks to", words=3)
     for server in study.servers[:MOST_ROWS]:
         table.add_row(server.name, server.url, ", ".join(study.neighbours(server.name)))
     if len(study.servers) > MOST_ROWS:
         table.add_row(f"... and {len(study.servers) - MOST_ROWS} more", "", "")
-    screen.show(out, "Who takes part?", table, f"{len(study.servers)} servers, {len(study.edges)} links.")
+    screen.show(out, "Who takes part?", table, f"{numbers.count(len(study.servers), 'server')}, {numbers.count(len(study.edges), 'link')}.")
 
     out.print()
     out.print(Text("What is promised?", style="bold cyan"))
     for sentence in (*_budget(study), *_influence(study, facts)):
         out.print(sentence)
     if facts["plan"] is not None:
-        table = _table("setting", "value")
+        table = screen.new_table("setting", "value")
         for name, value in facts["plan"].items():
             table.add_row(name.replace("_", " "), str(value) if value is not None else "by itself")
         screen.show(out, "How is the model trained?", table)
@@ -63,13 +62,6 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
     out.print()
     for name, value in (("study hash", facts["hash"]), ("page sha256", facts["page_sha256"])):
         out.print(f"{name:<12} {value}", soft_wrap=True)
-
-
-def _table(*columns: str, left: int = 1) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for index, name in enumerate(columns):
-        table.add_column(name, justify="left" if index < left else "right")
-    return table
 
 
 def _when(study: Study) -> str:

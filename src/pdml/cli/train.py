@@ -178,12 +178,15 @@ def _fit(taught: "Records", tested: "Records | None", servers: int | None, setti
 
 
 def _lead(training: "Training", people: "Records", randomised: str) -> str:
+    from pdml.report import numbers
+
     fitted, total = training.fitted, sum(row[1] for row in training.rows)
+    sizes = {"server": fitted.graph_.n, "link": fitted.graph_.n_edges, "round": fitted.model_.plan["rounds"]}
     known = [str(name) for name in people.classes]
     classes = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
     return (
         f"{total:,} records with {people.encoder.n_features} features, classes {classes}; labels randomised with {randomised}; "
-        f"{fitted.graph_.n} servers, {fitted.graph_.n_edges} links, {fitted.model_.plan['rounds']} rounds."
+        f"{', '.join(numbers.count(size, noun) for noun, size in sizes.items())}."
     )
 
 

@@ -31,10 +31,13 @@ def _notes(outcome: "Outcome", engine: str) -> list[str]:
 
 
 def _lead(study: "Study", outcome: "Outcome") -> str:
+    from pdml.report import numbers
+
     total, contract = sum(part.records for part in outcome.parts), outcome.contract
+    sizes = {"organisation": len(contract.servers), "link": contract.graph.n_edges, "round": contract.plan.rounds}
     return (
         f"{total:,} reports with {study.encoder.n_features} features, classes {', '.join(study.classes)}; labels randomised on "
-        f"people's devices; {len(contract.servers)} organisations, {contract.graph.n_edges} links, {contract.plan.rounds} rounds."
+        f"people's devices; {', '.join(numbers.count(size, noun) for noun, size in sizes.items())}."
     )
 
 

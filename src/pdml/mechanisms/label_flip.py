@@ -62,7 +62,9 @@ def micro(epsilon: float) -> int:
 def threshold(micro_epsilon: int, classes: int = 2) -> int:
     """P = ceil(2^64 (K-1)/(e^ε + K - 1)) for ε = micro_epsilon / 10^6, exactly."""
     if micro_epsilon < 1:
-        raise InvalidInput(f"epsilon must be at least 0.000001, got {micro_epsilon / MILLION:g}: below that a label is pure noise")
+        raise InvalidInput(
+            f"epsilon must be at least 0.000001, got {micro_epsilon / MILLION:g}: below that a label is pure noise", setting="epsilon"
+        )
     if micro_epsilon > 1000 * MILLION:
         return 1  # the ceiling of something tiny; never 0, so that even a huge ε is a true randomised response
     with localcontext() as context:

@@ -26,8 +26,8 @@ _SIMULATED = (
 _READING = (
     "How to read it: somebody gives the true value of one person’s data even odds, or less, and "
     "then sees what the party in the second column sees, all of it or a part. The share is how "
-    "sure of the truth they can be afterwards; with a chance of at most δ they are surer. ε and δ are "
-    "the guarantee as experts write it. Bars run from even odds (empty) to certainty (full). "
+    "sure of the truth they can be afterwards; with a chance of at most δ they are surer. ε and δ "
+    "are the guarantee as experts write it. Bars run from even odds (empty) to certainty (full). "
     "Numbers are rounded to the digits shown."
 )
 _WHOM = {
