@@ -57,7 +57,7 @@ def last_safe_round(
             raise InvalidInput(f"{why}, got round {twice} twice: earlier ones go to already")
     spent = {}
     for data in ("features", "label"):
-        first = [each.square(data) for each in old]
+        first = np.array([spending.iterate_mu(each.released, data) for each in old]) ** 2
         spent[data] = np.cumsum([first, *spending.costs(new, data)], axis=0)
 
     def holds(t: int) -> bool:

@@ -6,7 +6,7 @@ unless a server is named.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, isinf, sqrt
+from math import inf, isinf
 
 import numpy as np
 from scipy.special import expit
@@ -62,7 +62,7 @@ class Ledger:
         _check_row(data, adversary)
         sent = spending.split(self.events[server])
         if adversary == "other servers":
-            mu = sqrt(sent.square(data))
+            mu = spending.iterate_mu(sent.released, data)
             return spending.against_others(data, sent.epsilon, mu, sent.eta, self.classes)
         return profiles.pure_profile(sent.epsilon) if data == "label" else profiles.nothing_profile
 
@@ -77,8 +77,8 @@ class Ledger:
         chosen = self.events if server is None else self.events[server : server + 1]
         sent = [spending.split(events) for events in chosen]
         if adversary == "other servers":
-            mu, delta = np.sqrt([each.square(data) for each in sent]), self.delta
-            profile = self._profile(data, sent, mu)
+            mu = np.array([spending.iterate_mu(each.released, data) for each in sent])
+            profile, delta = self._profile(data, sent, mu), self.delta
             spent = profiles.epsilon_at(profile, delta)
             sure = certainty_at(profile, delta, spent)
         else:

@@ -27,10 +27,6 @@ class Split:
         """Of all reports of a label, each with fresh randomness; infinite if none was flipped."""
         return sum(self.flips) if self.flips else inf
 
-    def square(self, data: str) -> float:
-        """μ² = Σ (D/σ_t)² of the one Gaussian that T adaptive releases equal."""
-        return sum(cost(event, data) for event in self.released)
-
     @property
     def eta(self) -> "ObjectiveParts":
         """What all objective noises amount to."""
@@ -79,6 +75,11 @@ def cost(event: IterateReleased, data: str) -> float:
         return 0.0
     ratio = inf if event.stddev == 0 else moved / event.stddev
     return ratio * ratio  # infinite where ** would raise
+
+
+def iterate_mu(events: Sequence[IterateReleased], data: str) -> float:
+    """T adaptive Gaussian releases equal one with μ² = Σ (D/σ_t)²."""
+    return sqrt(sum(cost(event, data) for event in events))
 
 
 def costs(sent: Sequence[Split], data: str) -> Array:

@@ -6,7 +6,7 @@ their label in training and the larger its μ_j there, while the randomised resp
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import inf
 
 import numpy as np
 
@@ -78,7 +78,7 @@ def user_lines(events: Sequence[Sequence[Event]], reports: Reports, *, delta: fl
             own[people] = total[row]
             spent = profiles.epsilon_at(profile, delta)
             label[people], label_sure[people] = spent[row], certainty_at(profile, delta, spent)[row]
-        seen = profiles.gaussian_profile(sqrt(sent.square("features")))
+        seen = profiles.gaussian_profile(spending.iterate_mu(sent.released, "features"))
         features[mine] = profiles.epsilon_at(seen, delta)
         features_sure[mine] = certainty_at(seen, delta)
     return UserLines(own, label, label_sure, features, features_sure, delta)
