@@ -11,6 +11,8 @@ from pdml.accounting import spending
 from pdml.accounting.events import Event
 from pdml.errors import InvalidInput
 
+MOST_ROUNDS = 20_000  # of a training: ADMM is done long before, and fading noise protects nobody then
+
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:

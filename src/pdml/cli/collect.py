@@ -72,7 +72,7 @@ def serve(
     from pdml.contribute.page import render
 
     secure = check_transport(host, cert=cert, key=key, insecure_http=insecure_http)
-    with _opened(study, server, db, create=True) as (contract, name, database, store):
+    with _opened(study, server, db, create=True, asking=True) as (contract, name, database, store):
         page = render(contract)
         token_file, token_hash = collect_operator.token(operator_token, database)
         application = app.create(
@@ -129,7 +129,7 @@ def invite(
     from pdml.collect.rules import hash_token
 
     outputs.check([out], force=force)
-    with _opened(study, server, db, create=True) as (contract, name, _, store):
+    with _opened(study, server, db, create=True, asking=True) as (contract, name, _, store):
         base = contract.server(name).url.rstrip("/")
 
         def write(path: Path) -> None:
@@ -247,7 +247,7 @@ def export(
     from pdml.cli import screen
     from pdml.collect.export import export as write
 
-    with _opened(study, server, db, create=False) as (contract, name, _, store):
+    with _opened(study, server, db, create=False, asking=True) as (contract, name, _, store):
         least = 1 if force_small else contract.min_records
         with screen.working(f"Exporting the reports of {name}"):
             manifest = write(store, out, hour=int(time.time() // 3600), min_records=least)
@@ -261,13 +261,18 @@ def export(
 
 
 @contextmanager
-def _opened(study: Path, server: str, db: str, *, create: bool) -> "Iterator[tuple[Study, str, str, Store]]":
-    """The study, the server's name, the database's and the open store."""
+def _opened(study: Path, server: str, db: str, *, create: bool, asking: bool = False) -> "Iterator[tuple[Study, str, str, Store]]":
+    """The study, the server's name, the database's and the open store; ``asking`` people for answers, or
+    freezing them for good, needs a study that somebody could train under."""
     from pdml.collect.rules import identity
     from pdml.collect.stores import open_store
     from pdml.study import Study
 
     contract = Study.load(study)
+    if asking:
+        from pdml.train import trainable
+
+        trainable.check(contract)
     if not server and len(contract.servers) > 1:
         raise InvalidInput(f"the study has several servers: say which with --server {contract.servers[0].name}")
     name = server or contract.servers[0].name

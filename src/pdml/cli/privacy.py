@@ -182,7 +182,7 @@ def _show(ledger: "Ledger", spent: list[tuple[float, float]], rounds: int, budge
 
 
 def _verdict(rounds: int, safe: int) -> str:
-    from pdml.train.plan import MOST_ROUNDS
+    from pdml.accounting.budget import MOST_ROUNDS
 
     if safe == 0:
         return "not even the first round is safe, and a training would be refused."

@@ -4,18 +4,17 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pdml.cli import asking, study_budget
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pdml.encoder import Attribute
     from pdml.study.findings import Findings
     from pdml.tables import Table
-
-    Check = Callable[[Findings, str], Any]
 
 LEAK = "TAKEN FROM THE DATA: whoever is extreme or rare shows here. Replace it by what can be known without any record."
 
@@ -36,6 +35,9 @@ def new(
     classes: Annotated[str, typer.Option(metavar="A,B,...", help="Its possible answers.")] = "",
     menu: Annotated[str, typer.Option(metavar="E,E,...", help="Epsilons to choose from, ascending.")] = "0.4,1,2",
     default: Annotated[float | None, typer.Option(help="The one suggested.  [default: the middle]", show_default=False)] = None,
+    features_epsilon: study_budget.Features = None,
+    labels_epsilon: study_budget.Labels = None,
+    yes: study_budget.Yes = False,
     servers: Annotated[str, typer.Option(metavar="A,B,...", help="Names of the servers, or NAME=URL.")] = "",
     topology: Annotated[str, typer.Option(help="Who talks to whom: ring or complete.")] = "ring",
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
@@ -45,6 +47,9 @@ def new(
 
     Ranges and levels are part of the contract, and so are public. Declare what can be known without looking at anybody's
     record: --from-data takes the rest from the table, which shows whoever is extreme or rare, and no noise protects that.
+
+    The budget is the most that all other servers together may learn about one person from all
+    trainings. It is part of the contract, too: changed later it makes another study.
 
     \b
     Example, asked step by step:
@@ -56,6 +61,7 @@ def new(
     from pdml.cli import declared, outputs
     from pdml.study import Study
     from pdml.study.template import render
+    from pdml.train import trainable
 
     outputs.check([file], force=force)
     if from_csv is None and (label or ranges or levels or ignore or from_data):
@@ -63,11 +69,11 @@ def new(
     guessed: tuple[str, ...] = ()
     leaks: list[str] = []
     if from_csv is None:
-        title = title or _ask("Title of the study", lambda f, text: f.text(("title",), text, 200))
-        question = question or _ask("The question whose answer is kept secret", lambda f, text: f.text(("question",), text, 500))
-        answers = _split(classes or _ask("Its possible answers, separated by commas", _two_or_more, "no,yes"))
+        title = title or asking.ask("Title of the study", lambda f, text: f.text(("title",), text, 200))
+        question = question or asking.ask("The question whose answer is kept secret", lambda f, text: f.text(("question",), text, 500))
+        answers = _split(classes or asking.ask("Its possible answers, separated by commas", _two_or_more, "no,yes"))
         attributes = _ask_attributes()
-        servers = servers or _ask("Names of the servers, separated by commas", _two_or_more, "alice,bob,carol")
+        servers = servers or asking.ask("Names of the servers, separated by commas", _two_or_more, "alice,bob,carol")
     else:
         table, known = _read(from_csv, label), declared.declarations(ranges or [], levels or [], None)
         attributes, guessed = _attributes(table, label, known, ignore or [], from_data)
@@ -85,15 +91,20 @@ def new(
         "attributes": [attribute.to_dict() for attribute in attributes],
         "servers": [_server(text) for text in _split(servers or "alice,bob,carol")],
         "topology": {"kind": topology},
+        "budget": study_budget.rows(features_epsilon, labels_epsilon, ask=from_csv is None and not yes),
     }
     study = Study.from_document(document, "what was asked for")
+    trainable.check(study)
     outputs.commit({file: _writer(render(study, dict.fromkeys(guessed, LEAK)))})
     if as_json:
         from pdml.cli import screen
 
-        screen.print_json({"file": str(file), "hash": study.hash, "leaks": leaks})
+        budget = study.to_dict()["budget"]
+        told = {"file": str(file), "hash": study.hash, "budget": budget, "leaks": leaks}
+        screen.print_json(told)
         return
     typer.echo(f"wrote {file}; next: replace what is a placeholder, then pdml study check {file}")
+    typer.echo(study_budget.told(study))
     if leaks:
         from pdml.tables import listed
 
@@ -135,20 +146,6 @@ def _classes(table: "Table", label: str, from_data: bool) -> list[str]:
 # Asked step by step
 
 
-def _ask(prompt: str, check: "Check", default: str | None = None) -> str:
-    """Ask until the answer passes ``check``."""
-    from pdml.study.findings import Findings
-
-    def proved(text: str) -> str:
-        findings = Findings()
-        check(findings, text.strip())
-        if findings.mistakes:
-            raise typer.BadParameter(findings.mistakes[0][1])
-        return text.strip()
-
-    return str(typer.prompt(prompt, default=default, value_proc=proved, err=True))
-
-
 def _two_or_more(f: "Findings", text: str) -> None:
     f.texts(("answer",), _split(text), least=2, most=100)
 
@@ -158,13 +155,13 @@ def _ask_attributes() -> "tuple[Attribute, ...]":
     found: dict[str, Attribute] = {}
     while True:
         prompt = "Name of an attribute" + (" (empty: no more)" if found else "")
-        name = _ask(prompt, lambda f, text: text and f.text(("name",), text, 100), "" if found else None)
+        name = asking.ask(prompt, lambda f, text: text and f.text(("name",), text, 100), "" if found else None)
         if not name and found:
             return tuple(found.values())
         if not name or name in found:
             typer.echo("Error: every attribute needs a name of its own", err=True)
             continue
-        kind = _ask("Is it a number or a category", _kind, "number")
+        kind = asking.ask("Is it a number or a category", _kind, "number")
         found[name] = _ask_attribute(name, kind)
 
 
@@ -178,7 +175,7 @@ def _ask_attribute(name: str, kind: str) -> "Attribute":
     from pdml.tables import MISSING
 
     if kind == "category":
-        levels = _ask(
+        levels = asking.ask(
             f"Possible levels of {name}, separated by commas",
             lambda f, text: f.texts(("levels",), _split(text), least=1, most=1_000, refused=MISSING),
         )
@@ -191,7 +188,7 @@ def _ask_attribute(name: str, kind: str) -> "Attribute":
         except ValueError:
             f.wrong(("range",), "be LOW:HIGH with LOW below HIGH", text)
 
-    low, high = _ends(_ask(f"Range of {name} that can be known without looking at anybody, as LOW:HIGH", two))
+    low, high = _ends(asking.ask(f"Range of {name} that can be known without looking at anybody, as LOW:HIGH", two))
     return Number(name=name, low=low, high=high)
 
 

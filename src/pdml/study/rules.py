@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import Any
 
 from pdml.accounting import Budget
+from pdml.accounting.budget import MOST_ROUNDS
 from pdml.encoder import Attribute, Category, Encoder, Number
 from pdml.errors import InvalidInput
 from pdml.study.findings import ABSENT, Findings, Mistake, called
@@ -289,5 +290,5 @@ def _plan(f: Findings, value: object) -> dict[str, Any]:
         elif kind is str:
             found[key] = f.text(path, item, 100)
         else:
-            found[key] = f.number(path, item) if kind is float else f.whole_number(path, item, 1, MOST_RECORDS)
+            found[key] = f.number(path, item) if kind is float else f.whole_number(path, item, 1, MOST_ROUNDS)
     return found
