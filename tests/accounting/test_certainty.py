@@ -1,7 +1,7 @@
-"""How sure they can be, but for a chance of δ: the chance is integrated, and nothing smaller would be true.
+"""How sure they can be, but for a chance of δ: that chance is integrated, and nothing less is true.
 
-The truth is x ~ N(μ/2, 1), the alternative N(-μ/2, 1); through the device's coin both are mixtures of the two. What somebody
-at even odds sees may be x itself, a part of it, or rounds of it one after the other.
+The truth is x ~ N(μ/2, 1), the alternative N(-μ/2, 1); through the device's coin both are mixtures
+of the two. What somebody at even odds sees may be x, a part of it, or rounds one after the other.
 """
 
 from math import exp, inf, log, log1p, sqrt
@@ -15,7 +15,12 @@ from scipy.optimize import brentq
 from scipy.special import expit, log_ndtr, logit, ndtr, ndtri
 
 from pdml.accounting import Ledger, profiles
-from pdml.accounting.certainty import certainty_at, gaussian_certainty, gaussian_epsilon, log_odds_at
+from pdml.accounting.certainty import (
+    certainty_at,
+    gaussian_certainty,
+    gaussian_epsilon,
+    log_odds_at,
+)
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
 from pdml.accounting.spending import objective_profile
 
@@ -23,6 +28,10 @@ mus = st.floats(0.02, 4)
 flips = st.floats(0.1, 5) | st.just(inf)  # ε of the coin; infinite: there is none
 deltas = st.floats(1e-9, 1e-2)
 FAR = 45.0  # Φ(-45) is no float
+
+
+def normal(x, stddev: float = 1.0):
+    return np.exp(-((x / stddev) ** 2) / 2) / (stddev * sqrt(2 * np.pi))
 
 
 class Pair:
@@ -33,38 +42,41 @@ class Pair:
         self.profile = profiles.joint_profile(flip, profiles.gaussian_profile(mu))
 
     def density(self, x: float) -> float:
-        told, other = (exp(-((x - side * self.mu / 2) ** 2) / 2) / sqrt(2 * np.pi) for side in (1, -1))
+        told, other = normal(x - self.mu / 2), normal(x + self.mu / 2)
         return self.keep * told + (1 - self.keep) * other
 
     def log_odds(self, x: float) -> float:
         """ln of (k e^z + 1-k)/((1-k) e^z + k), z = μx: it rises with x."""
-        z, lie = self.mu * x, 1 - self.keep
-        return float(np.logaddexp(log(self.keep) + z, log(lie) if lie else -inf)) - float(
-            np.logaddexp((log(lie) if lie else -inf) + z, log(self.keep))
-        )
+        z, keep = self.mu * x, log(self.keep)
+        lie = log(1 - self.keep) if self.keep < 1 else -inf
+        return float(np.logaddexp(keep + z, lie) - np.logaddexp(lie + z, keep))
 
     def chance(self, odds: float) -> float:
         """Of log-odds above ``odds``, by integration under the truth."""
         if self.log_odds(FAR) <= odds:
             return 0.0
-        edge = brentq(lambda x: self.log_odds(x) - odds, -FAR, FAR, xtol=1e-13) if self.log_odds(-FAR) < odds else -FAR
+        if self.log_odds(-FAR) >= odds:
+            return 1.0
+        edge = brentq(lambda x: self.log_odds(x) - odds, -FAR, FAR, xtol=1e-13)
         return self.above(edge, self.density)
 
     @staticmethod
     def above(edge: float, density) -> float:
-        return quad(density, edge, edge + 1, epsabs=0, epsrel=1e-10)[0] + quad(density, edge + 1, edge + FAR, epsabs=0)[0]
+        near = quad(density, edge, edge + 1, epsabs=0, epsrel=1e-10)[0]
+        return near + quad(density, edge + 1, edge + FAR, epsabs=0)[0]
 
     def told(self, edge: float) -> tuple[float, float]:
-        """Chance of x > ``edge`` under the truth, and the log-odds of whoever learns that and nothing else."""
+        """Chance of x > ``edge`` under the truth, and the log-odds of whoever learns only that."""
         truth, other = self.above(edge, self.density), self.above(edge, lambda x: self.density(-x))
         return truth, log(truth / other)
 
+    def upper(self, x):
+        """Chance of more than ``x`` under the truth, in closed form."""
+        return self.keep * ndtr(self.mu / 2 - x) + (1 - self.keep) * ndtr(-self.mu / 2 - x)
 
-def curve(mu: float, keep: float, delta: float) -> float:
-    """ln(δ/β(δ)) in closed form: Neyman and Pearson's event {x > c} of chance δ under the truth."""
-    edge = brentq(lambda x: log(keep * ndtr(mu / 2 - x) + (1 - keep) * ndtr(-mu / 2 - x)) - log(delta), -8, 20, xtol=1e-14)
-    other = (1 - keep) * ndtr(mu / 2 - edge) + keep * ndtr(-mu / 2 - edge)
-    return log(delta / other)
+    def edge(self, chance: float) -> float:
+        """The x above which there is just so much chance."""
+        return brentq(lambda x: log(self.upper(x)) - log(chance), -8, 20, xtol=1e-14)
 
 
 # The figure itself
@@ -79,8 +91,12 @@ def test_gaussian_closed_form(mu, delta):
 
 @given(mus, st.floats(0.1, 5), deltas)
 def test_joint_closed_form(mu, flip, delta):
+    """ln(δ/β(δ)): Neyman and Pearson's event {x > c} of chance δ under the truth."""
     pair = Pair(mu, flip)
-    assert log_odds_at(pair.profile, delta) == pytest.approx(curve(mu, pair.keep, delta), rel=1e-6, abs=1e-9)
+    edge = pair.edge(delta)
+    other = (1 - pair.keep) * ndtr(mu / 2 - edge) + pair.keep * ndtr(-mu / 2 - edge)
+    exact = log(delta / other)
+    assert log_odds_at(pair.profile, delta) == pytest.approx(exact, rel=1e-6, abs=1e-9)
 
 
 @given(mus, flips, deltas)
@@ -92,12 +108,11 @@ def test_the_odds_exceed_it_with_no_more_than_the_stated_chance(mu, flip, delta)
 
 @given(mus, flips, deltas)
 def test_somebody_who_is_told_one_bit_reaches_it(mu, flip, delta):
-    """Nothing smaller is true: told whether x lies above an edge, with a chance just over δ they are as sure, to 10⁻³ of L."""
+    """Nothing smaller is true: told whether x lies above an edge, with a chance just over δ they
+    are as sure, to 10⁻³ of L."""
     pair = Pair(mu, flip)
     odds = log_odds_at(pair.profile, delta)
-    cdf = lambda x: pair.keep * ndtr(mu / 2 - x) + (1 - pair.keep) * ndtr(-mu / 2 - x)  # noqa: E731
-    edge = brentq(lambda x: log(cdf(x)) - log(1.001 * delta), -8, 20, xtol=1e-14)
-    chance, reached = pair.told(edge)
+    chance, reached = pair.told(pair.edge(1.001 * delta))
     assert chance > delta
     assert odds * (1 - 1e-3) - 1e-9 <= reached <= odds * (1 + 1e-6) + 1e-9
 
@@ -133,14 +148,14 @@ def test_one_gaussian_seen_whole_has_a_smaller_figure(mu, delta):
 
 
 def stopping_chance(mu: float, odds: float, rounds: int = 64) -> float:
-    """Rounds of μ²/T each; a neighbour that sees odds above e^``odds`` keeps all later ones from telling anything.
-
-    Chance under the truth of odds above that at the end, by quadrature over the log-odds of those that go on.
+    """Rounds of μ²/T each; a neighbour that sees odds above e^``odds`` keeps all later ones from
+    telling anything. Chance under the truth of odds above that at the end, by quadrature over the
+    log-odds of those that go on.
     """
     step, (below, h) = mu / sqrt(rounds), np.linspace(odds - 10 * mu, odds, 1501, retstep=True)
-    move = np.exp(-(((below[:, None] - below - step**2 / 2) / step) ** 2) / 2) / (step * sqrt(2 * np.pi)) * h
+    move = normal(below[:, None] - below - step**2 / 2, step) * h
     rise = ndtr(step / 2 - (odds - below) / step)
-    density = np.exp(-(((below - step**2 / 2) / step) ** 2) / 2) / (step * sqrt(2 * np.pi)) * h
+    density = normal(below - step**2 / 2, step) * h
     stopped = float(ndtr(step / 2 - odds / step))
     for _ in range(rounds - 1):
         stopped, density = stopped + float(rise @ density), move @ density
@@ -150,7 +165,7 @@ def stopping_chance(mu: float, odds: float, rounds: int = 64) -> float:
 @pytest.mark.parametrize("mu", [0.05, 0.5, 2.0])
 @pytest.mark.parametrize("delta", [1e-8, 1e-5])
 def test_whoever_stops_in_time_exceeds_the_simple_figure_and_not_ours(mu, delta):
-    """T adaptive releases of μ in all: their odds may be frozen when they are high, which one Gaussian's cannot."""
+    """T adaptive releases of μ in all: their odds may be frozen when they are high."""
     assert stopping_chance(mu, simple(mu, delta), rounds=1) == pytest.approx(delta, rel=1e-6)
     assert stopping_chance(mu, simple(mu, delta)) > 1.25 * delta
     assert stopping_chance(mu, float(log_odds_at(profiles.gaussian_profile(mu), delta))) <= delta
@@ -166,16 +181,12 @@ def test_whoever_sees_less_exceeds_the_simple_figure(mu, delta):
 
 @given(mus, flips, deltas, st.lists(st.floats(-6, 9), min_size=1, max_size=8))
 def test_no_coarser_view_exceeds_it(mu, flip, delta, cuts):
-    """Only the cell of x is told: cells whose odds exceed e^L have a chance of δ at most, all together."""
+    """Only the cell of x is told: cells whose odds exceed e^L have at most δ together."""
     pair = Pair(mu, flip)
     odds = log_odds_at(pair.profile, delta)
     edges = np.array([-inf, *sorted(cuts), inf])
 
-    def cells(side):
-        upper = pair.keep * ndtr(side * mu / 2 - edges) + (1 - pair.keep) * ndtr(-side * mu / 2 - edges)
-        return upper[:-1] - upper[1:]
-
-    truth, other = cells(1), cells(-1)
+    truth, other = -np.diff(pair.upper(edges)), np.diff(pair.upper(-edges))
     surer = truth > np.exp(odds) * other * (1 + 1e-9) + 1e-18
     assert truth[surer].sum() <= delta * (1 + 1e-6)
 
@@ -187,12 +198,12 @@ def test_no_coarser_view_exceeds_it(mu, flip, delta, cuts):
     st.floats(1e-6, 1e-2),
 )
 def test_any_prior_that_gives_the_truth_no_more_than_even_odds(others, mu, prior, delta):
-    """Several alternatives, each at most μ away, with any weights; and other odds before, by Bayes' rule."""
+    """Several alternatives, each at most μ away, with any weights; other odds before, by Bayes."""
     x, step = np.linspace(-12, 12, 48_001, retstep=True)
-    truth = np.exp(-(x**2) / 2) / sqrt(2 * np.pi)
+    truth = normal(x)
     weights = np.array([weight for _, weight in others])
     apart = np.array([place * mu for place, _ in others])
-    other = (weights / weights.sum()) @ np.exp(-((x - apart[:, None]) ** 2) / 2) / sqrt(2 * np.pi)
+    other = (weights / weights.sum()) @ normal(x - apart[:, None])
     posterior = prior * truth / (prior * truth + (1 - prior) * other)
     odds = float(log_odds_at(profiles.gaussian_profile(mu), delta))
     limit = prior * exp(odds) / (prior * exp(odds) + 1 - prior)
@@ -203,10 +214,15 @@ def test_any_prior_that_gives_the_truth_no_more_than_even_odds(others, mu, prior
 # Noise with an end
 
 
+def noised(kind: str, shift: float, *, bound: float = 1.0, stddev: float = 1.0, size: int = 1):
+    cut = {"kind": kind, "bound": bound, "stddev": stddev, "size": size}
+    return ObjectiveNoised(**cut, n_servers=1, label_shift=shift)
+
+
 @given(st.floats(0.05, 3), st.floats(4, 7), st.floats(1e-7, 1e-2))
 def test_truncated_noise(shift, reach, delta):
     """Exactly, in one coordinate: where the other box does not reach, the truth is plain."""
-    event = ObjectiveNoised(kind="truncated_gaussian", bound=reach, stddev=1.0, size=1, n_servers=1, label_shift=shift)
+    event = noised("truncated_gaussian", shift, bound=reach)
     odds = float(log_odds_at(objective_profile(event), delta))
     assume(odds < inf)
     bend = min(reach, shift / 2 - odds / shift)  # left of it the Gaussians' odds are larger
@@ -217,10 +233,11 @@ def test_truncated_noise(shift, reach, delta):
 
 @given(st.floats(0.01, 0.99), st.floats(1e-6, 1e-2))
 def test_uniform_noise_tells_all_with_its_own_chance(part, delta):
-    """(0, δ₁): with δ₁ < δ the odds are 1/(1 - δ₁/δ), for whoever is told "the strip, or so much beside it"; above δ, none hold."""
-    event = ObjectiveNoised(kind="uniform_box", bound=1.0, stddev=1.0, size=1, n_servers=1, label_shift=2 * part * delta)
-    assert log_odds_at(objective_profile(event), delta) == pytest.approx(-log1p(-part), rel=1e-6, abs=1e-8)
-    assert log_odds_at(objective_profile(event), 0.99 * part * delta) == inf
+    """(0, δ₁): with δ₁ < δ the odds are 1/(1 - δ₁/δ), for whoever is told "in the strip, or so much
+    beside it"; with less than δ₁ nothing holds."""
+    profile = objective_profile(noised("uniform_box", 2 * part * delta))
+    assert log_odds_at(profile, delta) == pytest.approx(-log1p(-part), rel=1e-6, abs=1e-8)
+    assert log_odds_at(profile, 0.99 * part * delta) == inf
 
 
 # The ends
@@ -234,7 +251,8 @@ def test_randomised_response_never_says_more_than_its_epsilon(epsilon, delta):
 
 @given(st.floats(0.01, 8), st.floats(0, 50), deltas)
 def test_training_adds_nothing_to_what_the_device_gave_away(epsilon, mu, delta):
-    assert certainty_at(profiles.joint_profile(epsilon, profiles.gaussian_profile(mu)), delta) <= expit(epsilon) + 1e-7
+    joint = profiles.joint_profile(epsilon, profiles.gaussian_profile(mu))
+    assert certainty_at(joint, delta) <= expit(epsilon) + 1e-7
 
 
 def test_nothing_and_everything():
@@ -246,9 +264,10 @@ def test_nothing_and_everything():
 
 @given(mus, flips, deltas, st.floats(1.01, 3))
 def test_more_noise_and_a_larger_chance_make_it_smaller(mu, flip, delta, factor):
-    pair, louder = Pair(factor * mu, flip), Pair(mu, flip)
-    assert log_odds_at(louder.profile, delta) <= log_odds_at(pair.profile, delta) + 1e-7
-    assert log_odds_at(pair.profile, min(0.5, factor * delta)) <= log_odds_at(pair.profile, delta) + 1e-7
+    faint, loud = Pair(factor * mu, flip).profile, Pair(mu, flip).profile
+    odds = log_odds_at(faint, delta)
+    assert log_odds_at(loud, delta) <= odds + 1e-7
+    assert log_odds_at(faint, min(0.5, factor * delta)) <= odds + 1e-7
 
 
 @given(st.floats(0.02, 6), st.floats(1e-9, 1e-4))
@@ -261,7 +280,7 @@ def test_epsilon_and_certainty_of_a_gaussian_are_each_others_inverse(epsilon, de
 def test_many_at_once_are_each_alone():
     mu, flip = np.array([0.0, 0.1, 1.0, inf]), np.array([1.0, 0.5, inf, 2.0])
     many = log_odds_at(profiles.joint_profile(flip, profiles.gaussian_profile(mu)), 1e-6)
-    alone = [log_odds_at(profiles.joint_profile(e, profiles.gaussian_profile(m)), 1e-6) for m, e in zip(mu, flip, strict=True)]
+    alone = [log_odds_at(Pair(m, e).profile, 1e-6) for m, e in zip(mu, flip, strict=True)]
     assert many.tolist() == pytest.approx(alone, rel=1e-9)
 
 
@@ -273,19 +292,20 @@ def sent(stddev: float) -> IterateReleased:
 
 
 def eta(stddev: float) -> ObjectiveNoised:
-    return ObjectiveNoised(kind="truncated_gaussian", bound=6 * stddev, stddev=stddev, size=3, n_servers=2, label_shift=0.1)
+    return noised("truncated_gaussian", 0.2, bound=6 * stddev, stddev=stddev, size=3)
 
 
-def sure(data: str, *events, adversary: str = "other servers", classes: int = 2, delta: float = 1e-6) -> float:
-    return Ledger((events,), classes=classes, delta=delta).line(data, adversary).certainty
+def sure(data: str, *events, adversary: str = "other servers", **settings) -> float:
+    return Ledger((events,), **settings).line(data, adversary).certainty
 
 
 @given(st.floats(0.05, 2), st.floats(0.2, 4), st.floats(1e-8, 1e-3))
 def test_lines_tell_the_chance_that_is_true(stddev, flip, delta):
     """Features: one Gaussian. Labels: the same through the coin."""
     events = (LabelFlipped(epsilon=flip), sent(stddev))
-    assert Pair(0.2 / stddev).chance(float(logit(sure("features", *events, delta=delta)))) <= delta * (1 + 1e-6)
-    assert Pair(0.1 / stddev, flip).chance(float(logit(sure("label", *events, delta=delta)))) <= delta * (1 + 1e-6)
+    for data, pair in (("features", Pair(0.2 / stddev)), ("label", Pair(0.1 / stddev, flip))):
+        odds = float(logit(sure(data, *events, delta=delta)))
+        assert pair.chance(odds) <= delta * (1 + 1e-6)
     assert sure("label", *events, adversary="own server") == pytest.approx(expit(flip), rel=1e-12)
     assert sure("features", *events, adversary="own server") == 1.0
 
@@ -300,7 +320,8 @@ def test_the_better_of_two_bounds_holds_for_the_same_transcript(classes):
             sure("label", flip, sent(loud), classes=classes),
         ]
         assert both == pytest.approx(min(alone), rel=1e-9)
-    assert sure("label", LabelFlipped(epsilon=0.1), eta(0.01), sent(0.01), classes=classes) <= expit(0.1) + 1e-9
+    little = LabelFlipped(epsilon=0.1)
+    assert sure("label", little, eta(0.01), sent(0.01), classes=classes) <= expit(0.1) + 1e-9
 
 
 def test_a_second_training_makes_them_surer_and_the_worst_server_speaks():

@@ -11,7 +11,7 @@ from pdml.accounting import spending
 from pdml.accounting.events import Event
 from pdml.errors import InvalidInput
 
-MOST_ROUNDS = 20_000  # of a training: ADMM is done long before, and fading noise protects nobody then
+MOST_ROUNDS = 20_000  # ADMM is done long before, and fading noise protects nobody by then
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,9 @@
 """How sure somebody can become of the true value of one piece of data: privacy.md, section 11.
 
-Whoever gives the truth at most even odds before, and then sees all of what an adversary sees, or any part of it, at any time,
-holds it for true with at most P afterwards, but for a chance of δ. With β(δ) the smallest chance that an event of chance δ
-under the truth can have under anything else, the odds are δ/β(δ). A profile bounds β, by all its points at once:
+Whoever gives the truth at most even odds before, and then sees all of what an adversary sees, or
+any part of it, at any time, holds it for true with at most P afterwards, but for a chance of δ.
+With β(δ) the smallest chance that an event of chance δ under the truth can have under any other
+value, the odds are δ/β(δ). A profile bounds β, by all its points at once:
 
     P = 1/(1 + e^-L),    L = ln(δ/β(δ)) = inf over ε' of ε' - ln(1 - δ(ε')/δ).
 
@@ -16,12 +17,12 @@ from scipy.special import expit, ndtri
 
 from pdml.accounting.profiles import Profile, Values, epsilon_at, gaussian_mu, gaussian_profile
 
-_OFFSETS = np.array([0.0, *(2.0**k for k in range(-30, 18))])  # from ε to where the bound is looked for first
+_OFFSETS = np.array([0.0, *(2.0**k for k in range(-30, 18))])  # from ε: where to look first
 _ZOOMS, _POINTS = 10, 9  # each to a quarter
 
 
 def log_odds_at(profile: Profile, delta: float, epsilon: Values = None) -> Values:
-    """L of a mechanism with at most this profile: the odds of the truth stay below e^L but for a chance of ``delta``.
+    """L of a mechanism with this profile: odds above e^L have a chance of at most ``delta``.
 
     Parameters
     ----------
@@ -38,9 +39,10 @@ def log_odds_at(profile: Profile, delta: float, epsilon: Values = None) -> Value
 
     Guarantees
     ----------
-    - P(odds > e^L) <= δ, the chance being that of the truth: with A = {odds > e^L}, which has e^L P'(A) < P(A),
-      P(A)(1 - e^(ε'-L)) <= P(A) - e^ε' P'(A) <= δ(ε').
-    - For an exact profile there is a view for which no smaller L does: to be told whether the likelihood ratio exceeds a number.
+    - P(odds > e^L) <= δ, the chance being that of the truth: with A = {odds > e^L}, which has
+      e^L P'(A) < P(A), P(A)(1 - e^(ε'-L)) <= P(A) - e^ε' P'(A) <= δ(ε').
+    - For an exact profile there is a view for which no smaller L does: to be told whether the
+      likelihood ratio exceeds a number.
     """
     first = np.asarray(epsilon_at(profile, delta) if epsilon is None else epsilon)
     if delta == 0:
@@ -63,16 +65,16 @@ def log_odds_at(profile: Profile, delta: float, epsilon: Values = None) -> Value
 
 
 def certainty_at(profile: Profile, delta: float, epsilon: Values = None) -> Values:
-    """P = e^L/(1 + e^L): how sure they can be of the truth, from even odds, but for a chance of ``delta``."""
+    """P = e^L/(1 + e^L): how sure of the truth they can be, but for a chance of ``delta``."""
     return expit(log_odds_at(profile, delta, epsilon))
 
 
 def gaussian_certainty(epsilon: float, delta: float) -> float:
-    """How sure a Gaussian mechanism lets them be that just keeps to (ε, δ): what a budget for features allows."""
+    """How sure a Gaussian that just keeps to (ε, δ) lets them be: what a budget allows."""
     return float(certainty_at(gaussian_profile(gaussian_mu(epsilon, delta)), delta))
 
 
 def gaussian_epsilon(certainty: float, delta: float) -> float:
-    """The inverse: ε at ``delta`` of the Gaussian mechanism that lets them be this sure. β(δ) = Φ(Φ⁻¹(δ) - μ), solved for μ."""
+    """The inverse: ε of the Gaussian that lets them be this sure; β(δ) = Φ(Φ⁻¹(δ) - μ) gives μ."""
     rare = delta * (1 - certainty) / certainty
     return float(epsilon_at(gaussian_profile(ndtri(delta) - ndtri(rare)), delta))

@@ -25,7 +25,7 @@ def features(study: Study) -> str:
 
 
 def label(study: Study) -> str:
-    """Randomised response caps what anybody learns, whatever is trained; a budget may lie below it."""
+    """Randomised response caps what anybody learns, whatever is trained; a budget may be lower."""
     who, cap = "All other servers together learn of the secret answer", study.menu[-1]
     chosen = f"never more than the epsilon that you choose, at most {cap:g} on this menu"
     if study.budget is None or study.budget.labels_epsilon >= cap:
@@ -35,7 +35,7 @@ def label(study: Study) -> str:
     return f"{who}: at most epsilon {epsilon:g} (delta {delta:g}) from all trainings, and {chosen}."
 
 
-def sure(epsilon: float, delta: float) -> str:
+def sure(epsilon: float, delta: float, of: str = "") -> str:
     """How sure somebody can become of features under a limit of (ε, δ)."""
     most = numbers.certainty(gaussian_certainty(epsilon, delta))
-    return f"at most {most} sure, but for a chance of {delta:g}"
+    return f"at most {most} sure{of}, but for a chance of {delta:g}"

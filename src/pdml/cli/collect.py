@@ -261,9 +261,16 @@ def export(
 
 
 @contextmanager
-def _opened(study: Path, server: str, db: str, *, create: bool, asking: bool = False) -> "Iterator[tuple[Study, str, str, Store]]":
-    """The study, the server's name, the database's and the open store; ``asking`` people for answers, or
-    freezing them for good, needs a study that somebody could train under."""
+def _opened(
+    study: Path,
+    server: str,
+    db: str,
+    *,
+    create: bool,
+    asking: bool = False,
+) -> "Iterator[tuple[Study, str, str, Store]]":
+    """The study, the server's name, the database's and the open store; ``asking`` people, or
+    freezing their answers for good, needs a study that somebody could train under."""
     from pdml.collect.rules import identity
     from pdml.collect.stores import open_store
     from pdml.study import Study

@@ -23,9 +23,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 def check(file: File = Path("study.toml"), as_json: Json = False) -> None:
     """Find every mistake in a study file, each with its line; exit code 1 if there is one.
 
-    A study under which nobody could ever train is a mistake: one without a budget that ends, or with
-    a plan that cannot keep to it. Warnings are told as well: addresses that are placeholders, and a
-    plan that would exceed the budget with as few records as the study allows.
+    A study under which nobody could ever train is a mistake: one without a budget that ends, or
+    with a plan that cannot keep to it. Warnings are told as well: addresses that are placeholders,
+    and a plan that would exceed the budget with as few records as the study allows.
 
     \b
     Example:
@@ -35,7 +35,8 @@ def check(file: File = Path("study.toml"), as_json: Json = False) -> None:
 
     found = studyfile.examine(file)
     if as_json:
-        told = {"file": str(file), "valid": not found.mistakes, "hash": found.study.hash if found.study else None}
+        named = found.study.hash if found.study else None
+        told = {"file": str(file), "valid": not found.mistakes, "hash": named}
         screen.print_json(told | {name: studyfile.as_json(getattr(found, name)) for name in ("mistakes", "warnings")})
     else:
         _list(file, found.mistakes, "")

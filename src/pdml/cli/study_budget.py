@@ -35,9 +35,10 @@ def told(study: "Study") -> str:
     from pdml.accounting import Budget
     from pdml.cli.budget_words import sure
 
-    limit = sure(*(study.budget or Budget()).limit("features"))
-    learnt = f"By its budget all other servers together become {limit} (delta)"
-    return f"{learnt}, of one person's answers. After the first report another budget is another study."
+    epsilon, delta = (study.budget or Budget()).limit("features")
+    limit = sure(epsilon, delta, of=" of somebody's answers")
+    learnt = f"By its budget all other servers together, from even odds, become {limit}."
+    return f"{learnt} After the first report another budget makes another study."
 
 
 def _ask() -> float:

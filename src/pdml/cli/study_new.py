@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdml.cli import asking, study_budget
+from pdml.cli import study_budget
+from pdml.cli.asking import ask as _ask
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -69,17 +70,19 @@ def new(
     guessed: tuple[str, ...] = ()
     leaks: list[str] = []
     if from_csv is None:
-        title = title or asking.ask("Title of the study", lambda f, text: f.text(("title",), text, 200))
-        question = question or asking.ask("The question whose answer is kept secret", lambda f, text: f.text(("question",), text, 500))
-        answers = _split(classes or asking.ask("Its possible answers, separated by commas", _two_or_more, "no,yes"))
+        title = title or _ask("Title of the study", lambda f, text: f.text(("title",), text, 200))
+        question = question or _ask("The question whose answer is kept secret", lambda f, text: f.text(("question",), text, 500))
+        answers = _split(classes or _ask("Its possible answers, separated by commas", _two_or_more, "no,yes"))
         attributes = _ask_attributes()
-        servers = servers or asking.ask("Names of the servers, separated by commas", _two_or_more, "alice,bob,carol")
+        servers = servers or _ask("Names of the servers, separated by commas", _two_or_more, "alice,bob,carol")
     else:
         table, known = _read(from_csv, label), declared.declarations(ranges or [], levels or [], None)
         attributes, guessed = _attributes(table, label, known, ignore or [], from_data)
         leaks = [*guessed, *([] if classes else [label])]
         answers = _split(classes) if classes else _classes(table, label, from_data)
         title, question = title or f"A study of {label}", question or f"{label}?"
+    asked = from_csv is None and not yes
+    budget = study_budget.rows(features_epsilon, labels_epsilon, ask=asked)
     choices = _numbers("--menu", menu)
     document = {
         "study": {"id": id or _slug(title), "title": title},
@@ -91,7 +94,7 @@ def new(
         "attributes": [attribute.to_dict() for attribute in attributes],
         "servers": [_server(text) for text in _split(servers or "alice,bob,carol")],
         "topology": {"kind": topology},
-        "budget": study_budget.rows(features_epsilon, labels_epsilon, ask=from_csv is None and not yes),
+        "budget": budget,
     }
     study = Study.from_document(document, "what was asked for")
     trainable.check(study)
@@ -99,9 +102,8 @@ def new(
     if as_json:
         from pdml.cli import screen
 
-        budget = study.to_dict()["budget"]
-        told = {"file": str(file), "hash": study.hash, "budget": budget, "leaks": leaks}
-        screen.print_json(told)
+        told = {"file": str(file), "hash": study.hash, "budget": study.to_dict()["budget"]}
+        screen.print_json(told | {"leaks": leaks})
         return
     typer.echo(f"wrote {file}; next: replace what is a placeholder, then pdml study check {file}")
     typer.echo(study_budget.told(study))
@@ -155,13 +157,13 @@ def _ask_attributes() -> "tuple[Attribute, ...]":
     found: dict[str, Attribute] = {}
     while True:
         prompt = "Name of an attribute" + (" (empty: no more)" if found else "")
-        name = asking.ask(prompt, lambda f, text: text and f.text(("name",), text, 100), "" if found else None)
+        name = _ask(prompt, lambda f, text: text and f.text(("name",), text, 100), "" if found else None)
         if not name and found:
             return tuple(found.values())
         if not name or name in found:
             typer.echo("Error: every attribute needs a name of its own", err=True)
             continue
-        kind = asking.ask("Is it a number or a category", _kind, "number")
+        kind = _ask("Is it a number or a category", _kind, "number")
         found[name] = _ask_attribute(name, kind)
 
 
@@ -175,7 +177,7 @@ def _ask_attribute(name: str, kind: str) -> "Attribute":
     from pdml.tables import MISSING
 
     if kind == "category":
-        levels = asking.ask(
+        levels = _ask(
             f"Possible levels of {name}, separated by commas",
             lambda f, text: f.texts(("levels",), _split(text), least=1, most=1_000, refused=MISSING),
         )
@@ -188,7 +190,7 @@ def _ask_attribute(name: str, kind: str) -> "Attribute":
         except ValueError:
             f.wrong(("range",), "be LOW:HIGH with LOW below HIGH", text)
 
-    low, high = _ends(asking.ask(f"Range of {name} that can be known without looking at anybody, as LOW:HIGH", two))
+    low, high = _ends(_ask(f"Range of {name} that can be known without looking at anybody, as LOW:HIGH", two))
     return Number(name=name, low=low, high=high)
 
 

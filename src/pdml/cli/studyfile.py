@@ -1,4 +1,4 @@
-"""A study file with all that can be said against it: its own rules, the plan's, and the budget's."""
+"""A study file with all that can be said against it: its own rules, the plan's, the budget's."""
 
 import os
 from collections.abc import Mapping, Sequence

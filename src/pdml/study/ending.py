@@ -1,10 +1,11 @@
-"""Whether a study's budget ends: a job must be refused some day, however long jobs follow one another.
+"""Whether a study's budget ends: jobs that follow one another must be refused some day.
 
-Every job adds to what others know of a data set: the μ of its releases grows without bound. So does ε
-of the features, and a limit on it is met some day. ε of labels does not: it stays below the ε of the
-devices' randomised response, whatever is trained. A limit on labels alone therefore ends only below the
-*smallest* ε on the menu, because there may be people who all chose that one, and only under a fixed
-plan, because noise that is switched off for features costs labels nothing where η protects them.
+Every job adds to what others know of a data set: the μ of its releases grows without bound. So does
+ε of the features, and a limit on it is met some day. ε of labels does not: it stays below the ε of
+the devices' randomised response, whatever is trained. A limit on labels alone therefore ends only
+below the *smallest* ε on the menu, because there may be people who all chose that one, and only
+under a fixed plan, because noise that is switched off for features costs labels nothing where η
+protects them.
 """
 
 from math import inf, isinf
@@ -35,9 +36,10 @@ def mistakes(study: "Study") -> list[Mistake]:
 
     Guarantees
     ----------
-    - Without a mistake, jobs under the study's plan end at every data set that its menu allows: with
-      k jobs, for some k, either δ of the features at their limit exceeds its δ (it tends to 1), or δ
-      of labels does (it tends to (e^ε - e^ε')/(1 + e^ε), ε the largest in the data, ε' the limit).
+    - Without a mistake, jobs under the study's plan end at every data set that its menu allows:
+      after k jobs, for some k, either δ of the features at their limit exceeds its δ (it tends to
+      1), or δ of labels does (it tends to (e^ε - e^ε')/(1 + e^ε), ε the largest in the data, ε' the
+      limit).
     - Where the plan is left to each job, everything that jobs release of features is limited, and
       labels are part of that.
     """
@@ -55,8 +57,8 @@ def mistakes(study: "Study") -> list[Mistake]:
     if _binds(study, limit, delta):
         return []
     lower = f", or limit labels to clearly less than {floor:g}" if _binds(study, 0.0, delta) else ""
-    why = f"where everybody chooses {floor:g} it is never reached, and jobs could follow one another"
-    told = f"{the_study} limits labels alone, to epsilon {limit:g}: {why} without end"
+    why = f"where everybody chooses {floor:g} it is never reached"
+    told = f"{the_study} limits labels alone, to epsilon {limit:g}: {why}, and jobs never end"
     return [(("budget", "labels"), f"{told}; add {REMEDY} to [budget]{lower}")]
 
 

@@ -290,5 +290,7 @@ def _plan(f: Findings, value: object) -> dict[str, Any]:
         elif kind is str:
             found[key] = f.text(path, item, 100)
         else:
-            found[key] = f.number(path, item) if kind is float else f.whole_number(path, item, 1, MOST_ROUNDS)
+            rounds = kind is int  # and nothing else
+            most = MOST_ROUNDS
+            found[key] = f.whole_number(path, item, 1, most) if rounds else f.number(path, item)
     return found

@@ -1,4 +1,4 @@
-"""Whether anybody could ever train under a study: to be asked before people are asked for answers."""
+"""Whether anybody could ever train under a study: asked before people are asked for answers."""
 
 from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import Event, LabelFlipped
@@ -72,8 +72,9 @@ def _never(study: Study, plan: TrainingPlan) -> str:
                 refused.append(str(error))
         if len(refused) == len(study.menu):
             name = study.servers[server].name
-            told = f"the study {study.id} has a plan that breaks its budget with any number of records"
-            return f"{told} at {name}: {refused[-1]}; give it more noise or a larger budget"
+            told = f"the study {study.id} has a plan that breaks its budget"
+            told += f" with any number of records at {name}: {refused[-1]}"
+            return f"{told}; give it more noise or a larger budget"
     return ""
 
 
