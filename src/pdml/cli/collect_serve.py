@@ -63,7 +63,7 @@ def serve(
     tls = check_transport(host, cert=cert, key=key, insecure_http=insecure_http)
     limits = Limits(head=head_timeout, body=body_timeout, write=write_timeout, connections=connections, per_address=per_address)
     guard = Guard(limits, Proxies(proxy or ()))
-    with opened(study, server, db, keys, create=True) as (contract, name, database, store):
+    with opened(study, server, db, keys, create=True, asking=True) as (contract, name, database, store):
         page = render(contract)
         for micro_epsilon in filter(is_weak, contract.epsilon_micro):
             typer.echo(f"warning: {weakness(micro_epsilon)}", err=True)
