@@ -102,7 +102,7 @@ lock: ## renew requirements.lock with the newest versions pyproject.toml allows 
 	scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
 	"$$python" -m venv "$$scratch"; \
 	"$$scratch/bin/python" -m pip install -qq uv; \
-	"$$scratch/bin/uv" pip compile pyproject.toml --extra fast --extra parquet --extra collect --extra flare --extra ray --extra dev \
+	"$$scratch/bin/uv" pip compile pyproject.toml --extra fast --extra parquet --extra collect --extra node --extra relay --extra ray --extra dev \
 		--universal --python-version 3.11 --generate-hashes --upgrade --quiet \
 		--no-annotate --no-emit-index-url --no-emit-find-links --no-config \
 		--custom-compile-command "make lock" --output-file requirements.lock; \

@@ -8,6 +8,8 @@ PDMLError
 │   └── MessageError    bytes that are no message of the protocol, with the code of the problem
 ├── NotDelivered        a report did not reach its service, or was refused; ``code`` says why
 ├── PeerError           another server broke the protocol; the sentence names it
+│   └── Equivocation    it signed two different things; ``evidence`` proves it
+├── NotVerified         a result is not what it says it is; ``problems`` say why
 ├── EngineError         a machine or process that a training ran on is gone, or too slow
 ├── StorageUnavailable  a collection cannot be written now; nothing was acknowledged
 ├── JournalError        a node's journal cannot be used: going on could repeat or renew noise
@@ -78,6 +80,22 @@ class BudgetExceeded(PDMLError):
 
 class PeerError(PDMLError):
     """Another server sent what no honest one would."""
+
+
+class Equivocation(PeerError):
+    """``peer`` signed two different things about ``round``; ``evidence`` holds both, to check."""
+
+    def __init__(self, text: str, *, peer: str, round: int, evidence: bytes = b"") -> None:
+        self.peer, self.round, self.evidence = peer, round, evidence
+        super().__init__(text)
+
+
+class NotVerified(PDMLError):
+    """A result is refused; ``problems`` are all reasons."""
+
+    def __init__(self, text: str, problems: Sequence[object] = ()) -> None:
+        self.problems = tuple(problems)
+        super().__init__(text)
 
 
 class JournalError(PDMLError):

@@ -196,7 +196,7 @@ def forged(consortium, *, key="bob", **changes):
         ({"sender": "carol"}, "in the name of 'carol'"),
         ({"sender": "mallory"}, "in the name of 'mallory'"),
         ({"recipient": "dave"}, "meant for 'dave'"),
-        ({"version": 2}, "speaks version 2"),
+        ({"version": 1}, "speaks version 1"),
         ({"key": "carol"}, "signature is not bob's"),
         ({"payload": np.ones((1, 4)).tobytes()}, "two different releases for round 1"),
     ],

@@ -224,7 +224,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"line 2: .*UTF-8"):
         Study.load(path)
     path.write_bytes(b"#" * (MOST_BYTES + 1))
-    with pytest.raises(StudyError, match="at most 1,048,576 bytes"):
+    with pytest.raises(StudyError, match="at most 4,194,304 bytes"):
         Study.load(path)
     path.write_bytes(b"\xef\xbb\xbf" + TEXT.encode())
     assert Study.load(path).hash == STUDY.hash

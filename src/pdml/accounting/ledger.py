@@ -51,13 +51,15 @@ class Ledger:
     delta: float = 1e-6
     classes: int = 2
     reports: Reports | None = field(default=None, compare=False, repr=False)
+    labels_seen: frozenset[int] = frozenset()  # servers that had the true labels and flipped them
 
     def profile(self, data: str, adversary: str, server: int) -> Profile:
         """δ(ε) for one piece of data at one server against one adversary."""
         _check_row(data, adversary)
         sent = spending.split(self.events[server])
         if adversary != "other servers":
-            return profiles.pure_profile(sent.epsilon) if data == "label" else profiles.nothing_profile
+            hidden = data == "label" and server not in self.labels_seen
+            return profiles.pure_profile(sent.epsilon) if hidden else profiles.nothing_profile
         if not sent.released:
             return lambda _: 0.0
         through_eta = objective_profile(*sent.noised) if sent.noised and data == "label" else None
@@ -71,10 +73,14 @@ class Ledger:
         spent = []
         for i in servers:
             if exact:
-                spent.append(spending.split(self.events[i]).epsilon if data == "label" else inf)
+                hidden = data == "label" and i not in self.labels_seen
+                spent.append(spending.split(self.events[i]).epsilon if hidden else inf)
             else:
                 spent.append(profiles.epsilon_at(self.profile(data, adversary, i), self.delta))
-        return Line(data, adversary, max(spent), 0.0 if exact else self.delta, _REASONS[data, adversary])
+        reason = _REASONS[data, adversary]
+        if exact and data == "label" and not self.labels_seen.isdisjoint(servers):
+            reason = "a server randomised the labels itself: it had seen them"
+        return Line(data, adversary, max(spent), 0.0 if exact else self.delta, reason)
 
     def lines(self, server: int | None = None) -> list[Line]:
         """The whole table."""

@@ -68,6 +68,30 @@ def iterate_mu(events: Sequence[IterateReleased], data: str) -> float:
     return sqrt(sum(cost(event, data) for event in events))
 
 
+def summed(events: Sequence[Event]) -> tuple[Event, ...]:
+    """The same spending in fewer events: all iterates as the one Gaussian release that they equal.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        Of one server, in any number of rounds.
+
+    Returns
+    -------
+    tuple of Event
+        Every other event as it is, then one `IterateReleased` of standard deviation 1 whose
+        sensitivities are the μ of all iterates together. Its slack is not known, so that a
+        person's own line counts all of it.
+    """
+    released = split(events).released
+    others = tuple(event for event in events if not isinstance(event, IterateReleased))
+    if not released:
+        return others
+    label, record = (iterate_mu(released, data) for data in ("label", "features"))
+    one = IterateReleased(t=1, stddev=1.0, label_sensitivity=label, record_sensitivity=record)
+    return (*others, one)
+
+
 @dataclass(frozen=True)
 class ObjectiveParts:
     """What all objective noises of a server amount to, for reports of one or several weights."""

@@ -71,6 +71,49 @@ def show(file: File = Path("study.toml"), as_json: Json = False) -> None:
     _list(file, found.warnings, "warning: ")
 
 
+@study.command()
+def add_server(
+    file: File,
+    cards: Annotated[list[Path], typer.Argument(metavar="CARD...", help="Public cards that `pdml node init` printed.")],
+    url: Annotated[str, typer.Option(help="The collection service of a server that the study does not have yet.")] = "",
+    revision: Annotated[
+        bool, typer.Option("--revision", help="The study is in use: name what this revision replaces, so that data sets stay usable.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Pin the public keys of servers in the study: from then on its hash covers them.
+
+    Compare each card's fingerprint with its organisation first, by a way that whoever sent the card does not control.
+
+    \b
+    Example:
+      pdml study add-server study.toml alice.card bob.card
+    Example, after alice has lost its keys:
+      pdml study add-server study.toml alice.card --revision
+    """
+    from pdml.cli import screen
+    from pdml.cli.node import needs_node
+    from pdml.files import atomic_write
+    from pdml.study import Study, edit
+    from pdml.study.contract import read_text
+
+    with needs_node():
+        from pdml.node.card import Card
+    if url and len(cards) > 1:
+        raise InvalidInput("--url is one server's address: give its card alone")
+    found = [Card.load(path) for path in cards]
+    text = edit.pin_servers(read_text(file), [card.entry(url) for card in found], revision=revision, source=str(file))
+    study = Study.from_text(text, str(file))
+    atomic_write(file, text)
+    if as_json:
+        fingerprints = {card.name: card.fingerprint for card in found}
+        screen.print_json({"study": study.id, "hash": study.hash, "replaces": study.replaces, "cards": fingerprints})
+        return
+    for card in found:
+        typer.echo(f"{card.name}: {card.fingerprint}")
+    typer.echo(f"hash {study.hash}" + (f", replaces {study.replaces}" if study.replaces else ""))
+
+
 def _list(file: Path, told: "tuple[Told, ...]", kind: str) -> None:
     for line, text in told:
         typer.echo(f"{file}:{line}: {kind}{text}" if line else f"{file}: {kind}{text}")

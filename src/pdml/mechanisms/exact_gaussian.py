@@ -208,6 +208,24 @@ def settle(values: Array) -> Array:
     return np.asarray(np.rint(scaled, out=scaled) * GRID)
 
 
+def on_grid(values: Array) -> bool:
+    """Whether `settle` and noise from here can have made ``values``: they lie on the grid 2^-40.
+
+    Parameters
+    ----------
+    values : array
+        A release.
+
+    Returns
+    -------
+    bool
+        True for every release of secure noise. A number around 1 that comes from elsewhere lies on
+        the grid with a chance of 2^-12.
+    """
+    scaled = np.asarray(values) * 2.0**BITS
+    return bool(np.all(np.abs(values) <= 2 * LIMIT) and np.all(scaled == np.rint(scaled)))
+
+
 def rounding_shift(size: int) -> float:
     """√size · 2^-40: how much `settle` can add to the distance between two vectors of ``size`` coordinates."""
     return float(np.sqrt(size)) * GRID

@@ -31,6 +31,14 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     messages: list[bytes] = []
 
 
+def decoded_answer(data: bytes) -> Answer | None:
+    """An answer as it arrived; None if it is none."""
+    try:
+        return msgspec.msgpack.decode(data, type=Answer)
+    except (ValueError, RecursionError):
+        return None
+
+
 Send = Callable[[str, Mapping[str, bytes], float], Mapping[str, Answer]]
 """(topic, message by neighbour, timeout) -> answer by neighbour; who is missing did not answer."""
 
@@ -80,11 +88,33 @@ class Exchange:
         self._failure = self._failure or error
         self._changed.notify_all()
 
+    def statement(self) -> bytes:
+        """What this node says at the end; see `Party.statement`."""
+        with self._changed:
+            return self.party.statement()
+
+    def stored_statement(self, server: str) -> bytes:
+        """A statement that is here and on disk; b"" if there is none yet."""
+        with self._changed:
+            return self.party.statements().get(server, b"")
+
+    def hear_statement(self, server: str, data: bytes) -> None:
+        """Take another's statement; see `Party.hear_statement`."""
+        with self._changed:
+            self.party.hear_statement(server, data)
+
+    def finish(self) -> None:
+        """Everybody has spoken: forget the inner state, and take no message any more."""
+        with self._changed:
+            self.party.finish()
+            self._fail(Stopped("the job has ended"))
+
     # What this node does, in one thread
 
     def run(self) -> None:
-        """All rounds that are left; raises what ended the job."""
-        if self.party.done:  # an earlier life did them; neighbours that lack something ask for it
+        """All rounds that are left, until the last one of every neighbour is here: the statement
+        tells it. Raises what ended the job."""
+        if self.party.complete:  # an earlier life did them; who lacks something asks for it
             return
         try:
             self._meet()
@@ -92,6 +122,7 @@ class Exchange:
                 t, messages = self._advance()
                 self._meanwhile(t)
                 self._deliver(messages, f"round {t}")
+            self._hear_out()
         except PDMLError as error:  # whoever speaks to this node from now on is told
             with self._changed:
                 self._fail(error)
@@ -129,6 +160,14 @@ class Exchange:
             with threadpool_limits(1):  # as in the local engine: sums in one order
                 t = self.party.advance()
             return t, {peer: self.party.message(peer, t) for peer in self.party.neighbours}
+
+    def _hear_out(self) -> None:
+        deadline, t = time.monotonic() + self._round_timeout, self.party.round
+        with self._changed:
+            while not self.party.complete:
+                missing, what = self.party.missing, f"their release of round {t}"
+                self._check(deadline, self._round_timeout, missing, what)
+                self._changed.wait(_GLANCE)
 
     def _deliver(self, messages: Mapping[str, bytes], what: str) -> None:
         """Until every neighbour has said that it has its message; saying it twice does no harm."""

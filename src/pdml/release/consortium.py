@@ -1,7 +1,9 @@
 """What a training of several organisations releases: one model from their last releases, whichever engine carried them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -10,10 +12,13 @@ from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
 from pdml.node.contract import Contract
+from pdml.node.statement import OPERATOR, UNSAID
 from pdml.release.estimator import History
 from pdml.release.model import Model
 from pdml.study import Study
 from pdml.train.engines.local import diameters
+
+RESULT = "pdml-result/1"  # of model and page; another number where the same statements give others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +32,8 @@ class Part:
     label_epsilon: float  # the largest of its labels
     events: tuple[Event, ...]  # of this job
     earlier: tuple[Event, ...] = ()  # of other jobs on the same data set
+    released_before: int = 0  # vectors, in those jobs
+    labels: str = UNSAID  # where they were randomised, as the organisation says
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +43,7 @@ class Outcome:
     contract: Contract
     parts: tuple[Part, ...]
     source: str  # of the noise
+    statements: Mapping[str, str] = field(default_factory=dict)  # of each, its sha256; if there are
 
     @property
     def releases(self) -> Array:
@@ -45,7 +53,8 @@ class Outcome:
     def ledger(self) -> Ledger:
         """What every data set has spent over all its jobs."""
         events = tuple((LabelFlipped(epsilon=part.label_epsilon), *part.earlier, *part.events) for part in self.parts)
-        return Ledger(events, source=self.source, classes=self.contract.classes)
+        seen = frozenset(i for i, part in enumerate(self.parts) if part.labels == OPERATOR)
+        return Ledger(events, source=self.source, classes=self.contract.classes, labels_seen=seen)
 
     @property
     def consensus(self) -> float:
@@ -72,9 +81,15 @@ class Outcome:
             spent=np.array(Ledger(spent, classes=self.contract.classes).feature_epsilons()),
         )
 
+    def _made_by(self) -> dict[str, Any]:
+        """What made the file. Members of all versions make the same of the same statements."""
+        if not self.statements:
+            return {"pdml_version": pdml.__version__}
+        return {"result": RESULT, "statements": dict(self.statements)}
+
     def model(self, study: Study) -> Model:
         """The average of the last releases, with what a reader needs to judge it."""
-        weights = self.releases.mean(axis=0)
+        weights = reduce(np.add, self.releases) / len(self.parts)  # one order on every machine
         return Model(
             classes=study.classes,
             coefficients=weights[:, :-1].copy(),
@@ -92,11 +107,12 @@ class Outcome:
                 "contract": self.contract.digest,
                 "servers": [part.server for part in self.parts],
                 "records_per_server": [part.records for part in self.parts],
-                "earlier_releases": [sum(isinstance(event, IterateReleased) for event in part.earlier) for part in self.parts],
+                "earlier_releases": [part.released_before for part in self.parts],
+                "labels_randomised": [part.labels for part in self.parts],
                 "links": [list(edge) for edge in self.contract.graph.edges],
                 "clipped": 0,  # devices send records within the bound
                 "noise_source": self.source,
                 "leaks": [],
-                "pdml_version": pdml.__version__,
+                **self._made_by(),
             },
         )

@@ -4,6 +4,7 @@ The coefficients are the average of the servers' last noisy releases, so the fil
 servers saw anyway and spends nothing more.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +85,16 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write the model as JSON; an interrupted write leaves no half file."""
+        atomic_write(path, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The file's bytes: the same for the same model, whatever writes it.
+
+        Returns
+        -------
+        bytes
+            JSON, with every number in the shortest spelling that reads back as it.
+        """
         card = Card(
             classes=[_plain(c) for c in self.classes],
             coefficients=self.coefficients.tolist(),
@@ -98,7 +109,9 @@ class Model:
             privacy=self.privacy,
             provenance=self.provenance,
         )
-        atomic_write(path, msgspec.json.format(msgspec.json.encode(card), indent=1))
+        values = {"format": FORMAT, **msgspec.structs.asdict(card)}
+        text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False)
+        return text.encode("utf-8")
 
 
 def load_model(path: str | Path) -> Model:

@@ -77,6 +77,7 @@ class Page:
     settings: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what no noise protects, and anything else a reader must know
     made: str = ""
+    figures: tuple[str, ...] | None = None  # HTML drawn beforehand; None: matplotlib draws
 
     def __post_init__(self) -> None:
         if self.servers and len(self.servers) != self.n_servers:
@@ -217,7 +218,7 @@ def _ledger(page: Page) -> str:
 
 
 def _figures(page: Page) -> str:
-    pictures = "\n".join(_pictures(page))
+    pictures = "\n".join(_pictures(page) if page.figures is None else page.figures)
     return html.section("figures", "How the training went", "", f'<div class="figures">{pictures}</div>')
 
 

@@ -14,6 +14,7 @@ from pdml.encoder import Attribute, Category, Encoder, Number
 from pdml.errors import InvalidInput
 from pdml.study.findings import ABSENT, Findings, Mistake, called
 from pdml.study.lines import Path
+from pdml.study.members import fingerprint, read_relay, read_servers
 from pdml.tables import MISSING, listed
 
 EPSILONS = (0.01, 20.0)  # below, a label weighs hundreds of times one that is told; above, nothing is randomised
@@ -42,24 +43,25 @@ PLAN: Mapping[str, tuple[type, bool]] = {
 def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
     """The arguments of `Study`, and every mistake as (path, sentence)."""
     f = Findings()
-    tables = f.table((), document, ("study", "label", "attributes", "servers", "topology"), ("budget", "plan"))
-    servers = _servers(f, tables.get("servers", ABSENT))
+    tables = f.table((), document, ("study", "label", "attributes", "servers", "topology"), ("budget", "plan", "relay"))
+    servers = read_servers(f, tables.get("servers", ABSENT), MOST_SERVERS)
     values = {
         **_head(f, tables.get("study", ABSENT)),
         **_label(f, tables.get("label", ABSENT)),
         **_attributes(f, tables.get("attributes", ABSENT)),
         "servers": servers,
-        "edges": _topology(f, tables.get("topology", ABSENT), [name for name, _ in servers]),
+        "edges": _topology(f, tables.get("topology", ABSENT), [server.name for server in servers]),
         "budget": _budget(f, tables.get("budget", ABSENT)),
         "plan": _plan(f, tables.get("plan", ABSENT)),
+        "relay": read_relay(f, tables.get("relay", ABSENT)),
     }
     return values, f.mistakes
 
 
 def _head(f: Findings, value: object) -> dict[str, Any]:
     at: Path = ("study",)
-    table = f.table(at, value, ("id", "title"), ("description", "opens", "closes", "min_records"))
-    found: dict[str, Any] = {"description": "", "opens": None, "closes": None, "min_records": 50}
+    table = f.table(at, value, ("id", "title"), ("description", "opens", "closes", "min_records", "replaces"))
+    found: dict[str, Any] = {"description": "", "opens": None, "closes": None, "min_records": 50, "replaces": ""}
     checks: dict[str, Callable[[Path, Any], Any]] = {
         "id": f.name,
         "title": lambda path, value: f.text(path, value, 200),
@@ -67,6 +69,7 @@ def _head(f: Findings, value: object) -> dict[str, Any]:
         "opens": f.time,
         "closes": f.time,
         "min_records": lambda path, value: f.whole_number(path, value, 1, MOST_RECORDS),
+        "replaces": lambda path, value: fingerprint(f, path, value),
     }
     found |= {key: check((*at, key), table[key]) for key, check in checks.items() if key in table}
     if found["opens"] and found["closes"] and found["closes"] <= found["opens"]:
@@ -179,21 +182,6 @@ def _range(f: Findings, path: Path, value: object) -> tuple[float, float] | None
         f.wrong(path, "have a width that a computer can divide by", value)
         return None
     return low, high
-
-
-def _servers(f: Findings, value: object) -> tuple[tuple[str, str], ...]:
-    found: dict[str, str] = {}
-    for at, item in f.tables("servers", value, least=2, most=MOST_SERVERS, why="one server alone has nobody to hide from"):
-        table = f.table(at, item, ("name", "url"))
-        name = f.name((*at, "name"), table["name"]) if "name" in table else ""
-        url = f.url((*at, "url"), table["url"]) if "url" in table else ""
-        if url and url in found.values():
-            f.wrong((*at, "url"), "differ from the addresses of the other servers", url)
-        if name and name in found:
-            f.wrong((*at, "name"), "differ from the names of the other servers", name)
-        elif name:
-            found[name] = url
-    return tuple(found.items())
 
 
 def _topology(f: Findings, value: object, names: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -33,6 +33,9 @@ _COMMENTS = {
     "plan": """\
 # How to train. `pdml plan` proposes settings that meet a budget.
 """,
+    "relay": """\
+# Where nodes meet; the fingerprint is that of the public key in its certificate.
+""",
 }
 
 _LATER = {
@@ -46,6 +49,29 @@ _LATER = {
 # rounds = 60
 """,
 }
+
+
+def plain(study: Study) -> str:
+    """The TOML text without a word of comment: a function of the study alone.
+
+    Parameters
+    ----------
+    study : Study
+        Whose fields are written in one order and one spelling.
+
+    Returns
+    -------
+    str
+        `Study.from_text` gives the study back.
+    """
+    document = study.to_dict()
+    parts = [_table("study", document["study"], times=("opens", "closes"))]
+    for key in ("label", "attributes", "servers", "topology", "budget", "plan", "relay"):
+        if isinstance(document.get(key), list):
+            parts += [_table(f"[{key}]", item) for item in document[key]]
+        elif key in document:
+            parts.append(_table(key, document[key]))
+    return "\n".join(parts)
 
 
 def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
@@ -62,6 +88,8 @@ def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
     for key in ("topology", "budget", "plan"):
         written = _table(key, document[key]) if key in document else _LATER[key]
         parts.append(_COMMENTS[key] + written)
+    if "relay" in document:
+        parts.append(_COMMENTS["relay"] + _table("relay", document["relay"]))
     return "\n".join(parts)
 
 
