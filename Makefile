@@ -13,7 +13,7 @@ CANDIDATES := python3.15 python3.14 python3.13 python3.12 python3.11 python3 pyt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench bench-collect bench-train audit reproduce torture torture-train demo-consortium format lock clean
+.PHONY: help setup demo test check bench bench-collect bench-train audit reproduce torture torture-train demo-consortium image format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,9 @@ torture: $(READY) ## kill the collection service a thousand times under load (ha
 
 torture-train: $(READY) ## kill nodes two hundred times in training (an hour)
 	$(BIN)/python tests/node/torture_train.py 200 3 5 10
+
+image: $(READY) ## build the container image from Debian packages and try it (needs root, buildah and debootstrap; minutes)
+	$(BIN)/python tests/deploy/image.py
 
 format: $(READY) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix
