@@ -4,6 +4,7 @@ The base is made by debootstrap, because a registry of images may be out of reac
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BASE = "localhost/pdml-base"
+TRUSTED = Path("/etc/ssl/certs/ca-certificates.crt")
 PACKAGES = "python3,python3-venv,ca-certificates"
 
 
@@ -26,6 +28,8 @@ def base() -> None:
     with tempfile.TemporaryDirectory() as folder:
         print("Making the base by debootstrap (a few minutes)", flush=True)
         run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", folder)
+        if TRUSTED.exists():  # the base trusts whom this machine trusts: there may be a proxy between it and the packages
+            shutil.copy(TRUSTED, f"{folder}{TRUSTED}")
         container = run("buildah", "from", "scratch")
         run("buildah", "add", "--quiet", container, folder, "/")
         run("buildah", "commit", "--quiet", container, BASE)
