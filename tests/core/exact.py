@@ -1,7 +1,8 @@
-"""The solver's quantities with 60 digits, from the stored numbers: what its certificates are compared with.
+"""The solver's quantities with 60 digits, from the stored numbers: the truth about certificates.
 
-Floats become decimals without any error, and 60 digits leave more than 20 after the worst cancellation made here. For
-many records there is `gradient_left_long`, in the extended precision of the machine: 64 bits, so rounding 2,048 times finer.
+Floats become decimals without any error, and 60 digits leave more than 20 after the worst
+cancellation made here. For many records there is `gradient_left_long`, in the extended precision of
+the machine: 64 bits, so that rounding is 2,048 times finer.
 """
 
 from decimal import Decimal, localcontext
@@ -41,8 +42,15 @@ def inner(a, b):
     return sum((p * q for p, q in zip(a, b, strict=True)), Decimal(0))
 
 
+@precisely
 def norm(numbers):
-    return sum((value * value for value in numbers), Decimal(0)).sqrt()
+    return inner(numbers, numbers).sqrt()
+
+
+@precisely
+def apart(found, true):
+    """The Euclidean distance of computed floats, of any shape, from decimals."""
+    return norm([Decimal(a) - b for a, b in zip(np.ravel(found).tolist(), true, strict=True)])
 
 
 @precisely
@@ -63,11 +71,14 @@ def curvatures(name, z):
     """g''(z), codes x codes, for the scores of one record."""
     if name == "softmax":
         p = slopes(name, z)
-        return [[(p[k] if k == j else 0) - p[k] * p[j] for j in range(len(p))] for k in range(len(p))]
+        return [[(a if k == j else 0) - a * b for j, b in enumerate(p)] for k, a in enumerate(p)]
     if name == "logistic":
         e = (-abs(z[0])).exp()
         return [[e / ((1 + e) * (1 + e))]]
-    return [[Decimal(2)]] if name == "square" else [[1 / ((1 + z[0] * z[0]) * (1 + z[0] * z[0]).sqrt())]]
+    if name == "square":
+        return [[Decimal(2)]]
+    square = 1 + z[0] * z[0]
+    return [[1 / (square * square.sqrt())]]
 
 
 @precisely
@@ -84,46 +95,44 @@ def data_gradient(x, name, w):
 @precisely
 def gradient_left(x, name, ridge, target, w):
     """|∇G(w) + ridge·w - target|."""
-    mu = Decimal(float(ridge))
-    flat = zip(data_gradient(x, name, w), decimals(np.ravel(w)), decimals(np.ravel(target)), strict=True)
-    return norm([g + mu * p - b for g, p, b in flat])
+    mu, points, targets = Decimal(float(ridge)), decimals(np.ravel(w)), decimals(np.ravel(target))
+    numbers = zip(data_gradient(x, name, w), points, targets, strict=True)
+    return norm([g + mu * p - b for g, p, b in numbers])
 
 
 @precisely
 def hessian(x, name, w):
-    """∇²G(w) as rows of decimals; w is (codes, d)."""
+    """∇²G(w) as decimals, flat; w is (codes, d)."""
     matrix, points = decimals(dense(x)), decimals(w)
-    codes, d = len(points), len(points[0])
-    total = [[Decimal(0)] * (codes * d) for _ in range(codes * d)]
+    d = len(points[0])
+    places = [(i, j) for i in range(d * len(points)) for j in range(d * len(points))]
+    total = [Decimal(0)] * len(places)
     for row in matrix:
         bent = curvatures(name, [inner(row, point) for point in points])
-        for i in range(codes * d):
-            for j in range(codes * d):
-                total[i][j] += bent[i // d][j // d] * row[i % d] * row[j % d]
-    return [[value / len(matrix) for value in line] for line in total]
-
-
-@precisely
-def spread(x, step):
-    """|p|_S; step is (codes, d)."""
-    matrix, parts = decimals(dense(x)), decimals(step)
-    return (sum((inner(row, part) ** 2 for row in matrix for part in parts), Decimal(0)) / len(matrix)).sqrt()
+        for k, (i, j) in enumerate(places):
+            total[k] += bent[i // d][j // d] * row[i % d] * row[j % d]
+    return [value / len(matrix) for value in total]
 
 
 @precisely
 def distance(x, point, anchor):
     """|v - a|_S, the difference taken exactly; both (codes, d)."""
-    matrix = decimals(dense(x))
-    apart = [[p - q for p, q in zip(a, b, strict=True)] for a, b in zip(decimals(point), decimals(anchor), strict=True)]
-    return (sum((inner(row, part) ** 2 for row in matrix for part in apart), Decimal(0)) / len(matrix)).sqrt()
+    total = Decimal(0)
+    for v, a in zip(decimals(point), decimals(anchor), strict=True):
+        step = [p - q for p, q in zip(v, a, strict=True)]
+        total += sum((inner(row, step) ** 2 for row in decimals(dense(x))), Decimal(0))
+    return (total / x.shape[0]).sqrt()
 
 
-def gradient_left_long(x, name, ridge, target, w):
-    """|∇G(w) + ridge·w - target| for binary losses and many records, in long double."""
+def spread(x, step):
+    """|p|_S; step is (codes, d)."""
+    return distance(x, step, np.zeros_like(step))
+
+
+def gradient_left_long(x, ridge, target, w):
+    """|∇G(w) + ridge·w - target| for the logistic loss and many records, in long double."""
     matrix = dense(x).astype(np.longdouble)
-    point = np.ravel(w).astype(np.longdouble)
-    z = matrix @ point
-    with np.errstate(over="ignore"):
-        slope = {"logistic": lambda: np.tanh(z / 2) / 2, "square": lambda: 2 * z, "matsushita": lambda: z / np.sqrt(1 + z * z)}[name]()
-    gradient = (matrix.T @ slope) / len(matrix) + np.longdouble(ridge) * point - np.ravel(target).astype(np.longdouble)
+    point, b = (np.ravel(values).astype(np.longdouble) for values in (w, target))
+    slope = np.tanh(matrix @ point / 2) / 2
+    gradient = matrix.T @ slope / len(matrix) + np.longdouble(ridge) * point - b
     return float(np.sqrt(gradient @ gradient))

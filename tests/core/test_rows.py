@@ -56,7 +56,8 @@ def test_sparse_and_dense_agree(x):
     wide = x.astype(float)
     for matrix in (s, x):
         for h in (weights, np.abs(weights)):
-            np.testing.assert_allclose(rows.gram(matrix, h), (wide.T * h) @ wide, rtol=1e-11, atol=1e-11)
+            expected = (wide.T * h) @ wide
+            np.testing.assert_allclose(rows.gram(matrix, h), expected, rtol=1e-11, atol=1e-11)
     np.testing.assert_array_equal(dense(rows.append_bias(s)), rows.append_bias(x))
     np.testing.assert_array_equal(dense(rows.take(s, 1, len(x))), x[1:])
     np.testing.assert_array_equal(dense(rows.compact(x)), x)

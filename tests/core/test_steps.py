@@ -35,11 +35,13 @@ def test_primal_step_is_the_argmin_of_the_augmented_lagrangian(seed, neighbours,
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.01, 2), st.floats(0, 9))
 def test_long_messages_cannot_be_told_from_the_rounding_of_the_target(seed, penalty, size):
-    """All that depends on records is added in one addition, so it is off by u·|b| however long the messages that cancel are."""
+    """What depends on records is rounded once, by u·|b|, however long the messages that cancel."""
     _, sent, dual, linear, heard = setting(seed)
+    where = {"degree": 3, "penalty": penalty}
     sent, total = 10**size * sent, 10**size * sum(heard)
     dual = penalty * (3 * sent + total) + dual  # what is left is of the size of `linear`
-    public, target = (steps.primal_target(b, dual, sent, total, degree=3, penalty=penalty) for b in (np.zeros_like(linear), linear))
+    public = steps.primal_target(np.zeros_like(linear), dual, sent, total, **where)
+    target = steps.primal_target(linear, dual, sent, total, **where)
     for b, x, p in zip(target.ravel(), linear.ravel(), public.ravel(), strict=True):
         assert abs(Fraction(b) - Fraction(x) - Fraction(p)) <= Fraction(1, 2**53) * abs(Fraction(b))
 

@@ -336,7 +336,8 @@ def _entries(stamp: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def many(rows, cuts, loss, ridges, limits, patiences, tolerances, states, targets, out, reached, tickets):
         """`kernel.advance` for server after server: one call per thread and round, each taking the next ticket when free.
 
-        ``states`` and ``limits`` are stacked by server. Where `advance` fails, ``reached`` stays above the tolerance.
+        ``states`` and ``limits`` are stacked by server. Where `advance` fails, ``reached`` stays
+        above the tolerance.
         """
         assert stamp
         while True:
@@ -367,7 +368,18 @@ def _entries(stamp: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
                 limits.nudge[s],
             )
             mine = records_of(rows, cuts, s)
-            kernel.advance(mine, loss, ridges[s], bounds, patiences[s], tolerances[s], state, targets[s], out[s], reached[s])
+            kernel.advance(
+                mine,
+                loss,
+                ridges[s],
+                bounds,
+                patiences[s],
+                tolerances[s],
+                state,
+                targets[s],
+                out[s],
+                reached[s],
+            )
 
     def curved(rows, loss, point, out, width):
         assert stamp

@@ -13,9 +13,10 @@ Two ideas make passes rare:
   because the Hessian changes by at most c₃·|x_j·u| in record j (c₃ = `third_bound`, B the longest row; Cauchy-Schwarz
   over records). When the linear residual plus this bound is below the tolerance, the step is certified unseen.
 
-Every number here is rounded, and nearly collinear columns or long vectors turn that into anything at all. So each bound
-carries what rounding can have done to it (`Limits`; docs/solver.md has the proof): a certificate is a theorem about the
-point that is returned, not about the one that was meant. Anything that is not finite is never certified.
+Every number here is rounded, and nearly collinear columns or long vectors turn that into anything
+at all. So each bound carries what rounding can have done to it (`Limits`; docs/solver.md has the
+proof): a certificate is a theorem about the point that is returned, not about the one that was
+meant. Anything that is not finite is never certified.
 
 Compiled and interpreted runs execute the same source; only the small algebra and what touches the records have other
 bodies in `core.compiled`.
@@ -115,21 +116,24 @@ def add(out: Array, factor: float, vector: Array) -> None:
 
 
 def spread(moment: Array, step: Array, scratch: Array, slack: float) -> float:
-    """At least |p|_S = sqrt((1/m) Σ_j |x_j·p|²), the root mean square change of a margin; one block of d per class code.
+    """At least |p|_S = sqrt((1/m) Σ_j |x_j·p|²), the root mean square change of a margin.
 
-    Where columns are nearly collinear pᵀSp cancels to nothing, or below it, so that ``slack``·|p|² is all that counts.
+    One block of d per class code. Where columns are nearly collinear pᵀSp cancels to nothing, or
+    below it; then ``slack``·|p|² is all that counts.
     """
     width = moment.shape[0]
     total = 0.0
     for k in range(0, step.size, width):
         times(moment, step[k : k + width], scratch[k : k + width])
         total += dot(step[k : k + width], scratch[k : k + width])
-    return sqrt(abs(total) + slack * dot(step, step)) + TINY  # not max(0, ...), which would hide a NaN
+    # abs, not max(0, ...), which would make 0 of a NaN
+    return sqrt(abs(total) + slack * dot(step, step)) + TINY
 
 
 def blur(limits: Limits, point: Array, target: Array) -> float:
     """How far rounding can have moved a gradient computed at ``point``."""
-    return limits.fixed + limits.per_point * sqrt(dot(point, point)) + 4.0 * UNIT * sqrt(dot(target, target))
+    lengths = limits.per_point * sqrt(dot(point, point)) + 4.0 * UNIT * sqrt(dot(target, target))
+    return limits.fixed + lengths
 
 
 def quasi_newton(inverse: Array, gradient: Array, steps: Array, changes: Array, curvatures: Array, count: int, p: Array, q: Array) -> None:
@@ -160,9 +164,9 @@ def hessian(rows: Rows, loss: Loss, point: Array, out: Array, width: int) -> Non
 
 
 def invert(matrix: Array, ridge: float, out: Array) -> None:
-    """out <- (A + ridge I)^-1 for a positive semidefinite A; the ridge is lifted where rounding ate it.
+    """out <- (A + ridge I)^-1 for a positive semidefinite A; NaN where A is not finite.
 
-    NaN where A is not finite: then no lift would do.
+    The ridge is lifted where rounding ate it.
     """
     diagonal = np.eye(len(matrix))
     lift = 0.0
@@ -209,8 +213,9 @@ def advance(
 ) -> bool:
     """Solve ∇G(w) + ridge·w = target for every run; write the points to ``out`` and certified norms to ``reached``.
 
-    A new Hessian is built when steps converge slowly, or when ``patience`` passes were spent since the last one. Returns
-    False where even that does not make the gradient shrink: then the safeguard must take over.
+    A new Hessian is built when steps converge slowly, or when ``patience`` passes were spent since
+    the last one. Returns False where even that does not make the gradient shrink: then the
+    safeguard must take over.
     """
     runs, size = state.points.shape
     width = state.moment.shape[0]
@@ -236,7 +241,7 @@ def advance(
                 reached[c] = certificate
                 unsolved[c] = 0.0
                 continue
-            if norm == 0.0 or not norm < np.inf:  # only rounding is left, and it is above the tolerance; or nothing at all
+            if norm == 0.0 or not norm < np.inf:  # only rounding is left, or no number at all
                 return False
             if not norm <= 0.5 * previous[c]:
                 if state.work[1] <= 1:  # with a Hessian as new as can be

@@ -1,7 +1,7 @@
-"""What rounding can do to a certificate: the constants of the theorem that docs/solver.md states and proves.
+"""What rounding can do to a certificate: constants of the theorem that docs/solver.md proves.
 
-Each counts roundings along the longest way through a computation, whatever the order of its sums, so that BLAS, SciPy,
-NumPy's pairwise sums and the compiled loops are covered alike. T = (1/m) Σ|x_j|² is the mean square of the rows' lengths.
+Each counts roundings along the longest way through a computation, whatever the order of its sums,
+so that BLAS, SciPy, NumPy's pairwise sums and the compiled loops are covered alike.
 """
 
 from math import inf, sqrt
@@ -13,17 +13,35 @@ from pdml.core import rows
 from pdml.core.kernel import SAFE, TINY, UNIT, Limits
 from pdml.core.losses import Loss
 
-LARGEST = 2**29  # roundings in a row up to which their products with one another vanish in `SAFE`
+LARGEST = 2**29  # roundings in a row whose products with one another vanish in `SAFE`
 
 
 def limits(matrix: Matrix, loss: Loss, ridge: float, codes: int) -> Limits:
-    """The constants of `kernel.advance` for these records, this loss and C = ``codes`` score vectors."""
+    """The constants by which `kernel.advance` certifies.
+
+    Parameters
+    ----------
+    matrix : Matrix
+        The records, (m, d), in any storage.
+    loss : Loss
+        Whose bounds on slope, curvature and third derivative count.
+    ridge : float
+        μ, the strong convexity.
+    codes : int
+        C, the number of score vectors.
+
+    Returns
+    -------
+    Limits
+        All of them infinite where m + 2Cd is above `LARGEST`: then nothing is certified.
+    """
     m, d = matrix.shape
     size = codes * d
     if m + 2 * size > LARGEST:
         return Limits(inf, inf, inf, inf, inf, inf, inf)
     lengths = rows.norms(matrix)
-    longest, square = float(lengths.max(initial=0.0)), float(np.square(lengths).mean()) if m else 0.0
+    longest = float(lengths.max(initial=0.0))  # B
+    square = float(np.square(lengths).sum()) / max(m, 1)  # T, the mean of |x|²
     bent = loss.curvature_bound * square  # at least the norm of |∇²G|
     slopes, curvatures = evaluation(codes)
     per_point = (d + 2) * bent + 5 * ridge
@@ -43,8 +61,20 @@ def limits(matrix: Matrix, loss: Loss, ridge: float, codes: int) -> Limits:
 
 
 def evaluation(codes: int) -> tuple[int, int]:
-    """Roundings in a slope and in a curvature, given the margins, in units of sup|g'| and sup g''.
+    """How well slopes and curvatures are computed, given the margins.
 
-    They hold if the libraries' exp, tanh and power are right to four units in the last place.
+    Parameters
+    ----------
+    codes : int
+        C, the number of scores of a record.
+
+    Returns
+    -------
+    tuple of int
+        Roundings in a slope, in units of sup|g'|, and in a curvature, in units of sup g''.
+
+    Guarantees
+    ----------
+    They hold where the libraries' exp, tanh and power are right to four units in the last place.
     """
     return 32 + 2 * codes, 128 + 12 * codes

@@ -111,9 +111,10 @@ def blocks(x: Matrix) -> Iterator[Matrix]:
 
 
 def gram(x: Matrix, weights: Array | None = None) -> Array:
-    """Xᵀ diag(h) X, for any real h (a negative weight is a class covariance); block by block, so no full copy.
+    """Xᵀ diag(h) X, for any real h (a negative weight is a class covariance).
 
-    In double precision whatever the storage: the solver's certificate counts on it.
+    Block by block, so no full copy; in double precision whatever the storage, because the solver's
+    certificate counts on it.
     """
     if sp.issparse(x) and x.nnz < 0.15 * x.shape[0] * x.shape[1]:
         x = x.astype(np.float64, copy=False)

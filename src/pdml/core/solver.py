@@ -118,13 +118,14 @@ class PrimalSolver:
             margins = self.matrix @ w.T
             data_gradient = (self.matrix.T @ self.loss.slope(margins)).T / m
             gradient = data_gradient + self.ridge * w - b
-            norm, fuzz = float(np.linalg.norm(gradient)), kernel.blur(self.limits, w.reshape(-1), target)
+            norm = float(np.linalg.norm(gradient))
+            fuzz = kernel.blur(self.limits, w.reshape(-1), target)
             certificate = kernel.SAFE * (norm + fuzz)
             self.state.work[0] += 1
             if certificate <= tolerance:
                 return w.reshape(-1), certificate, data_gradient.reshape(-1)
             best = min(best, certificate)
-            if not np.isfinite(norm) or tolerance < fuzz >= norm:  # rounding alone is above the tolerance here
+            if not np.isfinite(norm) or tolerance < fuzz >= norm:  # rounding alone is too much
                 break
             step = self._direction(w, margins, gradient)
             w = w - self._line_search(w, step, margins, b) * step
