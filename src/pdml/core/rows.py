@@ -115,8 +115,13 @@ def blocks(x: Matrix) -> Iterator[Matrix]:
 
 
 def gram(x: Matrix, weights: Array | None = None) -> Array:
-    """Xᵀ diag(h) X, for any real h (a negative weight is a class covariance); block by block, so no full copy."""
+    """Xᵀ diag(h) X, for any real h (a negative weight is a class covariance).
+
+    Block by block, so no full copy; in double precision whatever the storage, because the solver's
+    certificate counts on it.
+    """
     if sp.issparse(x) and x.nnz < 0.15 * x.shape[0] * x.shape[1]:
+        x = x.astype(np.float64, copy=False)
         right = x if weights is None else scale(x, weights)
         return np.asarray((x.T @ right).toarray(), dtype=np.float64)
     total = np.zeros((x.shape[1], x.shape[1]))
