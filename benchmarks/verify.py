@@ -91,7 +91,7 @@ def statements(study, contract, identities):
             records=RECORDS,
             epsilon=1.0,
             label_epsilon=1.0,
-            randomised_by="device",
+            labels="devices",
             source="secure",
             sent=digests[name],
             heard=heard,

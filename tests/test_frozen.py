@@ -162,7 +162,7 @@ def test_consistent_manifests_that_lie(tmp_path: Path, changes: dict[str, Any]) 
         open_frozen(folder)
 
 
-@pytest.mark.parametrize("by", ["device", "declared", "organisation", "unknown"])
+@pytest.mark.parametrize("by", ["devices", "elsewhere", "operator", ""])
 def test_it_says_who_randomised_its_labels(tmp_path: Path, by: str) -> None:
     names = {"study_hash": HASH, "study_id": "s", "server": "a", "randomised_by": by}
     with FrozenWriter(tmp_path / "data", width=4, classes=2, **names) as writer:
@@ -170,12 +170,12 @@ def test_it_says_who_randomised_its_labels(tmp_path: Path, by: str) -> None:
         digest = writer.finish(frozen_at=HOUR).digest
     manifest = open_frozen(tmp_path / "data").manifest
     assert manifest.randomised_by == by and manifest.digest == digest
-    reseal(tmp_path / "data", randomised_by="device" if by != "device" else "organisation")
+    reseal(tmp_path / "data", randomised_by="devices" if by != "devices" else "operator")
     assert open_frozen(tmp_path / "data").manifest.digest != digest  # it is part of the name
 
 
 def test_nobody_is_credited_unasked(tmp_path: Path) -> None:
-    assert write(tmp_path / "data", rows(5)).randomised_by == "unknown"
+    assert write(tmp_path / "data", rows(5)).randomised_by == ""
     with pytest.raises(InvalidInput, match="randomised_by must be one of"):
         FrozenWriter(
             tmp_path / "other",
@@ -205,9 +205,9 @@ def test_older_data_sets_are_read_and_keep_their_name(tmp_path: Path) -> None:
     write(tmp_path / "old", rows(5))
     digest = as_version_one(tmp_path / "old")
     manifest = open_frozen(tmp_path / "old").manifest
-    assert (manifest.version, manifest.randomised_by, manifest.digest) == (1, "unknown", digest)
+    assert (manifest.version, manifest.randomised_by, manifest.digest) == (1, "", digest)
     told = json.loads((tmp_path / "old" / "manifest.json").read_bytes())
-    for changes in ({"randomised_by": "device"}, {"version": 2}):  # claims it never made
+    for changes in ({"randomised_by": "devices"}, {"version": 2}):  # claims it never made
         (tmp_path / "old" / "manifest.json").write_text(json.dumps({**told, **changes}))
         with pytest.raises(DataError):
             open_frozen(tmp_path / "old")

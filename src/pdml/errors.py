@@ -18,10 +18,22 @@ PDMLError
 """
 
 from collections.abc import Sequence
+from typing import Self
 
 
 class PDMLError(Exception):
-    """Base of every error PDML raises on purpose; its text is one sentence for people."""
+    """Base of every error PDML raises on purpose; its text is one sentence for people.
+
+    ``public``: it follows from public settings and from what others sent, so that other
+    organisations may hear it. Nothing that depends on a record ever is.
+    """
+
+    public: bool = False
+
+    def for_others(self) -> Self:
+        """The same error, marked as public."""
+        self.public = True
+        return self
 
 
 class InvalidInput(PDMLError, ValueError):
@@ -75,11 +87,15 @@ class NotCertified(PDMLError, ArithmeticError):
 
 
 class BudgetExceeded(PDMLError):
-    """The privacy budget does not cover what was asked."""
+    """The privacy budget does not cover what was asked; the whole ledger is public."""
+
+    public = True
 
 
 class PeerError(PDMLError):
-    """Another server sent what no honest one would."""
+    """Another server sent what no honest one would, or nothing at all."""
+
+    public = True
 
 
 class Equivocation(PeerError):

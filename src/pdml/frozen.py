@@ -7,7 +7,7 @@ A folder of three columns of equal length and a manifest:
 
 Rows are in the order of the reports' random ids, so that it tells nothing about time. Both sides work in chunks: memory does
 not grow with m. The manifest says who randomised the labels; one of version 1 does not, and is
-read as "unknown".
+read as "".
 """
 
 import contextlib
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml import _validate
-from pdml.accounting.provenance import DECLARED, DEVICE, ORGANISATION, UNKNOWN
+from pdml.accounting.provenance import DEVICES, ELSEWHERE, OPERATOR, UNSAID
 from pdml.errors import DataError, InvalidInput
 from pdml.files import sync_folder
 from pdml.messages import acceptable
@@ -39,7 +39,7 @@ _DTYPES = {"features": "<f4", "labels": "<i4", "epsilons": "<i8"}
 _HEADER = 128  # bytes before the data of a column
 _CHUNK = 1 << 22  # bytes read at a time
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_RANDOMISED_BY = (DEVICE, DECLARED, ORGANISATION, UNKNOWN)
+_RANDOMISED_BY = (DEVICES, ELSEWHERE, OPERATOR, UNSAID)
 _HOUR = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}Z", re.ASCII)
 
 
@@ -55,7 +55,7 @@ class Manifest:
     classes: int
     files: Mapping[str, str]  # sha256 of each file, by name
     frozen_at: str  # the hour, in UTC: 2026-03-01T14Z
-    randomised_by: str = UNKNOWN  # whether the server has had the true labels
+    randomised_by: str = UNSAID  # whether the server has had the true labels
     version: int = VERSION
 
     @property
@@ -102,7 +102,7 @@ class FrozenWriter:
         study_hash: str,
         study_id: str,
         server: str,
-        randomised_by: str = UNKNOWN,
+        randomised_by: str = UNSAID,
     ) -> None:
         self.width = _validate.integer("width", width, low=2, why="the last feature is the constant")
         self.classes = _validate.integer("classes", classes, low=2, high=1 << 31)
@@ -174,7 +174,7 @@ class FrozenWriter:
             frozen_at=frozen_at,
             randomised_by=self.randomised_by,
         )
-        older = replace(manifest, randomised_by=UNKNOWN, version=1)
+        older = replace(manifest, randomised_by=UNSAID, version=1)
         manifest = older if older.digest == known else manifest
         with open(os.open(self._stage / MANIFEST, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(manifest.to_bytes())

@@ -60,8 +60,8 @@ def test_labels_that_are_randomised_here_change(kit, capsys):
 @pytest.mark.parametrize(
     ("option", "by", "said"),
     [
-        ("--randomise", "organisation", "alice had the true labels and randomised them itself"),
-        ("--randomised", "declared", "alice declares that its labels were randomised on people's"),
+        ("--randomise", "operator", "alice had the true labels and randomised them"),
+        ("--randomised", "elsewhere", "alice declares that its labels were randomised on people's"),
     ],
 )
 def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by, said):
@@ -76,11 +76,12 @@ def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by,
         site = Site.open(f"kits/{name}")
         folders += ["--data", f"{name}={site.path(site.config.data)}"]
     site = Site.open(kit)
-    assert site.frozen().manifest.randomised_by == site.holdings().randomised_by == by
+    assert site.frozen().manifest.randomised_by == site.holdings().labels == by
     spend(site)
+    assert said in " ".join(run(capsys, "node", "status", kit)[1].split())
     status = json.loads(run(capsys, "node", "status", kit, "--json")[1])
     first = status["datasets"][0]["privacy"]["lines"][0]
-    own = "inf" if by == "organisation" else 2.0
+    own = "inf" if by == "operator" else 2.0
     assert (first["data"], first["adversary"], first["epsilon"]) == ("label", "own server", own)
 
     code, out, _ = run(capsys, "train", "study.toml", *folders, "--job", "one", "--out", "made")
@@ -88,11 +89,11 @@ def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by,
     assert code == 0 and said in " ".join(out.split()) and said in page
     assert "labels randomised on people's devices;" not in page
     model = load_model("made/model.json")
-    assert model.provenance["labels_randomised_by"] == [by, "declared"]
+    assert model.provenance["labels_randomised"] == [by, "elsewhere"]
     line = model.privacy["lines"][0]
     assert (line["data"], line["adversary"], line["epsilon"]) == ("label", "own server", own)
     assert line["reason"] in page
-    assert ("had the true label" in line["reason"]) == (by == "organisation")
+    assert ("had the true label" in line["reason"]) == (by == "operator")
 
 
 @pytest.mark.parametrize(
@@ -235,5 +236,5 @@ def test_the_tutorial_runs_as_it_stands(tmp_path):
     assert "30 vectors sent" in done.stdout
     model = json.loads((work / "result" / "model.json").read_text())
     assert model["provenance"]["noise_source"] == "secure" and model["provenance"]["servers"] == ["alice", "bob"]
-    assert model["provenance"]["labels_randomised_by"] == ["organisation"] * 2
+    assert model["provenance"]["labels_randomised"] == ["operator"] * 2
     assert model["privacy"]["counted"].startswith("all jobs on each data set, as the journals")

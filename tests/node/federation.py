@@ -63,7 +63,7 @@ def freeze(study, name, folder, *, records=60, seed=0):
         folder,
         width=study.width,
         classes=len(study.classes),
-        randomised_by="device",
+        randomised_by="devices",
         **names,
     ) as writer:
         writer.append(features, labels, epsilons)

@@ -34,14 +34,14 @@ class Air:
 
         return send
 
-    def run(self):
+    def run(self, expected=PDMLError):
         """How it ended at each node: None, or what was raised."""
 
         def one(name):
             try:
                 if name not in self.absent:
                     self.exchanges[name].run()
-            except PDMLError as error:
+            except expected as error:
                 return error
 
         with ThreadPoolExecutor(len(NAMES)) as threads:

@@ -15,14 +15,16 @@ from federation import NAMES, PLAN, study_of
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import make_reply
 
-from pdml.errors import InvalidInput, JournalError, NotCertified
+from pdml.errors import DataError, InvalidInput, JournalError, NotCertified, PeerError
 from pdml.node.exchange import HELLO, OK, Answer
 from pdml.node.flare import session
 from pdml.node.flare.executor import PDMLExecutor
 from pdml.node.flare.provision import EXECUTOR, provision
 from pdml.node.flare.session import JobFailed
+from pdml.node.flare.terms import Terms
 from pdml.node.flare.topics import BYTES, SENTENCE, TRAIN
 from pdml.node.holdings import agreed
+from pdml.node.sentences import told
 
 
 def test_kits_are_private_and_trust_nobody(tmp_path):
@@ -115,20 +117,47 @@ def test_whoever_submits_cannot_let_a_node_wait_for_ever(executor):
     assert executor._start_timeout == executor._round_timeout == 86_400
 
 
-@pytest.mark.parametrize(
-    ("error", "leaves"),
-    [(NotCertified("the gradient is 0.123"), False), (ValueError("age 0.123"), False), (JournalError("disk full at 0.123"), True)],
-    ids=["certificate", "mistake", "journal"],
-)
-def test_what_depends_on_records_stays_in_the_nodes_log(executor, monkeypatch, error, leaves):
-    """A gradient without noise is no part of the ledger, and the text of an unforeseen error may quote a record."""
+def said_of(executor, monkeypatch, error):
+    """What the relay hears when the job ends with ``error`` here."""
 
     def fail(_):
         raise error
 
     monkeypatch.setattr(executor, "_train", fail)
     reply = executor.execute(TRAIN, None, SimpleNamespace(get_identity_name=lambda: "bob"), None)
-    assert reply[SENTENCE].startswith("bob") and ("0.123" in reply[SENTENCE]) is leaves
+    return reply[SENTENCE], reply.get_return_code()
+
+
+INSIDE = [NotCertified("9"), ValueError("9"), JournalError("9"), DataError("9"), MemoryError()]
+
+
+def test_whatever_happens_inside_sounds_the_same_outside(executor, monkeypatch):
+    """A gradient without noise is no part of the ledger; an error's text may quote a record, and
+    its kind is a fact about records too."""
+    (only,) = {said_of(executor, monkeypatch, error) for error in INSIDE}
+    sentence = "bob could not go on: the log of its node says why"
+    assert only == (sentence, ReturnCode.EXECUTION_EXCEPTION)
+
+
+def test_what_is_public_is_told(executor, monkeypatch):
+    full = JournalError("bob knows job 7 already: resume it").for_others()
+    assert said_of(executor, monkeypatch, full)[0] == "bob knows job 7 already: resume it"
+    liar = PeerError("carol sent a vector of round 3 that is not finite")
+    assert said_of(executor, monkeypatch, liar)[0] == str(liar)
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [
+        ({}, "the job's terms cannot be read"),
+        ({"job": "j", "study": "5" * 64, "plan": {}, "servers": []}, "the job is for the study"),
+    ],
+)
+def test_why_a_nodes_own_study_forbids_a_job_may_be_heard(terms, said):
+    """It follows from the study and from what the job says of itself."""
+    with pytest.raises(InvalidInput, match=said) as refused:
+        Terms.read(terms).contract(study_of())
+    assert told(refused.value, "bob").startswith(f"bob: {said}")
 
 
 @pytest.mark.parametrize(("messages", "taken"), [(1, True), (100, False)], ids=["short", "long"])

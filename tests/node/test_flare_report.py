@@ -52,7 +52,7 @@ def test_an_honest_report_comes_through(consortium):
         ({"records": 0}, "records that no honest node"),
         ({"epsilon": EPSILON / 2}, "records that no honest node"),
         ({"label_epsilon": EPSILON / 2}, "records that no honest node"),
-        ({"randomised_by": "angels"}, "labels that no honest node"),
+        ({"labels": "angels"}, "labels that no honest node"),
         ({"earlier": ["{}"]}, "earlier jobs that cannot be read"),
         ({"earlier": ['{"event": "IterateReleased", "t": "x"}']}, "earlier jobs that cannot be read"),
     ],

@@ -16,7 +16,7 @@ class LabelFlipped:
     """
 
     epsilon: float
-    by: str = provenance.DEVICE
+    by: str = provenance.DEVICES
 
     def __post_init__(self) -> None:
         _validate.choice("by", self.by, provenance.RANDOMISED_BY)

@@ -21,7 +21,7 @@ class Split:
     epsilon: float
     noised: tuple[ObjectiveNoised, ...]
     released: tuple[IterateReleased, ...]
-    by: str = provenance.DEVICE  # the worst of those who flipped the labels
+    by: str = provenance.DEVICES  # the worst of those who flipped the labels
 
     @property
     def own_epsilon(self) -> float:
@@ -31,7 +31,7 @@ class Split:
 
 def split(events: Sequence[Event]) -> Split:
     """Sort the events of one server; an unknown one is refused, because its cost is."""
-    epsilon, flips, by = 0.0, 0, provenance.DEVICE
+    epsilon, flips, by = 0.0, 0, provenance.DEVICES
     noised: list[ObjectiveNoised] = []
     released: list[IterateReleased] = []
     for event in events:

@@ -106,14 +106,14 @@ def data(
         "records": held.server.records,
         "dataset": held.dataset,
         "smallest_epsilon": held.server.epsilon,
-        "randomised_by": held.randomised_by,
+        "labels_randomised": held.labels,
     }
     if as_json:
         screen.print_json(facts)
         return
     records = f"{held.server.records:,} records (data set {held.dataset[:12]})"
     typer.echo(f"{site.name} trains on {records}.")
-    if said := note(site.name, held.randomised_by):
+    if said := note(site.name, held.labels):
         typer.echo(said)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pdml import frozen
 from pdml._types import Array, IntArray
-from pdml.accounting.provenance import DECLARED, ORGANISATION
+from pdml.accounting.provenance import ELSEWHERE, OPERATOR
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import flip_labels, micro
 from pdml.mechanisms.randomness import LABELS, Secure
@@ -52,7 +52,7 @@ def from_table(
     order = np.argsort([secrets.randbits(62) for _ in range(table.n_rows)])
     stage = site.path(f".pdml-{secrets.token_hex(8)}")
     names = {"study_hash": study.hash, "study_id": study.id, "server": site.name}
-    names["randomised_by"] = ORGANISATION if randomise else DECLARED
+    names["randomised_by"] = OPERATOR if randomise else ELSEWHERE
     try:
         with frozen.FrozenWriter(stage, width=study.width, classes=len(study.classes), **names) as writer:
             writer.append(study.encode_table(table)[order], classes[order].astype(np.int32), millionths[order])

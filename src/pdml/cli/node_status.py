@@ -7,7 +7,7 @@ from typing import Any
 
 from pdml.accounting import Budget, Ledger, last_safe_round
 from pdml.accounting.events import IterateReleased, LabelFlipped
-from pdml.accounting.provenance import UNKNOWN
+from pdml.accounting.provenance import UNSAID, note
 from pdml.errors import JournalError, PDMLError
 from pdml.node import holdings
 from pdml.node.flare.site import NODE, Site
@@ -37,6 +37,7 @@ class Status:
     busy: bool  # a job holds the journal
     progress: dict[str, Any]  # of the last job, as the node told it
     records: int
+    labels: str  # where they were randomised
     problem: str  # with the data, if any
     jobs: tuple[Job, ...]
     datasets: tuple[DataSet, ...]
@@ -52,6 +53,7 @@ class Status:
             "job_running": self.busy,
             "progress": self.progress,
             "records": self.records,
+            "labels_randomised": self.labels,
             "problem": self.problem,
             "jobs": [{"job": job.job, "state": job.state, "round": job.round, "dataset": job.dataset} for job in self.jobs],
             "datasets": [
@@ -97,6 +99,7 @@ def look(site: Site, pid: int | None) -> Status:
         busy=busy,
         progress=progress if busy else {},
         records=records,
+        labels=held.labels if held is not None else UNSAID,
         problem=problem,
         jobs=jobs,
         datasets=tuple(found),
@@ -106,7 +109,7 @@ def look(site: Site, pid: int | None) -> Status:
 def _account(study: Study, journal: Journal, name: str, *, current: bool, epsilon: float, held: Any) -> DataSet:
     """The ledger of a data set. Of one that is gone nobody can say who randomised its labels; they
     are taken to have the largest ε of the menu."""
-    by = held.randomised_by if current and held is not None else UNKNOWN
+    by = held.labels if current and held is not None else UNSAID
     flip = LabelFlipped(epsilon=epsilon if current else study.menu[-1], by=by)
     spent = journal.spent(name)
     classes = len(study.classes)
@@ -143,6 +146,8 @@ def tell(status: Status) -> None:
     if site.config.role != NODE:
         return
     out.print(status.problem or f"{status.records:,} records")
+    if not status.problem and (said := note(site.name, status.labels)):
+        out.print(said)
     if status.busy:
         told = status.progress
         out.print(f"job {told['job']}: round {told['round']} of {told['rounds']}" if told else "a job has just begun")

@@ -56,7 +56,7 @@ def train(contract: "Contract", choices: "Choices") -> "Outcome":
                 label_epsilon=report.label_epsilon,
                 events=contract.events(name, records=report.records, epsilon=report.epsilon),
                 earlier=report.spent_before,
-                randomised_by=report.randomised_by,
+                labels=report.labels,
             )
             for name, report in reports.items()
         ),

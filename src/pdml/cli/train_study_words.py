@@ -45,7 +45,7 @@ def summary(outcome: "Outcome", model: Any, engine: str, files: dict[str, Path])
         "engine": engine,
         "classes": list(model.classes),
         "servers": [
-            {"name": name, "records": m, "links": links, "labels_randomised_by": part.randomised_by}
+            {"name": name, "records": m, "links": links, "labels_randomised": part.labels}
             for (name, m, links, _), part in zip(_rows(outcome), outcome.parts, strict=True)
         ],
         "consensus_distance": outcome.consensus,

@@ -93,7 +93,7 @@ def _planned(contract: "Contract", held: "Holdings") -> "Part":
         released=np.zeros(contract.shape),
         apart=(),
         label_epsilon=held.label_epsilon,
-        randomised_by=held.randomised_by,
+        labels=held.labels,
         events=contract.events(contract.servers[server.index], records=server.records, epsilon=server.epsilon),
     )
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pdml.accounting.provenance import DEVICE
+from pdml.accounting.provenance import DEVICES
 from pdml.collect.intake import hour_text
 from pdml.collect.store import Store
 from pdml.errors import DataError
@@ -36,7 +36,7 @@ def export(store: Store, folder: Path, *, hour: int, min_records: int) -> Manife
         study_hash=who.study_hash,
         study_id=who.study_id,
         server=who.server,
-        randomised_by=DEVICE,
+        randomised_by=DEVICES,
     )
     with writer:
         frozen = hour_text(store.freeze(hour))

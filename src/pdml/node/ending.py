@@ -105,7 +105,7 @@ def told(
         records=holdings.server.records,
         epsilon=holdings.server.epsilon,
         label_epsilon=holdings.label_epsilon,
-        randomised_by=holdings.randomised_by,
+        labels=holdings.labels,
         source=known.source,
         sent=b"".join(bytes.fromhex(wire.hash_of(payload)) for payload in sent),
         heard=[_heard(contract, peer, journal) for peer in contract.neighbours(name)],

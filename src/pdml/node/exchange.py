@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from pdml.errors import PDMLError, PeerError, plain
 from pdml.node.party import Party
+from pdml.node.sentences import told
 
 HELLO, RELEASE = "pdml.hello", "pdml.release"
 OK, LATER, REFUSED = "ok", "later", "refused"
@@ -38,6 +39,8 @@ Send = Callable[[str, Mapping[str, bytes], float], Mapping[str, Answer]]
 class Stopped(PDMLError):
     """Somebody else ended the job."""
 
+    public = True
+
 
 class Exchange:
     """A party on the air. ``meanwhile`` is called after each round with its number."""
@@ -48,26 +51,26 @@ class Exchange:
         self.party, self._send, self._meanwhile = party, send, meanwhile
         self._start_timeout, self._round_timeout = start_timeout, round_timeout
         self._changed = Condition()
-        self._failure: PDMLError | None = None
+        self._failure: Exception | None = None
 
     # What arrives, in any thread
 
     def answer(self, topic: str, peer: str, data: bytes) -> Answer:
-        """Take one message; a bad one ends the job here, and its sender is told why."""
+        """Take one message; a bad one ends the job here, and its sender is told why (`told`)."""
         if peer not in self.party.neighbours:
             return Answer(REFUSED, f"{peer or 'somebody'} is no neighbour of {self.party.name}")
         with self._changed:
             if self._failure is not None:
-                return Answer(REFUSED, str(self._failure))
+                return Answer(REFUSED, told(self._failure, self.party.name))
             try:
                 if topic == HELLO:
                     met = self.party.welcome(peer, data)
                     owed = self.party.resend(peer) if met else []
                     return Answer(OK if met else LATER, messages=[self.party.hello(peer), *owed])
                 self.party.accept(peer, data)
-            except PDMLError as error:
+            except Exception as error:  # `run` raises it, for this node's own log
                 self._fail(error)
-                return Answer(REFUSED, str(error))
+                return Answer(REFUSED, told(error, self.party.name))
             self._changed.notify_all()
         return Answer(OK)
 
@@ -76,7 +79,7 @@ class Exchange:
         with self._changed:
             self._fail(Stopped(sentence))
 
-    def _fail(self, error: PDMLError) -> None:
+    def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
         self._changed.notify_all()
 
@@ -94,7 +97,7 @@ class Exchange:
                 self._meanwhile(t)
                 self._deliver(messages, f"round {t}")
             self._hear_out()
-        except PDMLError as error:  # whoever speaks to this node from now on is told
+        except Exception as error:  # whoever speaks to this node from now on is told
             with self._changed:
                 self._fail(error)
             raise

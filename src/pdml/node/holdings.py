@@ -9,6 +9,7 @@ from pdml.errors import DataError
 from pdml.frozen import FrozenData
 from pdml.node.contract import Contract
 from pdml.node.party import Holdings
+from pdml.node.sentences import public_terms
 from pdml.study import Study
 from pdml.train.node import Server
 from pdml.train.plan import TrainingPlan
@@ -27,6 +28,7 @@ def bounded(study: Study) -> None:
         )
 
 
+@public_terms()
 def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
     """The contract of one job under ``study``, whose budget must bound what may be spent; and its plan is the study's, if it has one."""
     bounded(study)
@@ -81,5 +83,5 @@ def hold(study: Study, name: str, frozen: FrozenData) -> Holdings:
         server=server,
         dataset=manifest.digest,
         label_epsilon=float(epsilons.max()),
-        randomised_by=manifest.randomised_by,
+        labels=manifest.randomised_by,
     )

@@ -21,7 +21,7 @@ import numpy as np
 from pdml._types import Array
 from pdml.accounting import Budget, Ledger, last_safe_round
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
-from pdml.accounting.provenance import UNKNOWN
+from pdml.accounting.provenance import UNSAID
 from pdml.errors import BudgetExceeded, Equivocation, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Source
 from pdml.node import ending, evidence, statement, wire
@@ -38,11 +38,11 @@ class Holdings:
     server: Server
     dataset: str
     label_epsilon: float  # the largest among them
-    randomised_by: str = UNKNOWN
+    labels: str = UNSAID  # where they were randomised (`accounting.provenance`)
 
     def flip(self) -> LabelFlipped:
         """The event that the labels went through before this node had them, or when it did."""
-        return LabelFlipped(epsilon=self.label_epsilon, by=self.randomised_by)
+        return LabelFlipped(epsilon=self.label_epsilon, by=self.labels)
 
 
 class Party:
@@ -101,7 +101,7 @@ class Party:
         if others := journal.sources(self.holdings.dataset) - {source.name}:
             raise JournalError(
                 f"the data set of {self.name} was used with {others.pop()} noise before: one ledger cannot hold that and {source.name}"
-            )
+            ).for_others()
         if known is None:
             node = Node(server, plan, source)
             sealed = self._identity.seal(wire.packed(node.linear), purpose)
@@ -110,9 +110,10 @@ class Party:
             return node, node.start()
         stored = (known.contract, known.server, known.dataset)
         if stored != (contract.digest, self.name, self.holdings.dataset):
-            raise JournalError(f"job {contract.job} is in the journal with another contract, server or data set: give the job another name")
+            other = "is in the journal with another contract, server or data set"
+            raise JournalError(f"job {contract.job} {other}: give it another name").for_others()
         if known.state == FINISHED:
-            raise JournalError(f"job {contract.job} is finished: give the job another name")
+            raise JournalError(f"job {contract.job} is finished: give it another name").for_others()
         linear = wire.unpacked(self._identity.unseal(journal.sealed(contract.job), purpose), contract.shape)
         node = Node(server, plan, source, linear=linear)
         state = node.start()

@@ -22,7 +22,7 @@ from msgspec import Meta
 from pdml._types import Array
 from pdml.accounting import records, spending
 from pdml.accounting.events import Event
-from pdml.accounting.provenance import DECLARED, DEVICE, ORGANISATION, UNKNOWN
+from pdml.accounting.provenance import DEVICES, ELSEWHERE, OPERATOR, UNSAID
 from pdml.errors import PDMLError, PeerError
 from pdml.mechanisms.exact_gaussian import on_grid
 from pdml.mechanisms.randomness import SOURCES, Secure
@@ -89,7 +89,7 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     records: int
     epsilon: float  # the smallest label ε of the records
     label_epsilon: float  # the largest
-    randomised_by: str  # who randomised the labels, as the operator says
+    labels: str  # where they were randomised, as the operator says (`accounting.provenance`)
     source: str  # of the noise
     sent: bytes  # the digest of the release of every round, 32 bytes each
     heard: Annotated[list[Heard], Meta(max_length=1_000)]  # by neighbour, in the contract's order
@@ -274,8 +274,8 @@ def _check_claims(said: Statement, contract: Contract) -> None:
         raise PeerError(f"{server} tells of {said.records:,} records, not 1 to {MOST_RECORDS:,}")
     if not contract.epsilon <= low <= high < inf:
         raise PeerError(f"{server} tells of impossible label epsilons, from {low:g} to {high:g}")
-    if said.randomised_by not in (DEVICE, DECLARED, ORGANISATION, UNKNOWN):
-        raise PeerError(f"{server} says that {said.randomised_by[:40]!r} randomised its labels")
+    if said.labels not in (DEVICES, ELSEWHERE, OPERATOR, UNSAID):
+        raise PeerError(f"{server} says that {said.labels[:40]!r} randomised its labels")
     if said.source not in SOURCES:
         raise PeerError(f"{server} tells of noise from {said.source[:40]!r}, which nobody knows")
     if not _ALIAS.fullmatch(said.dataset):

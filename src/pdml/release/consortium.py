@@ -11,7 +11,7 @@ import pdml
 from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
-from pdml.accounting.provenance import UNKNOWN
+from pdml.accounting.provenance import UNSAID
 from pdml.node.contract import Contract
 from pdml.release.history import History, noise_level
 from pdml.release.model import Model
@@ -40,11 +40,11 @@ class Part:
     events: tuple[Event, ...]  # of this job
     earlier: tuple[Event, ...] = ()  # of other jobs on the same data set, if a journal tells
     released_before: int = 0  # vectors, in those jobs
-    randomised_by: str = UNKNOWN  # who randomised the labels (`accounting.provenance`)
+    labels: str = UNSAID  # where they were randomised, as the organisation says
 
     def flip(self) -> LabelFlipped:
         """What its labels went through."""
-        return LabelFlipped(epsilon=self.label_epsilon, by=self.randomised_by)
+        return LabelFlipped(epsilon=self.label_epsilon, by=self.labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ class Outcome:
                 "contract": self.contract.digest,
                 "servers": [part.server for part in self.parts],
                 "records_per_server": [part.records for part in self.parts],
-                "labels_randomised_by": [part.randomised_by for part in self.parts],
+                "labels_randomised": [part.labels for part in self.parts],
                 "earlier_releases": [part.released_before for part in self.parts],
                 "links": [list(edge) for edge in self.contract.graph.edges],
                 "noise_source": self.source,

@@ -84,9 +84,19 @@ class TrainingPlan:
         return IterateNoise(self._for_server("noise_scale", server, n_servers), self.noise_decay)
 
     def stddevs(self, n_servers: int) -> Array:
-        """σ_i(t) of every round and server, (T, n): all that is published about the noise.
+        """The noise's standard deviations: all that is published about it.
 
         What was drawn stays with its server: its norm beside a release would narrow w_i(t) down.
+
+        Parameters
+        ----------
+        n_servers : int
+            How many servers.
+
+        Returns
+        -------
+        array of shape (T, n)
+            σ_i(t) of every round and server.
         """
         each = [self.iterates(i, n_servers) for i in range(n_servers)]
         return np.array([[noise.stddev(t) for noise in each] for t in range(1, self.rounds + 1)])

@@ -18,16 +18,17 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 from threadpoolctl import threadpool_limits
 
-from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PDMLError, PeerError
+from pdml.errors import JournalError, PDMLError
 from pdml.files import atomic_write
 from pdml.node import wire
-from pdml.node.exchange import HELLO, LATER, RELEASE, Answer, Exchange, Send, Stopped
+from pdml.node.exchange import HELLO, LATER, RELEASE, Answer, Exchange, Send
 from pdml.node.flare import report
 from pdml.node.flare.site import NODE, Site, noise
 from pdml.node.flare.terms import Terms
 from pdml.node.flare.topics import BYTES, FINISH, PROGRESS, SENTENCE, STOP, TRAIN
 from pdml.node.journal import FINISHED, Journal
 from pdml.node.party import Party
+from pdml.node.sentences import told
 
 _LOCKED = "another process is using it"
 _ANSWER = 6  # messages that one answer may hold: a hello and the rounds by which neighbours can be apart
@@ -73,14 +74,9 @@ class PDMLExecutor(Executor):  # type: ignore[misc]  # nvflare has no types
                 return _reply({BYTES: self._train(fl_ctx)})
             if task_name == FINISH:
                 return self._finish()
-        except (PeerError, Stopped) as error:
-            return self._failed(str(error), fl_ctx)
-        except (InvalidInput, JournalError, BudgetExceeded) as error:
-            return self._failed(f"{fl_ctx.get_identity_name()}: {error}", fl_ctx)
         except Exception as error:
-            # Its text may quote somebody's record, or say how far an un-noised gradient is from zero: only its kind leaves.
-            self.log_exception(fl_ctx, "the node failed")
-            return self._failed(f"{fl_ctx.get_identity_name()} failed with {type(error).__name__}: see the log of its node", fl_ctx)
+            self.log_exception(fl_ctx, "the job ended here")  # in full, for the operator alone
+            return self._failed(told(error, fl_ctx.get_identity_name()), fl_ctx)
         return make_reply(ReturnCode.TASK_UNKNOWN)
 
     def _failed(self, sentence: str, fl_ctx: FLContext) -> Shareable:
@@ -92,7 +88,7 @@ class PDMLExecutor(Executor):  # type: ignore[misc]  # nvflare has no types
     def _train(self, fl_ctx: FLContext) -> bytes:
         with self._opening:  # FLARE takes a task from anybody in the job, as often as it comes
             if self._begun:
-                raise JournalError("this process has begun the job already")
+                raise JournalError("this process has begun the job already").for_others()
             self._begun = True
         site = Site.open(fl_ctx.get_engine().get_workspace().get_root_dir())
         site.must_be(NODE)
@@ -104,7 +100,9 @@ class PDMLExecutor(Executor):  # type: ignore[misc]  # nvflare has no types
         journal = self._journal = self._open_journal(site)
         known = journal.job(contract.job)
         if known is not None and not self._resume:
-            raise JournalError(f"{site.name} knows job {contract.job} already: resume it, or give the job another name")
+            known_as = f"{site.name} knows job {contract.job} already"
+            again = "resume it, or give the job another name"
+            raise JournalError(f"{known_as}: {again}").for_others()
         if known is not None and known.state == FINISHED and known.contract == contract.digest and stored.exists():
             return stored.read_bytes()  # all nodes were done: an earlier submission was cut off while it finished
         with threadpool_limits(1):
@@ -141,7 +139,7 @@ class PDMLExecutor(Executor):  # type: ignore[misc]  # nvflare has no types
                 label_epsilon=party.holdings.label_epsilon,
                 earlier=report.lines(party.earlier),
                 source=party.ledger.source,
-                randomised_by=party.holdings.randomised_by,
+                labels=party.holdings.labels,
             ),
             site.identity(),
         )

@@ -9,7 +9,7 @@ import numpy as np
 from pdml._types import Array
 from pdml.accounting import records
 from pdml.accounting.events import Event
-from pdml.accounting.provenance import RANDOMISED_BY, UNKNOWN
+from pdml.accounting.provenance import RANDOMISED_BY, UNSAID
 from pdml.errors import PDMLError, PeerError
 from pdml.node.contract import Contract
 from pdml.node.identity import Identity, verified
@@ -30,7 +30,7 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     label_epsilon: float  # the largest
     earlier: list[str]  # what other jobs have released from the same data set
     source: str  # of the noise
-    randomised_by: str = UNKNOWN  # whether the node has had the true labels
+    labels: str = UNSAID  # where they were randomised, as the node says
 
     @property
     def vector(self) -> Array:
@@ -77,7 +77,7 @@ def open_report(data: bytes, contract: Contract, server: str, keys: Mapping[str,
         raise PeerError(f"{server} reports distances that no honest node would have")
     if not (report.records >= 1 and report.epsilon >= contract.epsilon and inf > report.label_epsilon >= report.epsilon):
         raise PeerError(f"{server} reports records that no honest node would have")
-    if report.randomised_by not in RANDOMISED_BY:
+    if report.labels not in RANDOMISED_BY:
         raise PeerError(f"{server} reports labels that no honest node would have")
     try:
         _ = report.spent_before

@@ -7,6 +7,7 @@ import msgspec
 from pdml.errors import InvalidInput
 from pdml.node import holdings
 from pdml.node.contract import Contract
+from pdml.node.sentences import public_terms
 from pdml.study import Study
 from pdml.train.plan import TrainingPlan
 
@@ -24,12 +25,14 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return cls(job=contract.job, study=contract.study, plan=contract.plan.to_dict(), servers=list(contract.servers))
 
     @classmethod
+    @public_terms()
     def read(cls, values: Any) -> "Terms":
         try:
             return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"the job's terms cannot be read: {error}") from None
 
+    @public_terms()
     def contract(self, study: Study) -> Contract:
         """This job under this node's own study: links, sizes and floor are the study's, never the job's."""
         if study.hash != self.study:
