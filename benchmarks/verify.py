@@ -91,7 +91,7 @@ def statements(study, contract, identities):
             records=RECORDS,
             epsilon=1.0,
             label_epsilon=1.0,
-            labels="devices",
+            randomised_by="devices",
             source="secure",
             sent=digests[name],
             heard=heard,

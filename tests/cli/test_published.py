@@ -13,11 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from running import run
-
-pytest.importorskip("nvflare")  # which the helpers of the study's test import
-
 from federation import NAMES, freeze, study_of
+from running import run
 
 from pdml import PDMLClassifier
 from pdml.frozen import FrozenWriter, open_frozen

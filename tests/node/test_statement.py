@@ -157,7 +157,7 @@ def heard_but(said, **changes):
         (lambda s: {"release": bytes(32)}, "another last release than it says it sent"),
         (lambda s: {"source": "secure"}, "secure noise, which cannot make"),
         (lambda s: {"source": "dice"}, "noise from 'dice'"),
-        (lambda s: {"labels": "nobody"}, "'nobody' randomised"),
+        (lambda s: {"randomised_by": "nobody"}, "'nobody' randomised"),
         (lambda s: {"dataset": "x"}, "a name that no node gives"),
         (lambda s: {"terms": "6" * 64}, "on another job"),
         (lambda s: {"study": "6" * 64}, "on another job"),
@@ -254,7 +254,7 @@ def test_two_different_statements_prove_who_made_them(consortium):
     alice.hear_statement("bob", data)
     assert alice.silent == ("alice", "carol", "dave")
     with pytest.raises(Equivocation, match="bob made two different statements") as caught:
-        alice.hear_statement("bob", changed(consortium, labels="operator"))
+        alice.hear_statement("bob", changed(consortium, randomised_by="operator"))
     found = evidence.proof_of(caught.value.evidence, consortium.contract.digest, consortium.keys)
     assert found.sender == caught.value.peer == "bob"
 

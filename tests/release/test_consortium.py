@@ -22,7 +22,7 @@ def outcome(tmp_path):
             apart=[0.1] * (made.contract.plan.rounds - 1),
             label_epsilon=EPSILON,
             events=made.contract.events(name, records=server.records, epsilon=EPSILON),
-            labels=DEVICES,
+            randomised_by=DEVICES,
         )
         for name, server in zip(NAMES, made.servers, strict=True)
     )
@@ -45,7 +45,7 @@ def test_earlier_jobs_that_a_journal_tells_are_in_the_ledger(outcome):
 
 @pytest.mark.parametrize("by", [OPERATOR, UNSAID])
 def test_a_server_that_may_have_had_the_labels_is_no_protection_against_itself(outcome, by):
-    parts = (*outcome.parts[:2], replace(outcome.parts[2], labels=by), outcome.parts[3])
+    parts = (*outcome.parts[:2], replace(outcome.parts[2], randomised_by=by), outcome.parts[3])
     ledger = replace(outcome, parts=parts).ledger
     assert ledger.line("label", "own server").epsilon == np.inf
     assert [ledger.line("label", "own server", i).epsilon for i in (0, 1, 3)] == [EPSILON] * 3

@@ -126,7 +126,7 @@ def test_a_job_that_ended_early_leaves_a_proof_too(two_faced, tmp_path):
 
 def test_two_statements_of_one_server_prove_it(two_faced, told_by, tmp_path):
     said = statement.signed_by(told_by["dave"], "dave", two_faced.keys)
-    other = msgspec.structs.replace(said, labels="devices")
+    other = msgspec.structs.replace(said, randomised_by="devices")
     other = statement.sign(other, two_faced.identities["dave"])
     result = assemble(two_faced.study, two_faced.contract, told_by)
     proof = evidence.packed(statements=[told_by["dave"], other])

@@ -135,13 +135,13 @@ def test_an_earlier_job_with_other_terms_is_noticed(again, tmp_path):
 def test_labels_that_a_server_had_seen_are_not_hidden_from_it(ended, tmp_path):
     """Where all say that devices randomised them they are; one server that did it is enough."""
     for bob, epsilon in (("devices", 1.0), ("operator", "inf")):
-        said = {name: {"labels": "devices"} for name in NAMES}
-        signed = ended.tell(**said | {"bob": {"labels": bob}})
+        said = {name: {"randomised_by": "devices"} for name in NAMES}
+        signed = ended.tell(**said | {"bob": {"randomised_by": bob}})
         result = assemble(ended.study, ended.contract, signed)
         write_result(tmp_path / bob, result, result_page)
         assert verified(tmp_path / bob).ok
         model = load_model(tmp_path / bob / "model.json")
-        assert model.provenance["labels_randomised"] == ["devices", bob, "devices", "devices"]
+        assert model.provenance["labels_randomised_by"] == ["devices", bob, "devices", "devices"]
         lines = {(line["data"], line["adversary"]): line for line in model.privacy["lines"]}
         assert lines["label", "own server"]["epsilon"] == epsilon
         assert lines["label", "other servers"]["epsilon"] < 1.0

@@ -14,6 +14,7 @@ from pdml.cli.node import node
 from pdml.cli.plan import plan
 from pdml.cli.predict import predict
 from pdml.cli.privacy import privacy
+from pdml.cli.relay import relay
 from pdml.cli.reproduce import reproduce
 from pdml.cli.study import study
 from pdml.cli.train import train
@@ -61,3 +62,4 @@ app.add_typer(data, name="data")
 app.add_typer(study, name="study")
 app.add_typer(collect, name="collect")
 app.add_typer(node, name="node")
+app.add_typer(relay, name="relay")

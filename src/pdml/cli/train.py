@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pdml.cli import settings
+from pdml.cli.seconds import finite
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -48,14 +49,14 @@ def train(
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Makes the run repeatable: who knows it can subtract the noise.")] = None,
     engine: Annotated[
-        str, typer.Option(help="local (one process), ray (a cluster); for a study also flare (between organisations).")
+        str, typer.Option(help="local (one process), ray (a cluster); for a study also nodes (between organisations).")
     ] = "local",
     folders: Annotated[list[str] | None, typer.Option("--data", metavar="NAME=FOLDER", help="A server's frozen data set; repeat.")] = None,
-    admin: Annotated[Path | None, typer.Option(metavar="KIT", help="The kit `admin` of `pdml node provision`.")] = None,
+    node: Annotated[Path | None, typer.Option(metavar="FOLDER", help="This organisation's node, which offers the job.")] = None,
     job: Annotated[str, typer.Option(metavar="NAME", help="The job's name.  [default: study and time]")] = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a job that was stopped.")] = False,
-    start_timeout: Annotated[float, typer.Option(min=1, help="Seconds in which all nodes must be there.")] = 300.0,
-    round_timeout: Annotated[float, typer.Option(min=1, help="Seconds that a node waits for a neighbour.")] = 120.0,
+    start_timeout: Annotated[float, typer.Option(min=1, callback=finite, help="Seconds in which all nodes must be there.")] = 300.0,
+    round_timeout: Annotated[float, typer.Option(min=1, callback=finite, help="Seconds that a node waits for a neighbour.")] = 120.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Train a model from a table, with simulated people and servers, or for a study.
@@ -75,7 +76,7 @@ def train(
     Example, for data that needs no protection:
       pdml train people.csv --label diagnosis --from-data
     Example, between organisations:
-      pdml train study.toml --engine flare --admin kits/admin --job first
+      pdml train study.toml --engine nodes --node alice --job first
     """
     files = {"report": out / report, "model": out / model}
     given = _given(
@@ -96,7 +97,8 @@ def train(
             engine=engine,
             job=job,
             resume=resume,
-            admin=admin,
+            node=node,
+            out=None if out == Path(".") else out,
             folders=tuple(folders or ()),
             settings=given,
             seed=seed,
@@ -117,8 +119,8 @@ def train(
     from pdml.train.plan import TrainingPlan
 
     _ = LabelFlip(epsilon).threshold  # refuses a bad epsilon before the data are read
-    if engine == "flare":
-        raise InvalidInput("--engine flare trains a study, whose records are at the organisations; for a table: local or ray")
+    if engine == "nodes":
+        raise InvalidInput("--engine nodes trains a study, whose records are at the organisations; for a table: local or ray")
     choices: dict[str, Any] = {"epsilon": epsilon, "norm_bound": norm_bound, "engine": engine}
     if plan is None:
         choices |= {"topology": topology, "links": links, "plan": TrainingPlan(**given)}

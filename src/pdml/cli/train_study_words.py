@@ -45,7 +45,7 @@ def summary(outcome: "Outcome", model: Any, engine: str, files: dict[str, Path])
         "engine": engine,
         "classes": list(model.classes),
         "servers": [
-            {"name": name, "records": m, "links": links, "labels_randomised": part.labels}
+            {"name": name, "records": m, "links": links, "labels_randomised_by": part.randomised_by}
             for (name, m, links, _), part in zip(_rows(outcome), outcome.parts, strict=True)
         ],
         "consensus_distance": outcome.consensus,
@@ -62,9 +62,8 @@ def show(study: "Study", outcome: "Outcome", files: dict[str, Path]) -> None:
 
     out = screen.console()
     screen.show(out, study.title, screen.accuracy_table(_rows(outcome), ()), lead(study, outcome))
-    ledger = outcome.ledger
-    sentence = f"Starting from 50%, for the person protected least; against other servers but for a chance of {ledger.delta:g} (delta)."
-    screen.show(out, "If I said yes, how sure can they be?", screen.privacy_table(ledger.lines()), sentence)
+    lines = outcome.ledger.lines()
+    screen.show(out, screen.PEOPLE, screen.privacy_table(lines), screen.even_odds(lines))
     out.print()
     for note in notes_of(outcome):
         out.print(note)

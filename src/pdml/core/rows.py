@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from pdml._types import Array, IntArray, Matrix
 from pdml.errors import DataError
@@ -35,8 +36,11 @@ def as_rows(x: Matrix) -> Matrix:
 
 def compact(x: Matrix) -> Matrix:
     """A dense array that is mostly zeros (one-hot columns, say) as CSR: the same numbers, and passes that skip the zeros."""
-    if sp.issparse(x) or 4 * np.count_nonzero(x) > x.size:
-        return x
+    return x if sp.issparse(x) or 4 * np.count_nonzero(x) > x.size else sparse(x)
+
+
+def sparse(x: NDArray[Any]) -> Matrix:
+    """A dense array as CSR, without its zeros."""
     kept = np.flatnonzero(x)
     starts = np.concatenate([[0], np.cumsum(np.count_nonzero(x, axis=1))])
     return sp.csr_array((x.ravel()[kept], (kept % x.shape[1]).astype(np.int32), starts), shape=x.shape)

@@ -9,7 +9,7 @@ new Hessian when that pays, and `newton`, a damped Newton method whose line sear
 on a strongly convex problem it descends from anywhere.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -178,19 +178,30 @@ class ManySolvers:
     """
 
     def __init__(
-        self, pooled: Matrix, cuts: IntArray, loss: Loss, ridges: Array, *, codes: int, runs: int, threads: int, use_numba: bool, each: Each
+        self,
+        pooled: Matrix,
+        cuts: IntArray,
+        loss: Loss,
+        ridges: Array,
+        *,
+        codes: int,
+        runs: int,
+        threads: int,
+        use_numba: Sequence[bool],
+        each: Each,
     ) -> None:
+        """``use_numba``: one word per server; where they differ, each server's solver goes its own way."""
         n = len(ridges)
         self.threads, self.each = threads, each
         self.states = blank_state(runs, codes, pooled.shape[1], servers=n)
-        self._compiled = compiled_loops() if use_numba and compilable(loss, codes, pooled.shape[1]) else None
+        self._compiled = compiled_loops() if all(use_numba) and compilable(loss, codes, pooled.shape[1]) else None
         self._rows = None if self._compiled is None else packed(pooled)
 
         def one(i: int) -> PrimalSolver:
             mine = rows.take(pooled, int(cuts[i]), int(cuts[i + 1]))
             view = kernel.State(*(field[i] for field in self.states))
             part = None if self._compiled is None else self._compiled.records_of(self._rows, cuts, i)
-            return PrimalSolver(mine, loss, ridges[i], codes=codes, runs=runs, use_numba=use_numba, state=view, shared=part)
+            return PrimalSolver(mine, loss, ridges[i], codes=codes, runs=runs, use_numba=use_numba[i], state=view, shared=part)
 
         self.solvers: list[PrimalSolver] = each(one)
         if self._compiled is not None:

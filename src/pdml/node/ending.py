@@ -12,6 +12,7 @@ from pdml.node import wire
 from pdml.node.contract import Contract
 from pdml.node.journal import Job, Journal
 from pdml.node.statement import MOST_EARLIER, MOST_EARLIER_ROUNDS, Earlier, Heard, Statement
+from pdml.train.plan import TrainingPlan
 
 if TYPE_CHECKING:
     from pdml.node.party import Holdings
@@ -105,7 +106,7 @@ def told(
         records=holdings.server.records,
         epsilon=holdings.server.epsilon,
         label_epsilon=holdings.label_epsilon,
-        labels=holdings.labels,
+        randomised_by=holdings.randomised_by,
         source=known.source,
         sent=b"".join(bytes.fromhex(wire.hash_of(payload)) for payload in sent),
         heard=[_heard(contract, peer, journal) for peer in contract.neighbours(name)],
@@ -148,3 +149,27 @@ def _earlier(contract: Contract, job: Job, journal: Journal) -> Earlier:
     spent = spending.summed(journal.events_of(job.job))
     events = [records.plain(event) for event in spent]
     return Earlier(job=job.job, terms=job.contract, **known, rounds=job.round, events=events)
+
+
+def plan_of(job: Job) -> tuple[TrainingPlan, str]:
+    """The plan of a job in the journal, and the hash of the study it was done under.
+
+    Parameters
+    ----------
+    job : Job
+        As the journal has it.
+
+    Returns
+    -------
+    tuple of TrainingPlan and str
+        What `terms` kept.
+
+    Raises
+    ------
+    JournalError
+        If an older version began the job.
+    """
+    if not job.terms:
+        raise JournalError(f"the journal does not hold the plan of job {job.job}")
+    kept = json.loads(job.terms)
+    return TrainingPlan.from_dict(kept["plan"]), str(kept["study"])

@@ -16,6 +16,7 @@ from msgspec import Meta
 from pdml.errors import PDMLError, PeerError
 from pdml.node import statement, wire
 from pdml.node.journal import Journal
+from pdml.node.statement import Statement
 from pdml.node.wire import Voucher
 
 _DOMAIN = b"pdml evidence 1\0"
@@ -67,6 +68,29 @@ def kept(journal: Journal, job: str, t: int, sender: str) -> Voucher | None:
     if known is None or digest is None or signature is None:
         return None
     return Voucher(wire.VERSION, known.contract, t, sender, known.server, digest, signature)
+
+
+def contradiction(journal: Journal, job: str, said: Statement) -> Voucher | None:
+    """What was heard from a server first that it does not say it sent; its signature is in it.
+
+    Parameters
+    ----------
+    journal : Journal
+        Of the hearer.
+    job : str
+        The job's name.
+    said : Statement
+        The sender's, whose signature was checked.
+
+    Returns
+    -------
+    Voucher or None
+        None if all that was heard is what the sender says it sent.
+    """
+    for t, digest in enumerate(journal.heard_digests(job, said.server), start=1):
+        if digest != statement.digest_of(said.sent, t):
+            return kept(journal, job, t, said.server)
+    return None
 
 
 def packed(vouchers: Sequence[Voucher] = (), *, statements: Sequence[bytes] = ()) -> bytes:

@@ -19,7 +19,7 @@ from pdml.node.sentences import told
 HELLO, RELEASE = "pdml.hello", "pdml.release"
 OK, LATER, REFUSED = "ok", "later", "refused"
 
-_ATTEMPT = 10.0  # seconds that one sending may take before it is tried again
+_FIRST, _ATTEMPT = 1.0, 10.0  # seconds that the first sending, and any, may take before it is tried again
 _PAUSE = 0.25  # between two attempts
 _GLANCE = 0.5  # how often a waiting node looks whether it should stop
 
@@ -30,6 +30,14 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state: str
     sentence: str = ""
     messages: list[bytes] = []
+
+
+def decoded_answer(data: bytes) -> Answer | None:
+    """An answer as it arrived; None if it is none."""
+    try:
+        return msgspec.msgpack.decode(data, type=Answer)
+    except (ValueError, RecursionError):
+        return None
 
 
 Send = Callable[[str, Mapping[str, bytes], float], Mapping[str, Answer]]
@@ -83,6 +91,27 @@ class Exchange:
         self._failure = self._failure or error
         self._changed.notify_all()
 
+    def statement(self) -> bytes:
+        """What this node says at the end; see `Party.statement`."""
+        with self._changed:
+            return self.party.statement()
+
+    def stored_statement(self, server: str) -> bytes:
+        """A statement that is here and on disk; b"" if there is none yet."""
+        with self._changed:
+            return self.party.statements().get(server, b"")
+
+    def hear_statement(self, server: str, data: bytes) -> None:
+        """Take another's statement; see `Party.hear_statement`."""
+        with self._changed:
+            self.party.hear_statement(server, data)
+
+    def finish(self) -> None:
+        """Everybody has spoken: forget the inner state, and take no message any more."""
+        with self._changed:
+            self.party.finish()
+            self._fail(Stopped("the job has ended"))
+
     # What this node does, in one thread
 
     def run(self) -> None:
@@ -104,11 +133,13 @@ class Exchange:
 
     def _meet(self) -> None:
         """Say where this node stands, hear where the neighbours do, and hand over what either lacks."""
-        missing, deadline = set(self.party.neighbours), time.monotonic() + self._start_timeout
+        missing, deadline, patience = set(self.party.neighbours), time.monotonic() + self._start_timeout, _FIRST
         while missing:
             with self._changed:
                 greetings = {peer: self.party.hello(peer) for peer in sorted(missing)}
-            for peer, answer in self._try(HELLO, greetings, deadline, self._start_timeout, "the start").items():
+            said = self._try(HELLO, greetings, deadline, self._start_timeout, "the start", patience)
+            patience *= 2
+            for peer, answer in said.items():
                 if answer.state == OK and not answer.messages:
                     raise PeerError(f"{peer} answered a hello with nothing")
                 with self._changed:
@@ -145,17 +176,20 @@ class Exchange:
 
     def _deliver(self, messages: Mapping[str, bytes], what: str) -> None:
         """Until every neighbour has said that it has its message; saying it twice does no harm."""
-        missing, deadline = dict(messages), time.monotonic() + self._round_timeout
+        missing, deadline, patience = dict(messages), time.monotonic() + self._round_timeout, _FIRST
         while missing:
-            for peer, answer in self._try(RELEASE, missing, deadline, self._round_timeout, what).items():
+            for peer, answer in self._try(RELEASE, missing, deadline, self._round_timeout, what, patience).items():
                 if answer.state == OK:
                     del missing[peer]
+            patience *= 2
 
-    def _try(self, topic: str, messages: Mapping[str, bytes], deadline: float, limit: float, what: str) -> Mapping[str, Answer]:
+    def _try(
+        self, topic: str, messages: Mapping[str, bytes], deadline: float, limit: float, what: str, patience: float
+    ) -> Mapping[str, Answer]:
         """One attempt; a refusal ends the job, and so does the deadline."""
         with self._changed:
             self._check(deadline, limit, tuple(messages), f"an answer to {what}")
-        answers = self._send(topic, dict(messages), max(0.1, min(_ATTEMPT, deadline - time.monotonic())))
+        answers = self._send(topic, dict(messages), max(0.1, min(patience, _ATTEMPT, deadline - time.monotonic())))
         for peer, answer in answers.items():
             if answer.state not in (OK, LATER):
                 with self._changed:

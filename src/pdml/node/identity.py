@@ -63,7 +63,7 @@ class Identity:
         """
         if not _NONCE.fullmatch(challenge):
             raise PeerError("the relay asked this node to sign something that is no login challenge")
-        return base64.urlsafe_b64encode(self._key.sign(challenge.encode()))
+        return base64.urlsafe_b64encode(self._key.sign(challenge.encode())).rstrip(b"=")
 
     def seal(self, content: bytes, purpose: bytes) -> bytes:
         """AES-256-GCM under a key derived from this one; ``purpose`` is authenticated with it."""

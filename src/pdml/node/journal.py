@@ -15,8 +15,10 @@ Guarantees
   can be sent: there is only one.
 """
 
+import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -77,18 +79,54 @@ class Job:
 
 
 class Journal:
-    """One node's journal; one process at a time may hold it."""
+    """One node's journal; one process at a time may hold it, while others may look into it (`Journal.peek`)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock: int | None = None
         try:
+            self._lock = _held(path)
             _create(path)
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
-            for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON"):
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=5, check_same_thread=False)
+            for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON"):
                 self._db.execute(f"PRAGMA {pragma}")
             self._prepare()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, JournalError) as error:
+            if self._lock is not None:
+                os.close(self._lock)
+            if isinstance(error, JournalError):
+                raise
             raise JournalError(f"the journal {path.name} cannot be used: {_reason(error)}") from error
+
+    @classmethod
+    def peek(cls, path: Path) -> "Journal":
+        """The journal for reading only: what was committed last, whoever holds it."""
+        journal = cls.__new__(cls)
+        journal.path, journal._lock = path, None
+        try:
+            place = f"{path.absolute().as_uri()}?mode=ro"
+            journal._db = sqlite3.connect(place, uri=True, isolation_level=None, timeout=5, check_same_thread=False)
+            (version,) = journal._db.execute("PRAGMA user_version").fetchone()
+        except sqlite3.Error as error:
+            raise JournalError(f"the journal {path.name} cannot be read: {_reason(error)}") from error
+        if version != SCHEMA:
+            raise JournalError(f"the journal {path.name} has format {version}, this version reads format {SCHEMA}")
+        return journal
+
+    @staticmethod
+    def holder(path: Path) -> int | None:
+        """The process that has the journal open, if one has."""
+        try:
+            handle = os.open(_lock_of(path), os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return int(os.pread(handle, 20, 0) or b"0")
+        finally:
+            os.close(handle)
+        return None
 
     def _prepare(self) -> None:
         """New tables, or those of an older format brought up to date: all or nothing."""
@@ -111,6 +149,9 @@ class Journal:
 
     def close(self) -> None:
         self._db.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -276,7 +317,11 @@ class Journal:
         with self._transaction():
             self._db.execute("UPDATE jobs SET state = ?, sealed = NULL WHERE job = ?", (FINISHED, job))
             self._db.execute("UPDATE inbox SET payload = NULL WHERE job = ?", (job,))
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log held copies of what is now overwritten
+        for _ in range(100):  # the log held copies of what is now overwritten; somebody may be looking into it
+            busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy:
+                return
+            time.sleep(0.05)
 
 
 def _create(path: Path) -> None:
@@ -284,6 +329,25 @@ def _create(path: Path) -> None:
     would drop every lock that this process holds on it, as POSIX has it."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _held(path: Path) -> int:
+    """A lock that ends with this process, in a file of its own: closing a database's file would drop SQLite's locks."""
+    handle = os.open(_lock_of(path), os.O_RDWR | os.O_CREAT, 0o600)
+    for _ in range(10):  # whoever looks whether it is held (`holder`) holds it for an instant
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
+            return handle
+        except OSError:
+            time.sleep(0.02)
+    os.close(handle)
+    raise JournalError(f"the journal {path.name} cannot be used: another process is using it")
 
 
 def _reason(error: Exception) -> str:

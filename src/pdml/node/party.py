@@ -28,7 +28,7 @@ from pdml.node import ending, evidence, statement, wire
 from pdml.node.contract import Contract
 from pdml.node.identity import Identity
 from pdml.node.journal import FINISHED, Journal
-from pdml.train.node import Node, NodeState, Server
+from pdml.train.node import Node, NodeState, Server, compiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +38,11 @@ class Holdings:
     server: Server
     dataset: str
     label_epsilon: float  # the largest among them
-    labels: str = UNSAID  # where they were randomised (`accounting.provenance`)
+    randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
 
     def flip(self) -> LabelFlipped:
         """The event that the labels went through before this node had them, or when it did."""
-        return LabelFlipped(epsilon=self.label_epsilon, by=self.labels)
+        return LabelFlipped(epsilon=self.label_epsilon, by=self.randomised_by)
 
 
 class Party:
@@ -73,8 +73,7 @@ class Party:
         self._journal, self._identity, self._keys = journal, identity, keys
         _check(contract, name, holdings, keys)
         self._events = contract.events(name, records=holdings.server.records, epsilon=holdings.server.epsilon)
-        self._check_budget(budget or Budget())
-        ending.check(contract, name, holdings.dataset, journal)
+        check_budget(contract, name, holdings, journal=journal, budget=budget or Budget())
         self._dataset = identity.alias(holdings.dataset)
         self._life = secrets.token_hex(16)
         self._challenges = {peer: secrets.token_hex(16) for peer in self.neighbours}
@@ -82,17 +81,6 @@ class Party:
         self._lives: dict[str, set[str]] = {peer: set() for peer in self.neighbours}  # processes of the neighbour that were met
         self._peer_round: dict[str, int] = {}
         self._node, self._state = self._open(source)
-
-    def _check_budget(self, budget: Budget) -> None:
-        """The whole job at once: a training that must stop half way has spent its budget for nothing."""
-        already = self._journal.spent(self.holdings.dataset, but=self.contract.job)
-        flip = self.holdings.flip()
-        safe = last_safe_round([(flip, *self._events)], budget=budget, classes=self.contract.classes, already=[already])
-        if safe < self.contract.plan.rounds:
-            before = sum(isinstance(event, IterateReleased) for event in already)
-            earlier = f" after the {before} releases of earlier jobs" if before else ""
-            last = f"the last safe round is {safe}" if safe else "not even the first round is safe"
-            raise BudgetExceeded(f"{self.contract.plan.rounds} rounds exceed {self.name}'s budget for this data set{earlier}: {last}")
 
     def _open(self, source: Source) -> tuple[Node, NodeState]:
         contract, journal = self.contract, self._journal
@@ -103,7 +91,7 @@ class Party:
                 f"the data set of {self.name} was used with {others.pop()} noise before: one ledger cannot hold that and {source.name}"
             ).for_others()
         if known is None:
-            node = Node(server, plan, source)
+            node = Node(server, plan, source, use_numba=compiles(server, plan))
             sealed = self._identity.seal(wire.packed(node.linear), purpose)
             terms = {"contract": contract.digest, "server": self.name, "dataset": self.holdings.dataset, "source": source.name}
             journal.begin(contract.job, **terms, sealed=sealed, terms=ending.terms(contract))
@@ -115,7 +103,7 @@ class Party:
         if known.state == FINISHED:
             raise JournalError(f"job {contract.job} is finished: give it another name").for_others()
         linear = wire.unpacked(self._identity.unseal(journal.sealed(contract.job), purpose), contract.shape)
-        node = Node(server, plan, source, linear=linear)
+        node = Node(server, plan, source, linear=linear, use_numba=compiles(server, plan))
         state = node.start()
         for t in range(1, known.round + 1):
             heard = journal.heard(contract.job, t - 1)
@@ -285,10 +273,14 @@ class Party:
                 evidence=evidence.packed(statements=[known, data]),
             )
 
+    def statements(self) -> dict[str, bytes]:
+        """The statements that are here, by server."""
+        return self._journal.statements(self.contract.job)
+
     @property
     def silent(self) -> tuple[str, ...]:
         """The servers, this one included, whose statement is not here."""
-        here = self._journal.statements(self.contract.job)
+        here = self.statements()
         return tuple(name for name in self.contract.servers if name not in here)
 
     def finish(self) -> None:
@@ -298,6 +290,23 @@ class Party:
         if self.complete:
             self.statement()
         self._journal.finish(self.contract.job)
+
+
+def check_budget(contract: Contract, name: str, holdings: Holdings, *, journal: Journal, budget: Budget) -> None:
+    """Refuse a job that would exceed the budget, after all that the data set has released in other jobs.
+
+    The whole job at once: a training that must stop half way has spent its budget for nothing.
+    """
+    already = journal.spent(holdings.dataset, but=contract.job)
+    events = contract.events(name, records=holdings.server.records, epsilon=holdings.server.epsilon)
+    flip = holdings.flip()
+    safe = last_safe_round([(flip, *events)], budget=budget, classes=contract.classes, already=[already])
+    if safe < contract.plan.rounds:
+        before = sum(isinstance(event, IterateReleased) for event in already)
+        earlier = f" after the {before} releases of earlier jobs" if before else ""
+        last = f"the last safe round is {safe}" if safe else "not even the first round is safe"
+        raise BudgetExceeded(f"{contract.plan.rounds} rounds exceed {name}'s budget for this data set{earlier}: {last}")
+    ending.check(contract, name, holdings.dataset, journal)
 
 
 def _check(contract: Contract, name: str, holdings: Holdings, keys: Mapping[str, str]) -> None:

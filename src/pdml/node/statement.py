@@ -21,6 +21,7 @@ from msgspec import Meta
 
 from pdml._types import Array
 from pdml.accounting import records, spending
+from pdml.accounting.budget import MOST_ROUNDS
 from pdml.accounting.events import Event
 from pdml.accounting.provenance import DEVICES, ELSEWHERE, OPERATOR, UNSAID
 from pdml.errors import PDMLError, PeerError
@@ -29,7 +30,7 @@ from pdml.mechanisms.randomness import SOURCES, Secure
 from pdml.node import wire
 from pdml.node.contract import Contract
 from pdml.node.identity import Identity, verified
-from pdml.train.plan import MOST_ROUNDS, TrainingPlan
+from pdml.train.plan import TrainingPlan
 
 VERSION = 1
 DIGEST = 32  # bytes of a sha256
@@ -89,7 +90,7 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     records: int
     epsilon: float  # the smallest label ε of the records
     label_epsilon: float  # the largest
-    labels: str  # where they were randomised, as the operator says (`accounting.provenance`)
+    randomised_by: str  # who randomised the labels, as the operator says
     source: str  # of the noise
     sent: bytes  # the digest of the release of every round, 32 bytes each
     heard: Annotated[list[Heard], Meta(max_length=1_000)]  # by neighbour, in the contract's order
@@ -274,8 +275,8 @@ def _check_claims(said: Statement, contract: Contract) -> None:
         raise PeerError(f"{server} tells of {said.records:,} records, not 1 to {MOST_RECORDS:,}")
     if not contract.epsilon <= low <= high < inf:
         raise PeerError(f"{server} tells of impossible label epsilons, from {low:g} to {high:g}")
-    if said.labels not in (DEVICES, ELSEWHERE, OPERATOR, UNSAID):
-        raise PeerError(f"{server} says that {said.labels[:40]!r} randomised its labels")
+    if said.randomised_by not in (DEVICES, ELSEWHERE, OPERATOR, UNSAID):
+        raise PeerError(f"{server} says that {said.randomised_by[:40]!r} randomised its labels")
     if said.source not in SOURCES:
         raise PeerError(f"{server} tells of noise from {said.source[:40]!r}, which nobody knows")
     if not _ALIAS.fullmatch(said.dataset):

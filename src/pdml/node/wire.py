@@ -8,7 +8,7 @@ Whatever does not check out raises `PeerError`, which names the sender.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,6 +22,7 @@ from pdml.node.identity import Identity, verified
 VERSION = 2
 DTYPE = "<f8"
 ENVELOPE = 1024  # bytes a message may need beyond its payload
+ANSWERS = 6  # messages that one answer may hold: a hello and the rounds by which neighbours can be apart
 
 _DOMAIN = b"pdml training message 2\0"
 
@@ -103,9 +104,9 @@ def unpacked(payload: bytes, shape: tuple[int, int]) -> Array:
     return np.frombuffer(payload, dtype=DTYPE).reshape(shape).astype(np.float64)
 
 
-def most_bytes(contract: Contract) -> int:
-    """The longest message this contract allows: known before anything is parsed."""
-    return 8 * contract.shape[0] * contract.shape[1] + ENVELOPE + 4 * max(map(len, contract.servers))
+def most_bytes(shape: tuple[int, int], servers: Sequence[str]) -> int:
+    """The longest message about vectors of this shape between these servers: known before anything is parsed."""
+    return 8 * shape[0] * shape[1] + ENVELOPE + 4 * max(map(len, servers))
 
 
 def open_vector(data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]) -> tuple[Vector, Array]:
@@ -180,8 +181,8 @@ def _signable(message: Vector | Voucher | Hello) -> bytes:
 
 
 def _opened(kind: type[Message], data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]) -> Message:
-    if len(data) > most_bytes(contract):
-        raise PeerError(f"{carrier} sent {len(data)} bytes, more than the {most_bytes(contract)} any message of this job needs")
+    if len(data) > (most := most_bytes(contract.shape, contract.servers)):
+        raise PeerError(f"{carrier} sent {len(data)} bytes, more than the {most} any message of this job needs")
     try:
         message = msgspec.msgpack.decode(data, type=kind)
     except (ValueError, RecursionError) as error:  # msgspec's own errors, and text that is not UTF-8

@@ -40,11 +40,11 @@ class Part:
     events: tuple[Event, ...]  # of this job
     earlier: tuple[Event, ...] = ()  # of other jobs on the same data set, if a journal tells
     released_before: int = 0  # vectors, in those jobs
-    labels: str = UNSAID  # where they were randomised, as the organisation says
+    randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
 
     def flip(self) -> LabelFlipped:
         """What its labels went through."""
-        return LabelFlipped(epsilon=self.label_epsilon, by=self.labels)
+        return LabelFlipped(epsilon=self.label_epsilon, by=self.randomised_by)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ class Outcome:
                 "contract": self.contract.digest,
                 "servers": [part.server for part in self.parts],
                 "records_per_server": [part.records for part in self.parts],
-                "labels_randomised": [part.labels for part in self.parts],
+                "labels_randomised_by": [part.randomised_by for part in self.parts],
                 "earlier_releases": [part.released_before for part in self.parts],
                 "links": [list(edge) for edge in self.contract.graph.edges],
                 "noise_source": self.source,

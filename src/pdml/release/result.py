@@ -74,7 +74,7 @@ class Result:
             events=statement.spent,
             earlier=statement.spent_before,
             released_before=statement.before,
-            labels=statement.labels,
+            randomised_by=statement.randomised_by,
         )
 
 

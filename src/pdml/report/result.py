@@ -82,7 +82,7 @@ def lead(study: "Study", outcome: "Outcome") -> str:
         Plain words.
     """
     contract, total = outcome.contract, sum(part.records for part in outcome.parts)
-    everywhere = all(part.labels == DEVICES for part in outcome.parts)
+    everywhere = all(part.randomised_by == DEVICES for part in outcome.parts)
     where = "on people's devices" if everywhere else "as the notes say"
     features, classes = study.encoder.n_features, ", ".join(study.classes)
     data = f"{numbers.count(total, 'report')} with {numbers.count(features, 'feature')}"
@@ -111,7 +111,7 @@ def notes_of(outcome: "Outcome") -> tuple[str, ...]:
     said = [f"The ledger counts {outcome.counted}."]
     for part in outcome.parts:
         used = f"{part.server}'s data set was used before; its ledger holds the earlier jobs too."
-        said += [note(part.server, part.labels), used if part.earlier else ""]
+        said += [note(part.server, part.randomised_by), used if part.earlier else ""]
     if not outcome.own_nodes:
         said.append(f"{ONE_DOMAIN.capitalize()}. {_TOGETHER}")
     if outcome.source == "simulated":

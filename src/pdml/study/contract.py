@@ -50,6 +50,7 @@ class Study:
     encoder: Encoder
     servers: tuple[ServerEntry, ...]
     edges: tuple[tuple[str, str], ...]  # each link once, in the order of the servers
+    accept_weak: bool = False  # the menu holds an epsilon above ln 19, which hardly protects
     description: str = ""
     budget: Budget | None = None
     plan: Mapping[str, Any] = field(default_factory=dict)  # settings of a TrainingPlan; {} if it is not settled yet
@@ -120,7 +121,11 @@ class Study:
             "label": {
                 "question": self.question,
                 "classes": list(self.classes),
-                "epsilon": {"menu": list(self.menu), "default": self.default_epsilon},
+                "epsilon": {
+                    "menu": list(self.menu),
+                    "default": self.default_epsilon,
+                    **({"accept_weak": self.accept_weak} if self.accept_weak else {}),
+                },
             },
             "attributes": attributes,
             "servers": [_filled(asdict(server)) for server in self.servers],

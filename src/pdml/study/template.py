@@ -14,12 +14,18 @@ _HEAD = """\
 _COMMENTS = {
     "study": "",
     "label": """\
-# What people keep secret: the device replaces the answer by chance before it is sent. The smaller epsilon, the more
-# often. The first on the menu is the floor, because a report with a small epsilon weighs more in training.
+# What people keep secret: chance decides on the device what is sent in its place. The smaller
+# epsilon,
+# the more seldom it is the true answer. The first on the menu is the floor, because a report with a
+# small epsilon weighs more in training. Above 2.944438 a report can make people more than 95% sure:
+# a
+# study that wants that says accept_weak = true.
 """,
     "attributes": """\
-# What the model predicts from. The own server can read these answers. Ranges and levels are decided beforehand, never
-# taken from people's records: answers outside a range are moved to its ends, other levels cannot be given.
+# What the model predicts from. The own server can read these answers. Ranges and levels are decided
+# beforehand, never taken from people's records: answers outside a range are moved to its ends,
+# other
+# levels cannot be given. A number with whole = true takes no fractions.
 """,
     "servers": """\
 # Who collects and trains. The order numbers the servers.
@@ -28,7 +34,8 @@ _COMMENTS = {
 # Who talks to whom in training: edges = [["a", "b"], ...], or kind = "ring" or "complete".
 """,
     "budget": """\
-# The most that all other servers together may learn about one person; training refuses to exceed it.
+# The most that all other servers together may learn about one person, from all trainings; a job
+# that would exceed it is refused. It must end: limit features (or labels, below the menu's floor).
 """,
     "plan": """\
 # How to train. `pdml plan` proposes settings that meet a budget.
@@ -42,7 +49,6 @@ _LATER = {
     "budget": """\
 # [budget]
 # features = { epsilon = 1, delta = 1e-6 }
-# labels = { epsilon = 0.5, delta = 1e-6 }
 """,
     "plan": """\
 # [plan]
@@ -103,7 +109,7 @@ def _value(value: Any) -> str:
         return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(_value, value)) + "]"
-    if isinstance(value, str):
+    if isinstance(value, (str, bool)):
         return json.dumps(value, ensure_ascii=False)  # JSON's escapes are TOML's
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))

@@ -12,7 +12,8 @@ import numpy as np
 from pdml._types import Array, Matrix
 from pdml.core import labels, steps
 from pdml.core.losses import Loss
-from pdml.core.solver import PrimalSolver
+from pdml.core.rows import stored
+from pdml.core.solver import PrimalSolver, worth_compiling
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.randomness import ITERATES, OBJECTIVE, Source
 from pdml.train.plan import TrainingPlan, zeros
@@ -48,6 +49,15 @@ class Server:
         noise = plan.objective().draw(mean.shape, source.stream(OBJECTIVE, self.index))
         reach = labels.label_shift(self.epsilon, self.norm_bound, loss, self.classes)  # at least |q_i|, and public
         return source.less_share(mean, noise, self.n_servers, reach)
+
+
+def compiles(server: Server, plan: TrainingPlan) -> bool:
+    """Whether this server's solves use compiled loops when a study is trained.
+
+    The answer depends on nothing but its own records and the plan, so that every engine gives the same one: a node does
+    not know how many records the others have.
+    """
+    return worth_compiling(stored(server.matrix), plan.rounds)
 
 
 @dataclass(frozen=True)

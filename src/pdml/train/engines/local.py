@@ -32,6 +32,8 @@ Observer = Callable[[int, Array, Array], None]
 """Called after each round with t, the releases and the un-noised iterates, both (runs, n, C, d). The latter never leave a
 server in a deployment: an observer is for simulation and tests."""
 
+Compiled = bool | Sequence[bool] | None
+
 
 @dataclass(frozen=True)
 class Run:
@@ -63,15 +65,18 @@ class Trained:
     inside: Inside
 
 
-def train(graph: Graph, run: Run, *, observe: Observer | None = None, threads: int | None = None, use_numba: bool | None = None) -> Trained:
+def train(graph: Graph, run: Run, *, observe: Observer | None = None, threads: int | None = None, use_numba: Compiled = None) -> Trained:
     """One training over ``graph``."""
     return sweep(graph, [run], observe=observe, threads=threads, use_numba=use_numba)[0]
 
 
 def sweep(
-    graph: Graph, runs: Sequence[Run], *, observe: Observer | None = None, threads: int | None = None, use_numba: bool | None = None
+    graph: Graph, runs: Sequence[Run], *, observe: Observer | None = None, threads: int | None = None, use_numba: Compiled = None
 ) -> list[Trained]:
-    """Several trainings over the same graph, records, a, β, T and loss: one pass over the data serves them all."""
+    """Several trainings over the same graph, records, a, β, T and loss: one pass over the data serves them all.
+
+    ``use_numba`` says for all servers or for each whether its loops are compiled; None decides by the size of all records.
+    """
     plan = _common_plan(runs)
     first = runs[0].servers
     if len(first) != graph.n:
@@ -79,12 +84,13 @@ def sweep(
     loss = plan.loss_for(first[0].classes)
     if use_numba is None:
         use_numba = worth_compiling(sum(stored(server.matrix) for server in first), plan.rounds * len(runs))
-    size = workers(threads) if use_numba else 1
+    flags = [use_numba] * graph.n if isinstance(use_numba, bool) else list(use_numba)
+    size = workers(threads) if all(flags) else 1
     with threadpool_limits(1), _pool(size, graph.n) as each:
         pooled, cuts = pool_records(first)
         ridges = np.array([plan.ridge(server.degree, graph.n) for server in first])
         solvers = ManySolvers(
-            pooled, cuts, loss, ridges, codes=first[0].codes.shape[1], runs=len(runs), threads=size, use_numba=use_numba, each=each
+            pooled, cuts, loss, ridges, codes=first[0].codes.shape[1], runs=len(runs), threads=size, use_numba=flags, each=each
         )
         return _rounds(graph, runs, solvers, observe)
 
@@ -164,12 +170,16 @@ def _common_plan(runs: Sequence[Run]) -> TrainingPlan:
 
 
 def pool_records(servers: Sequence[Server]) -> tuple[Matrix, IntArray]:
-    """The servers' rows one below the other, as CSR if mostly zero; not copied when they are slices of one matrix already."""
+    """The servers' rows one below the other; not copied when they are slices of one matrix already.
+
+    In a simulation they become CSR if they are mostly zero. Rows that each server brought by itself stay as they are stored:
+    at a node nobody sees the others' zeros.
+    """
     cuts = np.cumsum([0, *(server.records for server in servers)]).astype(np.int64)
     whole = servers[0].pooled
     if whole is None or whole.shape[0] != cuts[-1] or any(server.pooled is not whole for server in servers):
         whole = rows.stack([server.matrix for server in servers])
-    return rows.compact(whole), cuts
+    return rows.compact(whole) if servers[0].pooled is not None else whole, cuts
 
 
 def workers(threads: int | None) -> int:

@@ -25,7 +25,7 @@ from pdml.core.rows import stored
 from pdml.core.solver import worth_compiling
 from pdml.errors import EngineError, InvalidInput, PDMLError
 from pdml.mechanisms.randomness import Source
-from pdml.train.engines.local import Inside, Observer, Run, Trained, diameters, workers
+from pdml.train.engines.local import Compiled, Inside, Observer, Run, Trained, diameters, workers
 from pdml.train.node import Node, NodeState, Server
 from pdml.train.plan import TrainingPlan
 
@@ -113,9 +113,12 @@ def train(
     *,
     observe: Observer | None = None,
     timeout: float = TIMEOUT,
-    use_numba: bool | None = None,
+    use_numba: Compiled = None,
 ) -> Trained:
-    """One training, equal to the local engine's. Observers see the releases only: iterates without noise stay in the actors."""
+    """One training, equal to the local engine's with the same ``use_numba``.
+
+    Observers see the releases only: iterates without noise stay in the actors.
+    """
     ray = library()
     owners = _owners(graph, shards)
     actors: list[Any] = []
@@ -127,7 +130,8 @@ def train(
         sizes = _gather([actor.load.remote() for actor in actors], shards, "while its records were loaded", timeout)
         if use_numba is None:
             use_numba = worth_compiling(sum(sizes), plan.rounds)
-        _gather([actor.open.remote(use_numba) for actor in actors], shards, "before the first round", timeout)
+        flags = [use_numba] * graph.n if isinstance(use_numba, bool) else list(use_numba)
+        _gather([actor.open.remote(flags) for actor in actors], shards, "before the first round", timeout)
         return _rounds(graph, plan, shards, owners, actors, observe, timeout)
     finally:
         for actor in actors:
@@ -181,11 +185,11 @@ class _Worker:
             raise InvalidInput(f"the shard of servers {self.shard.servers} loaded {[server.index for server in self.servers]}")
         return sum(stored(server.matrix) for server in self.servers)
 
-    def open(self, use_numba: bool) -> None:
+    def open(self, use_numba: Sequence[bool]) -> None:
         from threadpoolctl import threadpool_limits
 
         threadpool_limits(1)
-        self.nodes = [Node(server, self.plan, self.source, use_numba=use_numba) for server in self.servers]
+        self.nodes = [Node(server, self.plan, self.source, use_numba=use_numba[server.index]) for server in self.servers]
         self.states = [node.start() for node in self.nodes]
 
     def step(self, t: int, others: Sequence[int], *blocks: Array) -> Any:
