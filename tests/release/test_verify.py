@@ -101,6 +101,26 @@ def test_a_file_more_or_less_is_noticed(result):
     assert "'README' is no part" in told and "'statements/eve.statement' is no part" in told
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("study.toml", "\n[label]", "\n\n[label]"),
+        ("study.toml", "min_records = 40\n", "min_records = 40 # as agreed\n"),
+        ("study.toml", "rounds = 3\n", "rounds = 0x3\n"),
+        ("study.toml", "menu = [1, 2]", "menu = [1.0, 2]"),
+        ("model.json", '"norm_bound": 1.0', '"norm_bound": 1'),
+        ("model.json", '"label": null', '"label":  null'),
+        ("report.html", "</html>\n", "</html>"),
+    ],
+)
+def test_a_change_that_means_nothing_is_refused_too(result, name, old, new):
+    """Else two folders could hold one result, and a reader could not compare them."""
+    text = (result / name).read_text()
+    assert old in text
+    (result / name).write_text(text.replace(old, new, 1))
+    assert name in sentences(result)
+
+
 def test_a_model_of_another_form_says_so(result):
     path = result / "model.json"
     path.write_text(path.read_text().replace("pdml-result/1", "pdml-result/2"))

@@ -28,5 +28,18 @@ class History:
 
 
 def noise_level(plan: TrainingPlan, n_servers: int) -> Array:
-    """σ(t) of one coordinate of θ(t), (T,): a public function of the plan."""
+    """How loud the noise is by the plan: what is published of it.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        Public settings.
+    n_servers : int
+        How many servers.
+
+    Returns
+    -------
+    array of shape (T,)
+        σ(t) of one coordinate of θ(t), root mean square over servers.
+    """
     return np.asarray(np.sqrt(np.mean(plan.stddevs(n_servers) ** 2, axis=1)))
