@@ -43,6 +43,7 @@ def studies(draw: st.DrawFn) -> Study:
         STUDY,
         menu=menu,
         default_epsilon=menu[0],
+        accept_weak=menu[-1] >= 2.95,
         classes=("no", "yes", "perhaps")[: draw(st.integers(2, 3))],
         budget=budget if min(budget.features_epsilon, budget.labels_epsilon) < inf else None,
         plan=draw(st.sampled_from([plan, {}])),
