@@ -74,12 +74,14 @@ def fill_and_recover(service: Process, give_room) -> None:
             (acknowledged if b'"digest"' in told else refused).append(line)
 
     with httpx.Client(base_url=service.url) as client:
-        in_a_row, deadline = 0, time.monotonic() + 60
+        in_a_row, size, deadline = 0, 200, time.monotonic() + 300
         while in_a_row < 5 and time.monotonic() < deadline:
-            lines = [report() for _ in range(200 if not refused else 1)]
+            lines = [report() for _ in range(size)]
             note(lines, client.post("/v1/batches", content=b"\n".join(lines), headers=NDJSON).content.splitlines())
+            full = bool(refused) and refused[-1] == lines[-1]
             # Folding the log back into the file may make a little room again: go on until not even one report fits.
-            in_a_row = in_a_row + 1 if refused and refused[-1] == lines[-1] else 0
+            in_a_row = in_a_row + 1 if full and size == 1 else 0
+            size = max(1, size // 4) if full else min(200, 2 * size)
         single = client.post("/v1/reports", content=refused[0], headers=JSON)
         assert single.status_code == 503 and single.headers["retry-after"]
         time.sleep(1.1)  # for as long, health is not looked at again

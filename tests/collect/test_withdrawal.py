@@ -4,6 +4,7 @@ import contextlib
 import secrets
 import sqlite3
 import struct
+import threading
 from pathlib import Path
 
 import first_schema
@@ -189,6 +190,12 @@ def test_two_who_write_at_once_have_keys_of_their_own(open_store, raw):
     assert opens(raw.slots(), entries[2].id, under_way) == 1
     assert sum(len(chunk) for chunk in three.rows(10)) == 5
     assert sorted(path.name for path in raw.keys.glob("*.keys")) == ["0.keys", "1.keys", "2.keys"]
+    assert three.withdraw(entries[0].id)  # and the totals have a key of the last one's
+    one.close()
+    four = open_store()  # which takes up the first one's file
+    assert four.commit(entries[2:3]) == [STORED]
+    assert opens(raw.slots(), entries[2].id, under_way) == 0
+    assert sum(len(chunk) for chunk in four.rows(10)) == 5
 
 
 def test_a_lost_key_is_a_report_without_a_receipt_and_harms_no_other(open_store, raw):
@@ -229,6 +236,44 @@ def test_without_its_keys_a_collection_is_refused(open_store, tmp_path):
         (tmp_path / "reports.keys").mkdir()
         (tmp_path / "reports.keys" / "ring").write_text("0" * 32)
         open_store()
+
+
+def test_keys_that_are_older_than_the_database_are_noticed_before_they_are_used(open_store, tmp_path):
+    """Else two reports would have one key, and the withdrawal of one would take the other."""
+    store = open_store()
+    store.commit([entry()])
+    store.close()
+    old = (tmp_path / "reports.keys" / "0.keys").read_bytes()
+    store = open_store()
+    store.commit([entry() for _ in range(700)])
+    store.close()
+    (tmp_path / "reports.keys" / "0.keys").write_bytes(old)
+    store = open_store()
+    for attempt in (lambda: store.commit([entry()]), store.probe):
+        with pytest.raises(StorageUnavailable, match="is an old copy"):
+            attempt()
+
+
+def test_totals_are_read_while_somebody_withdraws(open_store):
+    """The key they were sealed with may go between reading them and reading it."""
+    store, other = open_store(), open_store()
+    entries = [entry() for _ in range(40)]
+    store.commit(entries)
+    done = threading.Event()
+    seen = []
+
+    def look():
+        while not done.is_set():
+            seen.append(other.totals().reports)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    for each in entries[:30]:
+        store.withdraw(each.id)
+    done.set()
+    thread.join()
+    assert seen == sorted(seen, reverse=True) and set(seen) <= set(range(10, 41))
+    assert other.totals().reports == 10
 
 
 def test_keys_that_disappear_under_a_running_service_acknowledge_nothing(open_store, tmp_path):

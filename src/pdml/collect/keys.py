@@ -157,6 +157,7 @@ class _OwnFile:
         self.given = self._end  # nothing that an earlier process made is given out
         self._stock = b""  # the keys from `given` to the end
         self._chunk = _FIRST
+        self._known = False  # whether the database holds nothing beyond the end of the file
 
     @classmethod
     def open(cls, path: Path, head: bytes, base: int) -> "_OwnFile | None":
@@ -187,12 +188,15 @@ class _OwnFile:
 
     def wipe_unless(self, used: Used) -> None:
         """Settle what a failed transaction or a dead process left open."""
-        if self.settled == self.given:
+        if self._known and self.settled == self.given:
             return
-        first, last = self._base + self.settled, self._base + self.given - 1
-        kept = sorted(number - self._base for number in used(first, last) if first <= number <= last)
+        first, last = self._base + self.settled, self._base + (1 << _BITS) - 1
+        found = sorted(number for number in used(first, last) if first <= number <= last)
+        if found and found[-1] >= self.next:
+            raise StorageUnavailable(f"{self._path} is an old copy: the database holds reports whose keys are not in it")
+        self._known = True
         start = self.settled
-        for spot in (*kept, self.given):
+        for spot in (*(number - self._base for number in found), self.given):
             if spot > start:
                 _write(self.handle, bytes(SLOT * (spot - start)), PAGE + SLOT * start)
             start = spot + 1

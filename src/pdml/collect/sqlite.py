@@ -146,12 +146,11 @@ class SqliteStore:
             self._vault.keys.probe(partial(sqlite_schema.used, db))
 
     def totals(self) -> Totals:
-        with self._file.transaction("BEGIN") as db:
+        with self._file.connection() as db:
             row = db.execute(_TOTALS).fetchone()
-        try:
-            return totals_of(row[:6], self._vault.tallies(SealedTallies(*row[6:])))
-        except DataError:  # a withdrawal may have destroyed the totals' key just now
-            with self._file.connection() as db:
+            try:
+                return totals_of(row[:6], self._vault.tallies(SealedTallies(*row[6:])))
+            except DataError:  # a withdrawal may have destroyed the totals' key just now
                 if db.execute(_TOTALS).fetchone() == row:
                     raise
             return self.totals()

@@ -32,7 +32,7 @@ class SealedTallies(NamedTuple):
 
 
 class Vault:
-    """Seals and opens with the keys of a ring."""
+    """Seals and opens with the keys of a ring; as the ring, one call at a time."""
 
     def __init__(self, keys: KeyRing) -> None:
         self.keys = keys
