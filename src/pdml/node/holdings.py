@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pdml._types import Matrix
 from pdml.core import labels, rows
-from pdml.errors import DataError, InvalidInput
+from pdml.errors import DataError
 from pdml.frozen import FrozenData
 from pdml.node.contract import Contract
 from pdml.node.party import Holdings
@@ -24,9 +24,9 @@ def bounded(study: Study) -> None:
     """Refuse a study under which whoever starts jobs could spend without end, or switch the noise off."""
     limits = [study.budget.limit(row)[0] for row in ("features", "label")] if study.budget is not None else []
     if not any(map(isfinite, limits)):
-        raise InvalidInput(f"the study {study.id} has no budget: any number of jobs could follow one another")
+        raise DataError(f"the study {study.id} has no budget: any number of jobs could follow one another")
     if not study.plan and not isfinite(limits[0]):
-        raise InvalidInput(
+        raise DataError(
             f"the study {study.id} has neither a plan nor a budget for features: whoever starts a job could switch the noise off"
         )
 
@@ -36,7 +36,7 @@ def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
     """The contract of one job under ``study``, whose budget must bound what may be spent; and its plan is the study's, if it has one."""
     bounded(study)
     if study.plan and TrainingPlan.from_dict(dict(study.plan)) != plan:
-        raise InvalidInput(f"job {job} has another plan than the study {study.id}, which fixes it")
+        raise DataError(f"job {job} has another plan than the study {study.id}, which fixes it")
     return Contract(
         job=job,
         study=study.hash,
