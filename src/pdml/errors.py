@@ -5,6 +5,7 @@ PDMLError
 │   ├── DataError       a table or an array, with the row and column named
 │   ├── GraphError      the servers cannot reach one another
 │   ├── StudyError      a study file, with every mistake and its line
+│   ├── Untrainable     a study that nobody may train under, with every reason
 │   └── MessageError    bytes that are no message of the protocol, with the code of the problem
 ├── NotDelivered        a report did not reach its service, or was refused; ``code`` says why
 ├── PeerError           another server broke the protocol; the sentence names it
@@ -64,6 +65,17 @@ class StudyError(InvalidInput):
 
     def __reduce__(self) -> tuple[type["StudyError"], tuple[str, tuple[tuple[int, str], ...]]]:
         return type(self), (self.source, self.mistakes)
+
+
+class Untrainable(InvalidInput):
+    """No job may start under a study; ``study`` is its id, ``reasons`` are whole sentences."""
+
+    def __init__(self, study: str, reasons: Sequence[str]) -> None:
+        self.study, self.reasons = study, tuple(reasons)
+        super().__init__("; ".join(self.reasons))
+
+    def __reduce__(self) -> tuple[type["Untrainable"], tuple[str, tuple[str, ...]]]:
+        return type(self), (self.study, self.reasons)
 
 
 class MessageError(InvalidInput):

@@ -201,6 +201,10 @@ def decode_report(data: bytes) -> Report:
         raise MessageError("epsilon must be a positive number of millionths", "epsilon_not_on_menu")
     if not 0 <= report.label < 1 << 31:
         raise MessageError("label must be the index of a class", "bad_label")
+    # A field that is there twice would mean one thing here and may mean another elsewhere. No value holds a quotation mark, so
+    # that counting them finds every one more: two of each name and of each of the texts.
+    if data.count(b'"') != (22 if b'"token"' in data else 18):
+        raise MessageError("each field must be there once, and spelt without escapes")
     return report
 
 

@@ -117,7 +117,7 @@ def torture(folder: Path, *, kills: int, seed: int, database: str = "", say=lamb
     who = identity(TRIAL, "alice")
     lost = 0
     for kill in range(kills):
-        with contextlib.closing(open_store(database, who, create=True)) as store:
+        with contextlib.closing(open_store(database, who, create=True, keys=folder / "reports.keys")) as store:
             fresh = [secrets.token_hex(16) for _ in range(max(0, 2_000 - len(crowd.tokens)))]
             store.invite(map(hash_token, fresh))
             crowd.tokens += fresh

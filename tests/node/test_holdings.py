@@ -6,7 +6,7 @@ import pytest
 from federation import PLAN, study_of
 
 from pdml.accounting import Budget
-from pdml.errors import DataError
+from pdml.errors import DataError, Untrainable
 from pdml.node import holdings
 
 
@@ -14,15 +14,24 @@ from pdml.node import holdings
     ("changes", "said"),
     [
         ({"budget": None}, "has no budget"),
-        ({"budget": Budget(labels_epsilon=1.0), "plan": {}}, "neither a plan nor a budget for features"),
+        ({"budget": Budget(labels_epsilon=0.3), "plan": {}}, "neither a plan nor a budget"),
+        ({"budget": Budget(labels_epsilon=1.0)}, "limits labels alone"),
+        ({"budget": Budget(labels_epsilon=2.0)}, "limits labels alone"),
     ],
 )
 def test_whoever_starts_jobs_cannot_spend_without_end(changes, said):
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(Untrainable, match=said):
         holdings.agreed(replace(study_of(), **changes), PLAN, "job")
 
 
-@pytest.mark.parametrize("changes", [{"budget": Budget(labels_epsilon=1.0)}, {"budget": Budget(features_epsilon=9.0), "plan": {}}, {}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"budget": Budget(labels_epsilon=0.4)},
+        {"budget": Budget(features_epsilon=9.0), "plan": {}},
+        {},
+    ],
+)
 def test_a_study_with_limits_has_contracts(changes):
     assert holdings.agreed(replace(study_of(), **changes), PLAN, "job").job == "job"
 

@@ -20,7 +20,7 @@ SIMULATED = (
     "Simulated: one process played every party and drew the noise from a pseudo-random generator, so this run itself "
     "protected nobody; the figures say what a deployment with these settings would give away."
 )
-WEAK = 5.0  # an epsilon that lets somebody become 99.3% sure
+WEAK = 0.99  # whoever can be so sure is hardly kept from knowing
 PAGE_LEAK = "the page shows figures computed from records without noise: keep it inside"
 INSIDE = "computed from records without noise, so that no file holds it: keep it inside"
 INSIDE_ONLY = ("accuracy", "servers.accuracy", "mean_server_accuracy", "clipped")  # of the summary
@@ -109,9 +109,9 @@ def remarks(training: Training) -> list[str]:
     """What whoever chose the settings should know about where they lead: it follows from them."""
     fitted = training.fitted
     said = []
-    spent = fitted.privacy_.line("features", "other servers").epsilon
-    if spent > WEAK:
-        how = "not" if isinf(spent) else "hardly"
+    line = fitted.privacy_.line("features", "other servers")
+    if line.certainty > WEAK:
+        spent, how = line.epsilon, "not" if isinf(line.epsilon) else "hardly"
         said.append(
             f"Against other servers, features are {how} protected (epsilon {numbers.significant(spent)}): train fewer rounds, or with "
             "a larger noise scale, a slower noise decay (closer to 1), a larger penalty, or more records per server."
@@ -121,13 +121,8 @@ def remarks(training: Training) -> list[str]:
 
 def show_privacy(out: Any, training: Training, *notes: str) -> None:
     """The ledger, in words first."""
-    ledger = training.fitted.privacy_
-    screen.show(
-        out,
-        "If I said yes, how sure can they be?",
-        screen.privacy_table(ledger.lines()),
-        f"Starting from 50%, for the person protected least; against other servers but for a chance of {ledger.delta:g} (delta).",
-    )
+    lines = training.fitted.privacy_.lines()
+    screen.show(out, screen.PEOPLE, screen.privacy_table(lines), screen.even_odds(lines))
     out.print()
     said = (*inside(training), *remarks(training), counted(training))
     for note in (*notes, *said, SIMULATED):

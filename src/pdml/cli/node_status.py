@@ -55,7 +55,9 @@ def _ledgers(out: "Console", account: Account) -> None:
     study = account.study
     for found in account.datasets:
         what = "this node's data set" if found.current else "an earlier data set"
-        screen.show(out, f"{found.digest[:12]}, {what}: {found.releases} vectors released", screen.privacy_table(found.ledger.lines()))
+        heading = f"{found.digest[:12]}, {what}: {found.releases} vectors released"
+        lines = found.ledger.lines()
+        screen.show(out, heading, screen.privacy_table(lines), screen.even_odds(lines))
         if found.next_job is not None and study is not None and study.budget is not None:
             out.print()
             out.print(_next(found.next_job, TrainingPlan.from_dict(dict(study.plan)).rounds, study.budget))

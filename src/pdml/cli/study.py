@@ -23,8 +23,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 def check(file: File = Path("study.toml"), as_json: Json = False) -> None:
     """Find every mistake in a study file, each with its line; exit code 1 if there is one.
 
-    Warnings are told as well: addresses that are placeholders, and a plan that would exceed the budget with as few records as
-    the study allows.
+    A study under which nobody could ever train is a mistake: one without a budget that ends, or
+    with a plan that cannot keep to it. Warnings are told as well: addresses that are placeholders,
+    and a plan that would exceed the budget with as few records as the study allows.
 
     \b
     Example:
@@ -34,12 +35,13 @@ def check(file: File = Path("study.toml"), as_json: Json = False) -> None:
 
     found = studyfile.examine(file)
     if as_json:
-        told = {"file": str(file), "valid": found.study is not None, "hash": found.study.hash if found.study else None}
+        named = found.study.hash if found.study else None
+        told = {"file": str(file), "valid": not found.mistakes, "hash": named}
         screen.print_json(told | {name: studyfile.as_json(getattr(found, name)) for name in ("mistakes", "warnings")})
     else:
         _list(file, found.mistakes, "")
         _list(file, found.warnings, "warning: ")
-    if found.study is None:
+    if found.mistakes or found.study is None:
         count = len(found.mistakes)
         raise InvalidInput(f"{file} has {count} mistake{'s' if count > 1 else ''}")
     if not as_json:
@@ -63,11 +65,13 @@ def show(file: File = Path("study.toml"), as_json: Json = False) -> None:
         raise StudyError(str(file), found.mistakes)
     facts = _facts(found.study)
     if as_json:
-        screen.print_json({**facts, "study": found.study.to_dict(), "warnings": studyfile.as_json(found.warnings)})
+        told = {name: studyfile.as_json(getattr(found, name)) for name in ("mistakes", "warnings")}
+        screen.print_json({**facts, "study": found.study.to_dict(), **told})
         return
     from pdml.cli.study_words import tell
 
     tell(found.study, facts)
+    _list(file, found.mistakes, "")
     _list(file, found.warnings, "warning: ")
 
 
@@ -126,14 +130,14 @@ def _sizes(study: "Study") -> str:
 
 def _facts(study: "Study") -> dict[str, Any]:
     """What follows from a study and is not written in it."""
-    from pdml.cli import studyfile
     from pdml.contribute import words
     from pdml.core.labels import keep_weight
     from pdml.mechanisms.label_flip import is_weak
+    from pdml.train import trainable
 
     classes = len(study.classes)
     floor = float(keep_weight(study.menu[0], classes))
-    plan = studyfile.plan_of(study)
+    plan = trainable.plan_of(study)
     return {
         "hash": study.hash,
         "page_sha256": _page(study),
@@ -151,7 +155,7 @@ def _facts(study: "Study") -> dict[str, Any]:
         ],
         "influence": {"weight": floor, "records": study.min_records, "cap": floor / study.min_records},
         "plan": None if plan is None else plan.to_dict(),
-        "ledger": None if plan is None else studyfile.planned(study, plan).to_dict(),
+        "ledger": None if plan is None else trainable.planned(study, plan).to_dict(),
     }
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.text import Text
 
-from pdml.cli import screen
+from pdml.cli import budget_words, screen
 from pdml.encoder import Attribute, Number
 from pdml.report import numbers
 from pdml.study import Study, Wording
@@ -54,7 +54,7 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
 
     out.print()
     out.print(Text("What is promised?", style="bold cyan"))
-    for sentence in (*_budget(study), *_influence(study, facts)):
+    for sentence in (*budget_words.tell(study), *_influence(study, facts)):
         out.print(sentence)
     if facts["plan"] is not None:
         table = screen.new_table("setting", "value")
@@ -78,18 +78,6 @@ def _when(study: Study) -> str:
     return f"{opens}, " + (f"until {study.closes:%Y-%m-%d %H:%M} UTC" if study.closes else "without an end")
 
 
-def _budget(study: Study) -> list[str]:
-    if study.budget is None:
-        return ["No budget: nothing limits what other servers may learn from training."]
-    rows = (("features", "the answers above"), ("label", "the secret answer"))
-    told = []
-    for data, what in rows:
-        epsilon, delta = study.budget.limit(data)
-        limit = f"at most epsilon {epsilon:g} (delta {delta:g})" if epsilon < float("inf") else "no limit"
-        told.append(f"All other servers together learn of {what}: {limit}.")
-    return told
-
-
 def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
     cap = facts["influence"]
     return [
@@ -102,7 +90,13 @@ def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
 def _ledger(study: Study, facts: dict[str, Any]) -> None:
     out = screen.console()
     out.print()
+    who = f"With {study.min_records:,} reports at every server, other servers learn"
     for line in facts["ledger"]["lines"]:
-        if line["adversary"] == "other servers":
-            spent = "no limit" if line["epsilon"] == "inf" else f"epsilon {numbers.epsilon(line['epsilon'])} (delta {line['delta']:g})"
-            out.print(f"With {study.min_records:,} reports at every server, other servers learn of the {line['data']}: {spent}.")
+        if line["adversary"] != "other servers":
+            continue
+        spent = "no limit"
+        if line["epsilon"] != "inf":
+            most, delta = numbers.certainty(line["certainty"]), f"{line['delta']:g}"
+            spent = f"epsilon {numbers.epsilon(line['epsilon'])} (delta {delta}); "
+            spent += f"from even odds at most {most} sure, but for a chance of {delta}"
+        out.print(f"{who} of the {line['data']}: {spent}.")

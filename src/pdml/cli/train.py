@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pdml.cli import settings
+from pdml.cli.seconds import finite
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def train(
     node: Annotated[Path | None, typer.Option(metavar="FOLDER", help="This organisation's node, which offers the job.")] = None,
     job: Annotated[str, typer.Option(metavar="NAME", help="The job's name.  [default: study and time]")] = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a job that was stopped.")] = False,
-    start_timeout: Annotated[float, typer.Option(min=1, help="Seconds in which all nodes must be there.")] = 300.0,
-    round_timeout: Annotated[float, typer.Option(min=1, help="Seconds that a node waits for a neighbour.")] = 120.0,
+    start_timeout: Annotated[float, typer.Option(min=1, callback=finite, help="Seconds in which all nodes must be there.")] = 300.0,
+    round_timeout: Annotated[float, typer.Option(min=1, callback=finite, help="Seconds that a node waits for a neighbour.")] = 120.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Train a model from a table, with simulated people and servers, or for a study.

@@ -62,9 +62,8 @@ def show(study: "Study", outcome: "Outcome", files: dict[str, Path]) -> None:
 
     out = screen.console()
     screen.show(out, study.title, screen.accuracy_table(_rows(outcome), ()), lead(study, outcome))
-    ledger = outcome.ledger
-    sentence = f"Starting from 50%, for the person protected least; against other servers but for a chance of {ledger.delta:g} (delta)."
-    screen.show(out, "If I said yes, how sure can they be?", screen.privacy_table(ledger.lines()), sentence)
+    lines = outcome.ledger.lines()
+    screen.show(out, screen.PEOPLE, screen.privacy_table(lines), screen.even_odds(lines))
     out.print()
     for note in notes_of(outcome):
         out.print(note)

@@ -6,13 +6,13 @@ never do, not even behind the same address.
 """
 
 import asyncio
-import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from pdml import _validate
+from pdml.collect.proxies import group
 from pdml.messages import Problem
 
 PER_MINUTE = 20
@@ -71,14 +71,6 @@ class Attempts:
 
 
 def _place(scope: Any) -> str:
-    """Whose attempts count together: an IPv4 address, or the /64 of an IPv6 one, one party's."""
+    """Whose attempts count together."""
     client = scope.get("client")
-    try:
-        address = ipaddress.ip_address(client[0] if client else "")
-    except ValueError:  # a local socket
-        return ""
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is None:
-            return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
-        address = address.ipv4_mapped
-    return str(address)
+    return group(client[0]) if client else ""

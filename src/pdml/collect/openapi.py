@@ -18,7 +18,7 @@ from pdml.messages import (
 from pdml.study import Study
 
 _REF = "#/components/schemas/{name}"
-_WHOLE = ("malformed", "too_large", "unsupported_type", "timeout")
+_WHOLE = ("malformed", "too_large", "unsupported_type", "timeout", "too_many_requests")
 _RULES = ("wrong_version", "wrong_study", "bad_id", "epsilon_not_on_menu", "bad_label", "bad_features", "token_missing")
 _STORE = ("token_unknown", "token_used", "id_conflict", "too_early", "closed", "frozen", "storage_unavailable")
 
@@ -68,7 +68,7 @@ def document(study: Study, server: str, rules: Rules, *, operator: bool) -> dict
         "/healthz": _get(
             "getHealth", "Whether the store can commit, shown by a commit.", "application/json", {"type": "object"}, "storage_unavailable"
         ),
-        "/metrics": _get("getMetrics", "Totals of this process, for Prometheus.", "text/plain", {"type": "string"}),
+        "/metrics": _metrics(),
         "/openapi.json": _get("getDocument", "This document.", "application/json", {"type": "object"}),
     }
     if operator:
@@ -88,6 +88,12 @@ def document(study: Study, server: str, rules: Rules, *, operator: bool) -> dict
             "securitySchemes": {"operator": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _metrics() -> dict[str, Any]:
+    told = _get("getMetrics", "Totals of this process, for Prometheus.", "text/plain", {"type": "string"}, "unauthorized")
+    told["get"]["security"] = [{"operator": []}, {}]  # from this machine, where nothing stands in front, without
+    return told
 
 
 def _operator() -> dict[str, Any]:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from pdml.collect.attempts import Attempts
+from pdml.collect.guard import Guard
 from pdml.collect.intake import Intake
 from pdml.collect.rules import Clock, Rules, hash_token
 from pdml.collect.store import Store, Totals, refused
@@ -29,6 +30,7 @@ class Service:
         require_tokens: bool,
         capacity: int,
         attempts: Attempts,
+        guard: Guard | None = None,
     ) -> None:
         self.study = study
         self.server = server
@@ -38,6 +40,7 @@ class Service:
         self.attempts = attempts
         self.writer: Writer
         self.intake: Intake
+        self.guard = guard or Guard()
         self._store = store
         self._capacity = capacity
         self._health: tuple[float, str] = (-1.0, "")
@@ -73,6 +76,10 @@ class Service:
             code = "token_unknown" if used is None else "token_used" if used else ""
         return problem(code) if code else Admission(self.rules.study_hash)
 
+    def problems(self) -> dict[str, int]:
+        """What was refused since the start, by code: reports, requests and connections."""
+        return dict(sorted((self.counters.problems + self.guard.problems).items()))
+
     async def summary(self) -> Summary:
         """Raises `StorageUnavailable`."""
         return self.summarize(await asyncio.to_thread(self._store.totals))
@@ -96,7 +103,7 @@ class Service:
             per_epsilon={epsilon: sum(counts) for epsilon, counts in grid.items()},
             per_class=tuple(map(sum, zip(*grid.values(), strict=True))),
             per_epsilon_and_class=grid,
-            problems=dict(sorted(self.counters.problems.items())),
+            problems=self.problems(),
             replayed=self.counters.replayed,
             uptime=now - self.counters.started,
             taken_at=now,

@@ -1,7 +1,6 @@
 """From a frozen data set to what a node trains on."""
 
 from collections.abc import Collection
-from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from pdml.frozen import FrozenData
 from pdml.node.contract import Contract
 from pdml.node.party import Holdings
 from pdml.node.sentences import public_terms
-from pdml.study import Study
+from pdml.study import Study, ending
 from pdml.train.node import Server
 from pdml.train.plan import TrainingPlan
 
@@ -21,14 +20,8 @@ _MILLION = 1_000_000
 
 
 def bounded(study: Study) -> None:
-    """Refuse a study under which whoever starts jobs could spend without end, or switch the noise off."""
-    limits = [study.budget.limit(row)[0] for row in ("features", "label")] if study.budget is not None else []
-    if not any(map(isfinite, limits)):
-        raise DataError(f"the study {study.id} has no budget: any number of jobs could follow one another")
-    if not study.plan and not isfinite(limits[0]):
-        raise DataError(
-            f"the study {study.id} has neither a plan nor a budget for features: whoever starts a job could switch the noise off"
-        )
+    """Refuse a study under which jobs could spend without end, or switch the noise off."""
+    ending.check(study)
 
 
 @public_terms()

@@ -21,6 +21,7 @@ from msgspec import Meta
 
 from pdml._types import Array
 from pdml.accounting import records, spending
+from pdml.accounting.budget import MOST_ROUNDS
 from pdml.accounting.events import Event
 from pdml.accounting.provenance import DEVICES, ELSEWHERE, OPERATOR, UNSAID
 from pdml.errors import PDMLError, PeerError
@@ -29,7 +30,7 @@ from pdml.mechanisms.randomness import SOURCES, Secure
 from pdml.node import wire
 from pdml.node.contract import Contract
 from pdml.node.identity import Identity, verified
-from pdml.train.plan import MOST_ROUNDS, TrainingPlan
+from pdml.train.plan import TrainingPlan
 
 VERSION = 1
 DIGEST = 32  # bytes of a sha256

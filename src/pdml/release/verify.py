@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from pdml.accounting.budget import MOST_ROUNDS
 from pdml.errors import InvalidInput, PDMLError, PeerError, plain
 from pdml.node import evidence, holdings, statement
 from pdml.node.contract import Contract
@@ -35,7 +36,7 @@ from pdml.release.result import (
 from pdml.release.verdict import Verification
 from pdml.study import Study, template
 from pdml.study.contract import MOST_BYTES
-from pdml.train.plan import MOST_ROUNDS, TrainingPlan
+from pdml.train.plan import TrainingPlan
 
 _MOST_EVIDENCE = 1 << 20  # bytes, beyond two statements
 _LISTED = 20  # unknown files that are told

@@ -25,9 +25,11 @@ _SIMULATED = (
     "This run itself drew its noise from a seeded generator and protects nobody."
 )
 _READING = (
-    "How to read it: somebody wavers at even odds between two values of one person’s data and then sees everything the "
-    "party in the second column sees. ε bounds how sure they can become, and δ is a small allowance on top. Bars run from "
-    "even odds (empty) to certainty (full). Numbers are rounded to the digits shown."
+    "How to read it: somebody gives the true value of one person’s data even odds, or less, and "
+    "then sees what the party in the second column sees, all of it or a part. The share is how "
+    "sure of the truth they can be afterwards; with a chance of at most δ they are surer. ε and δ "
+    "are the guarantee as experts write it. Bars run from even odds (empty) to certainty (full). "
+    "Numbers are rounded to the digits shown."
 )
 _WHOM = {
     "own server": "the server that receives it",
@@ -182,13 +184,14 @@ def _spent(line: Line) -> str:
 
 
 def _sure(line: Line) -> str:
-    """ε in words: what somebody at even odds can come to believe."""
+    """What somebody at even odds can come to believe."""
     if isinf(line.epsilon):
         return "nothing keeps them from being certain"
     after = numbers.certainty(line.certainty)
     if _is_weak(line):
         return f"at even odds before, {after} sure after: practically no protection"
-    return f"at even odds before, at most {after} sure after"
+    rarely = f", but for a chance of {numbers.delta(line.delta)}" if line.delta else ""
+    return f"at even odds before, at most {after} sure after{rarely}"
 
 
 def _is_weak(line: Line) -> bool:

@@ -79,7 +79,8 @@ def spent_figure(spent: Any, delta: float | None = None) -> str:
             else:
                 axes.set_ylim(0, 1.08 * top if top > 0 else 1.0)
             parts.line(axes, scaled, BLUE, "ε")
-            parts.how_sure(axes)
+            if delta:
+                parts.how_sure(axes, delta)
             words = f"The privacy loss of features against other servers goes {_course(values)}."
         else:
             parts.without_scale(axes, len(values), "")

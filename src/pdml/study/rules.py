@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import Any
 
 from pdml.accounting import Budget
+from pdml.accounting.budget import MOST_ROUNDS
 from pdml.encoder import Attribute, Category, Encoder, Number
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import MILLION, WEAK_ABOVE, is_weak, micro
@@ -300,5 +301,7 @@ def _plan(f: Findings, value: object) -> dict[str, Any]:
         elif kind is str:
             found[key] = f.text(path, item, 100)
         else:
-            found[key] = f.number(path, item) if kind is float else f.whole_number(path, item, 1, MOST_RECORDS)
+            rounds = kind is int  # and nothing else
+            most = MOST_ROUNDS
+            found[key] = f.whole_number(path, item, 1, most) if rounds else f.number(path, item)
     return found

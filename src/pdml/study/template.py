@@ -34,7 +34,8 @@ _COMMENTS = {
 # Who talks to whom in training: edges = [["a", "b"], ...], or kind = "ring" or "complete".
 """,
     "budget": """\
-# The most that all other servers together may learn about one person; training refuses to exceed it.
+# The most that all other servers together may learn about one person, from all trainings; a job
+# that would exceed it is refused. It must end: limit features (or labels, below the menu's floor).
 """,
     "plan": """\
 # How to train. `pdml plan` proposes settings that meet a budget.
@@ -48,7 +49,6 @@ _LATER = {
     "budget": """\
 # [budget]
 # features = { epsilon = 1, delta = 1e-6 }
-# labels = { epsilon = 0.5, delta = 1e-6 }
 """,
     "plan": """\
 # [plan]

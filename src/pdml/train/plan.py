@@ -8,6 +8,7 @@ import numpy as np
 from pdml import _validate
 from pdml._types import Array
 from pdml.accounting import Budget, last_safe_round
+from pdml.accounting.budget import MOST_ROUNDS
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped, ObjectiveNoised
 from pdml.core import labels
 from pdml.core.losses import SOFTMAX, Loss, binary_loss
@@ -15,8 +16,6 @@ from pdml.errors import InvalidInput
 from pdml.mechanisms.exact_gaussian import rounding_shift
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.objective_noise import ObjectiveNoise
-
-MOST_ROUNDS = 20_000  # ADMM is done long before, and fading noise protects nobody by then
 
 PerServer = float | tuple[float, ...]
 
