@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from pdml._types import Matrix
 from pdml.core import labels, rows
-from pdml.errors import DataError, InvalidInput
+from pdml.errors import DataError
 from pdml.frozen import FrozenData
 from pdml.node.contract import Contract
 from pdml.node.party import Holdings
@@ -29,7 +29,7 @@ def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
     """The contract of one job under ``study``, whose budget must bound what may be spent; and its plan is the study's, if it has one."""
     bounded(study)
     if study.plan and TrainingPlan.from_dict(dict(study.plan)) != plan:
-        raise InvalidInput(f"job {job} has another plan than the study {study.id}, which fixes it")
+        raise DataError(f"job {job} has another plan than the study {study.id}, which fixes it")
     return Contract(
         job=job,
         study=study.hash,

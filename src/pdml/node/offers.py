@@ -68,16 +68,14 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     def agreed(self, study: Study) -> Contract:
         """The contract under this node's own study, or a refusal."""
         if study.hash != self.study:
-            raise InvalidInput(
-                f"the job is for the study {self.study[:12]}..., this node has {study.hash[:12]}...: the studies differ"
-            ).for_others()
+            hashes = f"{self.study[:12]}..., this node has {study.hash[:12]}..."
+            raise InvalidInput(f"the job is for the study {hashes}: the studies differ").for_others()
         with public_terms():
             plan = TrainingPlan.from_dict(dict(self.plan))
         contract = holdings.agreed(study, plan, self.job)
         if contract.digest != self.contract:
-            raise InvalidInput(
-                f"{self.offerer}'s offer of job {self.job} has another contract than its terms make under this study"
-            ).for_others()
+            what = f"{self.offerer}'s offer of job {self.job}"
+            raise InvalidInput(f"{what} has another contract than its terms make under this study").for_others()
         return contract
 
 
