@@ -265,7 +265,7 @@ def test_new_takes_weak_epsilons_and_whole_numbers_when_told_to(
     [
         (b"[study\n", "study.toml:1: this is not TOML"),
         (b"a = '\xff'", "study.toml:1: the file must be UTF-8"),
-        (b"#" * 2_000_000, "at most 1,048,576 bytes"),
+        (b"#" * 5_000_000, "at most 4,194,304 bytes"),
     ],
 )
 def test_check_of_files_that_are_no_study(capsys: pytest.CaptureFixture[str], data: bytes, told: str) -> None:

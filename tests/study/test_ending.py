@@ -20,7 +20,7 @@ PLAN = {"rounds": 10, "noise_scale": 0.5, "noise_decay": 0.9}
 KINDS = ["truncated_gaussian", "uniform_box", "uniform_ball", "none"]
 limits = st.sampled_from([0.01, 0.3, 0.4, 1.0, 5.0, 1e3]) | st.floats(1e-3, 30) | st.just(inf)
 deltas = st.sampled_from([1e-9, 1e-6, 0.05, 0.4])
-menus = st.lists(st.integers(20, 400), min_size=1, max_size=3, unique=True)
+menus = st.lists(st.integers(20, 290), min_size=1, max_size=3, unique=True)
 
 
 @st.composite

@@ -86,7 +86,7 @@ class Ledger:
         else:
             spent, delta = [each.own_epsilon if data == "label" else inf for each in sent], 0.0
             sure = expit(spent)
-        if data == "label" and adversary != "other servers":
+        if data == "label" and adversary != "other servers":  # it depends on who flipped them
             worst = max(spent)
             known = [each.by for each, own in zip(sent, spent, strict=True) if own == worst]
             alone = adversary == "own server"
