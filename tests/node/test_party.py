@@ -104,7 +104,9 @@ def test_what_is_debited_is_what_the_plan_spends_at_this_server(tmp_path, source
         spent = plan.events(**place, **size, epsilon=EPSILON)
         consortium.party(name)
         assert consortium.journals[name].spent(f"data of {name}") == spent
-        assert consortium.party(name).ledger.events == ((LabelFlipped(epsilon=EPSILON), *spent),)
+        flip = consortium.party(name).holdings.flip()
+        assert flip == LabelFlipped(epsilon=EPSILON, by=flip.by)
+        assert consortium.party(name).ledger.events == ((flip, *spent),)
     consortium.close()
 
 
