@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,14 @@ class Outcome:
             spent=np.array(Ledger(spent, classes=self.contract.classes).feature_epsilons()),
         )
 
+    def _privacy(self) -> dict[str, Any]:
+        """The ledger in numbers that are the same on every machine: certainties end in a minimum
+        whose last digits are not, so that they are rounded up to nine."""
+        told: dict[str, Any] = self.ledger.to_dict()
+        for line in told["lines"]:
+            line["certainty"] = min(1.0, ceil(line["certainty"] * 1e9) / 1e9)
+        return {**told, "counted": self.counted}
+
     def _made_by(self) -> dict[str, Any]:
         """What made the file. Members of all versions make the same of the same statements."""
         if not self.statements:
@@ -117,7 +126,7 @@ class Outcome:
             feature_names=study.encoder.feature_names,
             encoder=study.encoder.to_dict(),
             plan=self.contract.plan.to_dict(),
-            privacy={**self.ledger.to_dict(), "counted": self.counted},
+            privacy=self._privacy(),
             provenance={
                 "parties": OWN_NODES if self.own_nodes else ONE_DOMAIN,
                 "study": study.id,
