@@ -98,7 +98,7 @@ def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by,
     assert code == 0 and said in " ".join(out.split()) and said in page
     assert "labels randomised on people's devices;" not in page
     model = load_model("made/model.json")
-    assert model.provenance["labels_randomised"] == [by, "elsewhere"]
+    assert model.provenance["labels_randomised_by"] == [by, "elsewhere"]
     line = model.privacy["lines"][0]
     assert (line["data"], line["adversary"], line["epsilon"]) == ("label", "own server", own)
     assert line["reason"] in page
@@ -302,5 +302,5 @@ def test_the_tutorial_runs_as_it_stands(tmp_path):
     assert "job first: finished, 30 vectors released" in done.stdout
     model = json.loads((work / "result" / "model.json").read_text())
     assert model["provenance"]["noise_source"] == "secure" and model["provenance"]["servers"] == ["alice", "bob"]
-    assert model["provenance"]["labels_randomised"] == ["operator"] * 2
+    assert model["provenance"]["labels_randomised_by"] == ["operator"] * 2
     assert model["privacy"]["counted"].startswith("all jobs on each data set, as the journals")

@@ -6,7 +6,7 @@ import pytest
 from federation import PLAN, study_of
 
 from pdml.accounting import Budget
-from pdml.errors import DataError, Untrainable
+from pdml.errors import InvalidInput, Untrainable
 from pdml.node import holdings
 
 
@@ -37,5 +37,5 @@ def test_a_study_with_limits_has_contracts(changes):
 
 
 def test_a_plan_that_the_study_settles_is_not_the_jobs_to_change():
-    with pytest.raises(DataError, match="has another plan than the study"):
+    with pytest.raises(InvalidInput, match="has another plan than the study"):
         holdings.agreed(study_of(), replace(PLAN, noise_scale=0.0), "job")

@@ -81,7 +81,7 @@ class Account:
             "last": {"job": self.attempt.job, "state": self.attempt.state, "sentence": self.attempt.sentence} if self.attempt else None,
             "progress": self.progress,
             "records": self.records,
-            "labels_randomised": self.labels,
+            "labels_randomised_by": self.labels,
             "problem": self.problem,
             "jobs": [{"job": job.job, "state": job.state, "released": job.round, "dataset": job.dataset} for job in self.jobs],
             "datasets": [
