@@ -9,7 +9,7 @@ from pdml.errors import InvalidInput
 
 def _refuse(name: str, value: object, domain: str, why: str) -> InvalidInput:
     reason = f": {why}" if why else ""
-    return InvalidInput(f"{name} must {domain}, got {value!r}{reason}")
+    return InvalidInput(f"{name} must {domain}, got {value!r}{reason}", setting=name)
 
 
 def real(

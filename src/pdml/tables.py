@@ -12,6 +12,7 @@ import io
 import math
 import os
 import re
+import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -127,13 +128,19 @@ class Table:
 
 
 def read_table(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Table:
-    """Read a .csv, .csv.gz or .parquet file; ``columns`` keeps only those, so that the others cost no memory."""
-    path = Path(path)
-    read = _read_parquet if _extension(path) == ".parquet" else _read_csv
+    """Read a .csv, .csv.gz or .parquet file, or CSV from standard input ("-"); ``columns`` keeps only those, so that the
+    others cost no memory."""
+    path, piped = Path(path), os.fspath(path) == "-"
     if path.is_dir():
         raise DataError(f"cannot read {path}: it is a folder, not a file")
     try:
-        table = read(path, columns)
+        if piped:
+            path = Path("standard input")
+            table = _read_csv(path, sys.stdin.buffer.read(), columns)
+        elif _extension(path) == ".parquet":
+            table = _read_parquet(path, columns)
+        else:
+            table = _read_csv(path, _unpacked(path), columns)
     except OSError as error:
         raise DataError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
     if table.n_rows == 0:
@@ -238,8 +245,8 @@ def _kept(path: Path, names: Sequence[str], wanted: Sequence[str] | None) -> dic
 # CSV: one pass with the standard library, which knows quotes; where something is wrong is looked for afterwards.
 
 
-def _read_csv(path: Path, wanted: Sequence[str] | None) -> Table:
-    data = _csv_bytes(path)
+def _read_csv(path: Path, content: bytes, wanted: Sequence[str] | None) -> Table:
+    data = _text_bytes(path, content)
     try:
         delimiter = _delimiter(path, data)
         reader = _reader(data, delimiter)
@@ -265,13 +272,17 @@ def _read_csv(path: Path, wanted: Sequence[str] | None) -> Table:
     return Table(columns={name: np.concatenate(part) for name, part in parts.items()}, source=str(path), lines=lines)
 
 
-def _csv_bytes(path: Path) -> bytes:
+def _unpacked(path: Path) -> bytes:
     data = path.read_bytes()
     if _extension(path) == ".csv.gz":
         try:
             data = gzip.decompress(data)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise DataError(f"{path} must be a whole gzip file, got bytes that do not unpack: {error}") from error
+    return data
+
+
+def _text_bytes(path: Path, data: bytes) -> bytes:
     data = data.removeprefix(codecs.BOM_UTF8).rstrip(b"\r\n")
     if not data or data.isspace():
         raise DataError(f"{path} must begin with a line of column names, got an empty file")

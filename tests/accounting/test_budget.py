@@ -59,6 +59,43 @@ def test_last_safe_round_is_what_the_ledger_says_round_by_round(labels, features
         assert fits == (t <= safe)
 
 
+kinds = st.sampled_from(["none", "truncated_gaussian", "uniform_box"])
+
+
+@given(st.floats(0.5, 2), st.sampled_from([2, 3]), kinds, kinds, st.sampled_from([0.0, 0.3, 30.0]))
+@settings(max_examples=80)
+def test_earlier_trainings_count_as_the_ledger_counts_them(share, classes, old, new, noise):
+    """Through θ and through η: a training goes as far as one ledger over both would let it.
+
+    The budget is about what the training alone would spend, so that what came before decides.
+    """
+    changes = {"noise_scale": noise, "objective_bound": 0.2}
+    already = events(5, objective_noise=old, **changes)[1:]
+    planned = events(20, objective_noise=new, **changes)
+    alone = Ledger((planned,), classes=classes)
+    rows = ("features", "label")
+    limits = {data: share * alone.line(data, "other servers").epsilon for data in rows}
+    budget = Budget(features_epsilon=limits["features"], labels_epsilon=limits["label"])
+    safe = last_safe_round([planned], budget=budget, classes=classes, already=[already])
+    flip, *rest = planned
+    for t in {1, safe, safe + 1, 20} - {0, 21}:
+        so_far = [e for e in rest if not isinstance(e, IterateReleased) or e.t <= t]
+        both = Ledger(((flip, *already, *so_far),), classes=classes)
+        spent = {data: both.profile(data, "other servers", 0)(limits[data]) for data in rows}
+        assert (max(spent.values()) <= 1e-6) == (t <= safe)
+
+
+@pytest.mark.parametrize("kind", ["truncated_gaussian", "uniform_box"])
+def test_objective_noise_drawn_before_is_spent_as_well(kind):
+    """With θ off η is all there is: a budget that allows it once does not allow it twice."""
+    once = events(3, objective_noise=kind, noise_scale=0.0, objective_bound=0.2)
+    alone = Ledger((once,)).profile("label", "other servers", 0)(0.05)
+    budget = Budget(labels_epsilon=0.05, labels_delta=1.2 * alone)
+    assert alone > 1e-6
+    assert last_safe_round([once], budget=budget) == 3
+    assert last_safe_round([once], budget=budget, already=[once[1:]]) == 0
+
+
 def test_half_the_noise_is_safe_for_fewer_rounds():
     budget = Budget(features_epsilon=0.3)
     rounds = [last_safe_round([events(200, noise=noise)], budget=budget) for noise in (0.5, 1.0, 2.0)]
@@ -121,8 +158,8 @@ def test_check_says_everything_in_one_sentence():
     ledger.up_to(safe).check(Budget(features_epsilon=0.3))
 
 
-def test_a_skipped_ledger_line_is_noticed():
-    """Half of the releases not written down would allow more rounds: the count of events is part of the claim."""
+def test_what_is_not_written_down_would_allow_more_rounds():
+    """So the count of events is part of the claim: tests/node holds every release to its line."""
     budget = Budget(features_epsilon=0.3)
     skipped = tuple(e for e in events(200) if not isinstance(e, IterateReleased) or e.t % 2)
     assert last_safe_round([skipped], budget=budget) > last_safe_round([events(200)], budget=budget)

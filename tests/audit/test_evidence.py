@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from pdml.accounting import profiles
-from pdml.audit.evidence import at_least, at_most, epsilon_bound, fisher, separate
+from pdml.audit.evidence import at_least, at_most, contradict, epsilon_bound, fisher, separate
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(0, 10), (1, 10), (5, 10), (10, 10), (40, 1000)])
@@ -48,3 +48,22 @@ def test_the_bound_of_a_gaussian_is_below_the_truth_and_near_it(mu):
 def test_constant_worlds_are_told_apart():
     found = separate(np.zeros((500, 2)), np.full((500, 2), 1e-3), 0.1)
     assert found.epsilon > 2 and found.accuracy == 1
+
+
+@pytest.mark.parametrize("mu", [1.0, 2.0])
+def test_a_true_profile_is_not_contradicted_and_a_false_one_is(mu):
+    """False-alarm rate 1e-6 for the first; the second claims two thirds of the truth."""
+    rng = np.random.default_rng(2)
+    first, second = rng.normal(size=(4_000, 1)), rng.normal(size=(4_000, 1)) + mu
+    for share, holds in ((1.0, True), (2 / 3, False)):
+        claimed = profiles.gaussian_profile(share * mu)
+        deltas = (0.02, 0.1, 0.2, 0.3, 0.4)
+        claims = {delta: profiles.epsilon_at(claimed, delta) for delta in deltas}
+        found = contradict(first, second, claims)
+        assert (found.epsilon <= claims[found.delta]) is holds
+
+
+def test_one_point_of_a_profile_is_what_separate_looks_at():
+    rng = np.random.default_rng(3)
+    first, second = rng.normal(size=(500, 2)), rng.normal(size=(500, 2)) + 1
+    assert contradict(first, second, {0.1: 2.0}) == separate(first, second, 0.1)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from running import run
 
-from pdml.bounds import Setting, corrected, longest_best, sharper
+from pdml.bounds import Setting, corrected, longest_best, plot, sharper
 from pdml.core.graph import Graph
 from pdml.experiments import bounds_check
 
@@ -139,10 +140,10 @@ def test_plots(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, st
         ([], "--features must"),
         (["--features", "3"], "--records must"),
         (["--features", "3", "--records", "x"], "--records must"),
-        (["--features", "3", "--records", "5", "--epsilon", "0"], "epsilon must"),
-        (["--features", "3", "--records", "5", "--delta", "0"], "delta must"),
-        (["--features", "3", "--records", "5", "--radius", "-1"], "radius must"),
-        (["--features", "3", "--records", "5", "--noise-decay", "1"], "noise_decay must"),
+        (["--features", "3", "--records", "5", "--epsilon", "0"], "--epsilon must"),
+        (["--features", "3", "--records", "5", "--delta", "0"], "--delta must"),
+        (["--features", "3", "--records", "5", "--radius", "-1"], "--radius must"),
+        (["--features", "3", "--records", "5", "--noise-decay", "1"], "--noise-decay must"),
         (["--features", "3", "--records", "5", "--plot", "x.pdf"], "--plot must"),
         (["--features", "3", "--records", "5", "--against", "rounds"], "against must"),
         (["--features", "3", "--records", "5", "--servers", "100000"], "servers must"),
@@ -159,3 +160,22 @@ def test_bad_input_is_one_sentence(capsys: pytest.CaptureFixture[str], arguments
 def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "bound", "--help")
     assert code == 0 and "pdml bound --records 20000" in out and "--suggest-topology" in out
+
+
+@pytest.mark.parametrize("against", ["records", "bound"])
+def test_no_words_stand_on_a_curve(against: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+
+    class Kept(Figure):
+        def savefig(self, *arguments: object, **options: object) -> None:
+            self.draw_without_rendering()
+            drawn.append(self)
+
+    monkeypatch.setattr("matplotlib.figure.Figure", Kept)
+    setting = Setting(graph=Graph.ring(5), records=(20000,) * 5, width=20, epsilon=1.0, radius=3.0)
+    plot.draw(setting, against, tmp_path / "b.png", "png")
+    (figure,) = drawn
+    (axes,) = figure.axes
+    words = [text for legend in figure.legends for text in legend.get_texts()]
+    assert len(words) >= 5 and not axes.texts and axes.get_legend() is None
+    assert all(text.get_window_extent().x0 >= axes.get_window_extent().x1 for text in words)

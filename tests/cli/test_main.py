@@ -1,11 +1,14 @@
 """Exit codes, streams and signals of the command line as a whole."""
 
+import contextlib
 import os
+import pickle
 import re
 import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -186,3 +189,61 @@ class TestOutputs:
         tmp_path.chmod(0o500)
         with pytest.raises(InvalidInput, match="does not allow it"):
             outputs.check([tmp_path / "x"], force=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["privacy", "--records", "500", "--features", "9", "--servers", "0"], "pdml: --servers must be a whole number"),
+        (["privacy", "--records", "500", "--features", "9", "--noise-decay", "2"], "pdml: --noise-decay must be a number in"),
+        (["privacy", "--records", "500", "--features", "9", "--noise-decay=2"], "pdml: --noise-decay must be a number in"),
+        (["bound", "--records", "500", "--features", "9", "--penalty", "0"], "pdml: --penalty must be a number in"),
+        (["bound", "--records", "500", "--features", "9", "--against", "x"], "pdml: --against must be one of"),
+        (["plan", "--records", "500", "--features", "9", "--topology", "x"], "pdml: --topology must be one of"),
+        (["train", "people.csv", "--label", "y", "--servers", "0"], "pdml: --servers must be a whole number"),
+        (["train", "people.csv", "--label", "y", "--noise-decay", "2"], "pdml: --noise-decay must be a number in"),
+    ],
+)
+def test_a_setting_is_named_as_it_was_typed(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text("a,y\n" + "1,yes\n0,no\n" * 40)
+    more = ["--range", "a=0:1"] if arguments[0] == "train" else []
+    code, out, err = run(capsys, *arguments, *more)
+    assert (code, out) == (1, "") and err.startswith(sentence) and "_" not in err.split(",")[0]
+
+
+def test_a_setting_nobody_typed_keeps_its_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    error = InvalidInput("n_servers must be a whole number >= 2, got 1", setting="n_servers")
+    monkeypatch.setattr("pdml.release.model.load_model", fail_with(error))
+    code, _, err = run(capsys, "predict", "model.json", "people.csv")
+    assert (code, err) == (1, "pdml: n_servers must be a whole number >= 2, got 1\n")
+
+
+def test_an_error_keeps_its_setting_when_it_comes_from_another_process() -> None:
+    error = pickle.loads(pickle.dumps(InvalidInput("rounds must be 1", setting="rounds")))
+    assert (str(error), error.setting) == ("rounds must be 1", "rounds")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for the processes in /proc")
+def test_ctrl_c_while_processes_start_is_one_sentence() -> None:
+    """A terminal interrupts every process of the command: only the one people talk to may answer."""
+    for wait in (0.0, 0.5):
+        child = subprocess.Popen([*PDML, "audit", "--jobs", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        deadline = time.monotonic() + 60
+        while _members(child.pid) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(wait)
+        os.killpg(child.pid, signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+        assert err.decode() == "pdml: interrupted; nothing was written\n" and (child.returncode, out) == (130, b"")
+
+
+def _members(group: int) -> int:
+    """How many processes a process group has."""
+    found = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            found += int(stat.read_text().rpartition(")")[2].split()[2]) == group
+    return found

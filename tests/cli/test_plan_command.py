@@ -92,8 +92,8 @@ def test_records_may_differ_by_server(capsys: pytest.CaptureFixture[str]) -> Non
         (["--records", "0"], "records must"),
         (["--records", ""], "--records must say"),
         (["--features", "0"], "--features must"),
-        (["--features-epsilon", "-1"], "features_epsilon must"),
-        (["--features-delta", "2"], "features_delta must"),
+        (["--features-epsilon", "-1"], "--features-epsilon must"),
+        (["--features-delta", "2"], "--features-delta must"),
         (["--epsilon", "0"], "epsilon must"),
         (["--classes", "1"], "classes must"),
         (["--topology", "tree"], "topology must"),
@@ -135,7 +135,7 @@ def test_the_smallest_epsilon_for_an_accuracy(capsys: pytest.CaptureFixture[str]
     code, out, err = run(capsys, *command, "--target-accuracy", "0.7")
     assert (code, err) == (0, "") and "The smallest epsilon that reaches 70.0%" in out
     code, out, err = run(capsys, *command, "--target-accuracy", "1.5")
-    assert (code, out) == (1, "") and "target_accuracy must" in err
+    assert (code, out) == (1, "") and "--target-accuracy must" in err
 
 
 def test_help_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:

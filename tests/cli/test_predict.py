@@ -75,6 +75,16 @@ def test_writes_files_of_every_kind(name: str, capsys: pytest.CaptureFixture[str
     assert run(capsys, "predict", "model.json", "people.csv", "--out", name, "--force")[0] == 0
 
 
+def test_reads_a_pipe(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = run(capsys, "predict", "model.json", "people.csv", "--proba")[1]
+    with open("people.csv") as records:
+        answer = subprocess.run([*PDML, "predict", "model.json", "-", "--proba"], stdin=records, capture_output=True, text=True)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, expected, "")
+    nothing = subprocess.run([*PDML, "predict", "model.json", "-"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+    assert nothing.stderr == "pdml: standard input must begin with a line of column names, got an empty file\n"
+
+
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "predict", "model.json", "people.csv", "--json", "--proba")
     found = json.loads(out)

@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import sqlite3
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import psycopg
@@ -34,6 +35,22 @@ def test_every_report_that_counts_in_the_order_of_ids(store, tmp_path):
     assert data.labels.tolist() == [each.label for each in expected] and data.epsilons.tolist() == [each.epsilon for each in expected]
     assert (manifest.records, manifest.server, manifest.frozen_at) == (49, "alice", "2026-05-28T20Z")
     assert store.totals().state is State.FROZEN and store.totals().digest == manifest.digest
+
+
+def test_what_devices_sent_was_randomised_there(store, tmp_path):
+    fill(store)
+    assert export(store, tmp_path / "data", hour=HOUR, min_records=3).randomised_by == "devices"
+
+
+def test_what_an_older_version_exported_keeps_its_name(store, tmp_path):
+    """Another name would be another data set, with a budget of its own."""
+    fill(store)
+    first = export(store, tmp_path / "new", hour=HOUR, min_records=3)
+    older = replace(first, version=1, randomised_by="")
+    store.set_digest(older.digest)  # as that version left it
+    again = export(store, tmp_path / "old", hour=HOUR, min_records=3)
+    assert again == older == open_frozen(tmp_path / "old").manifest
+    assert b"randomised_by" not in (tmp_path / "old" / "manifest.json").read_bytes()
 
 
 def test_exporting_again_gives_the_same_bytes(store, tmp_path):

@@ -20,6 +20,7 @@ from pdml.errors import DataError
 
 CONTENT = random.Random(1).randbytes(300_000)
 QUICK = Patience(attempts=3, timeout=5, wait=0.001, longest_wait=0.002)
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
 def right(content: bytes) -> str:
@@ -52,7 +53,7 @@ def get(site: Site, part: Path, patience: Patience = QUICK, most: int = len(CONT
 
 def test_gives_what_is_right_tells_how_far_it_is_and_leaves_nothing(site: Site, part: Path) -> None:
     told: list[tuple[int, int | None]] = []
-    assert get(site, part, tell=lambda done, total: told.append((done, total))) == hashlib.sha256(CONTENT).hexdigest()
+    assert get(site, part, tell=lambda done, total: told.append((done, total))) == DIGEST
     assert told[0] == (0, len(CONTENT)) and told[-1] == (len(CONTENT), len(CONTENT)) and told == sorted(told)
     assert list(part.parent.iterdir()) == [] and site.asked == [("/file", None)]
 
@@ -71,7 +72,7 @@ def test_any_breaks_give_the_same_bytes(cuts: list[int], ranges: bool, tagged: b
         site.files["/file"], site.ranges, site.etag = CONTENT, ranges, '"one"' if tagged else None
         site.script["/file"] = [{"cut": cut} for cut in cuts]
         patience = Patience(attempts=6, timeout=5, wait=0, longest_wait=0)
-        get(site, tmp_path_factory.mktemp("any") / "file.part", patience)
+        assert get(site, tmp_path_factory.mktemp("any") / "file.part", patience) == DIGEST
 
 
 def test_continues_what_an_earlier_process_left(site: Site, part: Path) -> None:
@@ -216,7 +217,7 @@ def test_never_takes_more_than_expected(site: Site, part: Path, no_length: bool,
 
 def test_a_length_is_not_needed(site: Site, part: Path) -> None:
     site.script["/file"] = [{"no_length": True}]
-    get(site, part)
+    assert get(site, part) == DIGEST
 
 
 def test_says_that_nobody_is_there(part: Path) -> None:

@@ -1,36 +1,31 @@
 """η: inside its bound always, of the right distribution, and nothing at all when switched off.
 
-Distributions are tested by the Dvoretzky-Kiefer-Wolfowitz inequality with Massart's constant, which holds for every
-sample size: P(sup|F_n - F| > x) <= 2·exp(-2nx²). Scales are tested by exact chi-square quantiles.
+Both sources are held to it: the simulated one, and the one that protects people.
+False alarms: 1e-9 per check (`fitting`); all of them together stay under 1e-6.
 """
 
-from math import log, sqrt
+from math import sqrt
 
 import numpy as np
 import pytest
+from fitting import FALSE_ALARM, fits, is_gaussian, is_truncated_gaussian, is_uniform_box
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import beta, chi2, norm, uniform
+from scipy.stats import beta, chi2, uniform
 
 from pdml.errors import InvalidInput
 from pdml.mechanisms.objective_noise import KINDS, SIGMAS, ObjectiveNoise
+from pdml.mechanisms.randomness import OBJECTIVE, Secure, Simulated
 
-FALSE_ALARM = 1e-8  # of every single check below; all of them together stay under 1e-6
 R = 3.0  # σ = 1/2, so that a variance used as a standard deviation shows
 NOISY = [kind for kind in KINDS if kind != "none"]
+SOURCES = {"simulated": lambda: Simulated(4), "secure": Secure}
+
+sources = pytest.mark.parametrize("source", SOURCES)
 
 
-def accepts_distribution(sample: np.ndarray, cdf) -> bool:
-    values = np.sort(np.ravel(sample))
-    n, at = len(values), cdf(values)
-    farthest = max(float((np.arange(1, n + 1) / n - at).max()), float((at - np.arange(n) / n).max()))
-    return farthest <= sqrt(log(2 / FALSE_ALARM) / (2 * n))
-
-
-def accepts_scale(sample: np.ndarray, stddev: float) -> bool:
-    """Σ x²/σ² ~ χ²; cutting at 6σ lowers the variance by 7e-8 of itself, far below what the sample can show."""
-    total = float(((np.ravel(sample) / stddev) ** 2).sum())
-    return chi2.ppf(FALSE_ALARM / 2, np.size(sample)) <= total <= chi2.isf(FALSE_ALARM / 2, np.size(sample))
+def drawn(kind: str, source: str, shape=(2, 25_000)) -> np.ndarray:
+    return ObjectiveNoise(kind, R).draw(shape, SOURCES[source]().stream(OBJECTIVE))
 
 
 def within(noise: ObjectiveNoise, sample: np.ndarray) -> bool:
@@ -84,56 +79,53 @@ def test_only_values_outside_the_box_are_drawn_again():
     assert rng.values == []
 
 
-def test_truncated_gaussian_has_the_standard_deviation_it_states():
-    """False alarm 1e-8 (chi-square); half, double, variance for deviation and the bound itself are rejected."""
-    noise = ObjectiveNoise("truncated_gaussian", R)
-    sample = noise.draw((2, 20_000), np.random.default_rng(1))
-    assert noise.stddev == R / 6 == 0.5
-    assert accepts_scale(sample, noise.stddev)
-    for factor in (0.5, 2.0, 0.95, 1.05, noise.stddev, 1 / sqrt(noise.stddev), SIGMAS):
-        assert not accepts_scale(sample * factor, noise.stddev)
+@sources
+def test_truncated_gaussian_is_one_sixth_of_its_bound_wide(source):
+    """Rejected: half, double, variance for deviation, the bound itself, a uniform."""
+    sample = drawn("truncated_gaussian", source)
+    assert ObjectiveNoise("truncated_gaussian", R).stddev == R / 6 == 0.5
+    assert is_truncated_gaussian(sample, R)
+    for factor in (0.5, 2.0, 0.9, 1.1, 0.5**-0.5, SIGMAS):
+        assert not is_truncated_gaussian(sample * factor, R), factor
+    flat = np.random.default_rng(3).uniform(-sqrt(0.75), sqrt(0.75), sample.shape)
+    assert not is_truncated_gaussian(flat, R)
 
 
-def test_truncated_gaussian_is_gaussian():
-    """False alarm 1e-8 (DKW); half, double, variance for deviation and a uniform of the same variance are rejected."""
-    noise = ObjectiveNoise("truncated_gaussian", R)
-    sample = noise.draw((1, 100_000), np.random.default_rng(2))
-    inside = norm(scale=noise.stddev)
-    cut = inside.cdf(-R)
-
-    def cdf(x):
-        return (inside.cdf(x) - cut) / (1 - 2 * cut)
-
-    assert accepts_distribution(sample, cdf)
-    for wrong in (sample / 2, sample * 2, sample * noise.stddev, np.random.default_rng(3).uniform(-sqrt(0.75), sqrt(0.75), sample.shape)):
-        assert not accepts_distribution(wrong, cdf)
+@sources
+def test_uniform_box_is_uniform(source):
+    """Half, double, 5% less and a Gaussian of the same variance are rejected."""
+    sample = drawn("uniform_box", source)
+    assert is_uniform_box(sample, R)
+    bell = np.random.default_rng(5).normal(0, R / sqrt(3), sample.shape)
+    wrong = (sample / 2, sample * 2, sample * 0.95, bell)
+    assert not any(is_uniform_box(each, R) for each in wrong)
 
 
-def test_uniform_box_is_uniform():
-    """False alarm 1e-8 (DKW); half, double and a Gaussian of the same variance are rejected."""
-    sample = ObjectiveNoise("uniform_box", R).draw((4, 25_000), np.random.default_rng(4))
-    cdf = uniform(-R, 2 * R).cdf
-    assert accepts_distribution(sample, cdf)
-    for wrong in (sample / 2, sample * 2, np.random.default_rng(5).normal(0, R / sqrt(3), sample.shape)):
-        assert not accepts_distribution(wrong, cdf)
-
-
-def test_box_coordinates_do_not_repeat_each_other():
-    """False alarm 1e-8 (DKW): the difference of two coordinates is triangular; a copied coordinate is rejected."""
-    sample = ObjectiveNoise("uniform_box", R).draw((2, 20_000), np.random.default_rng(6))
+@sources
+def test_box_coordinates_do_not_repeat_each_other(source):
+    """The difference of two coordinates is triangular; a copied coordinate is rejected."""
+    sample = drawn("uniform_box", source)
 
     def cdf(x):
         part = np.clip(1 - np.abs(x) / (2 * R), 0, 1) ** 2 / 2
         return np.where(x < 0, part, 1 - part)
 
-    assert accepts_distribution(sample[0] - sample[1], cdf)
-    assert not accepts_distribution(sample[0] - sample[0], cdf)
-    assert not accepts_distribution(sample[0] + sample[0], cdf)
+    assert fits(sample[0] - sample[1], cdf)
+    assert not fits(sample[0] - sample[0], cdf)
+    assert not fits(sample[0] + sample[0], cdf)
+
+
+@sources
+def test_truncated_coordinates_do_not_repeat_each_other(source):
+    """Their sum is √2 times as wide, and a copied coordinate's twice as wide."""
+    sample = drawn("truncated_gaussian", source)
+    assert is_gaussian(sample[0] + sample[1], sqrt(2) * R / 6)  # the cut takes 2e-9 of the mass
+    assert not is_gaussian(2 * sample[0], sqrt(2) * R / 6)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (2, 4)])
 def test_uniform_ball_is_uniform(shape):
-    """False alarm 1e-8 (DKW, chi-square): (r/R)^d is uniform, and the direction has no preferred coordinate.
+    """(r/R)^d is uniform, and the direction has no preferred coordinate.
 
     Half, double, a radius drawn without the d-th root and directions from a cube are rejected.
     """
@@ -142,17 +134,17 @@ def test_uniform_ball_is_uniform(shape):
     radius = np.linalg.norm(sample, axis=1)
 
     def right_radius(r):
-        return accepts_distribution((r / R) ** size, uniform.cdf)
+        return fits((r / R) ** size, uniform.cdf)
 
     assert right_radius(radius)
     assert not right_radius(radius / 2) and not right_radius(radius * 2)
     if size == 1:
-        assert accepts_distribution(sample, uniform(-R, 2 * R).cdf)
+        assert fits(sample, uniform(-R, 2 * R).cdf)
         return
     assert not right_radius(R * np.random.default_rng(8).uniform(size=8000))
     squared = beta(0.5, (size - 1) / 2).cdf
-    assert accepts_distribution(sample[:, 0] ** 2 / radius**2, squared)
+    assert fits(sample[:, 0] ** 2 / radius**2, squared)
     cube = np.random.default_rng(9).uniform(-1, 1, sample.shape)
-    assert not accepts_distribution(cube[:, 0] ** 2 / np.linalg.norm(cube, axis=1) ** 2, squared)
+    assert not fits(cube[:, 0] ** 2 / np.linalg.norm(cube, axis=1) ** 2, squared)
     signs = (sample.prod(axis=1) > 0).sum()  # χ²_1 of a fair coin
     assert (2 * signs - 8000) ** 2 / 8000 <= chi2.isf(FALSE_ALARM, 1)

@@ -24,18 +24,31 @@ PLAN = TrainingPlan(rounds=12, noise_scale=0.3, noise_decay=0.9, objective_bound
 class Consortium:
     """Four organisations with 40 to 70 records each; ``kill`` throws a party away, `party` opens it again from its journal."""
 
-    def __init__(self, folder, *, plan=PLAN, source=None, seed=3, budget=None, job="job-1", classes=2, study="5" * 64):
+    def __init__(
+        self,
+        folder,
+        *,
+        plan=PLAN,
+        source=None,
+        seed=3,
+        budget=None,
+        job="job-1",
+        classes=2,
+        study="5" * 64,
+        width=WIDTH,
+    ):
         self.folder, self.budget, self.dataset = folder, budget, "data of {}"
         self.source = source or Simulated(seed)
         rng = np.random.default_rng(seed)
-        self.contract = Contract(job=job, study=study, plan=plan, servers=NAMES, edges=EDGES, classes=classes, width=WIDTH, epsilon=EPSILON)
+        terms = {"job": job, "study": study, "plan": plan, "servers": NAMES, "edges": EDGES}
+        self.contract = Contract(**terms, classes=classes, width=width, epsilon=EPSILON)
         self.identities, self.keys = {}, {}
         for name in NAMES:
             path = folder / f"{name}.key"
             self.identities[name] = Identity.load(path) if path.exists() else Identity.create(path)
             self.keys[name] = self.identities[name].public
         cuts = np.cumsum([0, 40, 50, 60, 70])
-        x = rng.standard_normal((cuts[-1], WIDTH))
+        x = rng.standard_normal((cuts[-1], width))
         x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True)) * (1 + 1e-9)
         codes = labels.codes(rng.integers(classes, size=len(x)), EPSILON, classes)
         degrees = self.contract.graph.degrees

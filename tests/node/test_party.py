@@ -4,21 +4,27 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 
 import msgspec
 import numpy as np
 import pytest
 from consortium import EPSILON, NAMES, PLAN, WIDTH, Consortium
+from fitting import fading, is_gaussian, is_truncated_gaussian, slips
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdml.accounting import Budget
-from pdml.accounting.events import IterateReleased, ObjectiveNoised
+from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
+from pdml.accounting.provenance import UNSAID
+from pdml.core import labels
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PeerError
-from pdml.mechanisms.randomness import Secure
+from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.node import wire
-from pdml.node.identity import Identity
+from pdml.node.identity import Identity, verified
 from pdml.node.journal import Journal
+from pdml.train.node import Node
+from pdml.train.plan import TrainingPlan
 
 
 @pytest.fixture
@@ -81,14 +87,72 @@ def test_a_release_is_debited_in_the_transaction_that_stores_it(consortium):
     assert failing.round == 3
 
 
-def test_what_is_debited_is_what_the_plan_spends_at_this_server(consortium):
-    """From the servers' own sizes and links, not from what the contract says of them."""
-    consortium.run()
+@pytest.mark.parametrize("deaths", ["none", "one each", "many"])
+@pytest.mark.parametrize("source", [Simulated(3), Secure()], ids=lambda source: source.name)
+def test_what_is_debited_is_what_the_plan_spends_at_this_server(tmp_path, source, deaths):
+    """From the servers' own sizes and links, not the contract's, and however often they died."""
+    plan = replace(PLAN, noise_scale=(0.3, 0.1, 0.2, 0.4))
+    consortium = Consortium(tmp_path, plan=plan, source=source)
+    if deaths == "one each":
+        consortium.run(until=5)
+        for name in NAMES:
+            consortium.kill(name)
+            consortium.meet(name)
+    consortium.run(chance=0.2 if deaths == "many" else 0.0, seed=7)
     for name, server in zip(NAMES, consortium.servers, strict=True):
-        place = {"server": server.index, "n_servers": server.n_servers, "degree": server.degree, "records": server.records}
-        spent = PLAN.events(**place, epsilon=EPSILON, norm_bound=1.0, width=WIDTH, classes=2)
+        place = {"server": server.index, "n_servers": server.n_servers, "degree": server.degree}
+        size = {"records": server.records, "norm_bound": 1.0, "width": WIDTH, "classes": 2}
+        spent = plan.events(**place, **size, epsilon=EPSILON)
         consortium.party(name)
         assert consortium.journals[name].spent(f"data of {name}") == spent
+        flip = LabelFlipped(epsilon=EPSILON, by=UNSAID)  # its holdings do not say who flipped
+        assert consortium.party(name).ledger.events == ((flip, *spent),)
+    consortium.close()
+
+
+def noise_of(consortium, name):
+    """(η, [θ(1), θ(2), ...]) that a node drew: what it sent, less what a silent twin computes."""
+    party, journal = consortium.party(name), consortium.journals[name]
+    server, contract = party.holdings.server, consortium.contract
+    sealed = journal.sealed(contract.job)
+    purpose = f"{contract.digest} {name}".encode()
+    linear = wire.unpacked(consortium.identities[name].unseal(sealed, purpose), contract.shape)
+    mean = labels.label_mean(server.matrix, server.codes, contract.plan.loss_for(contract.classes))
+    twin = Node(server, replace(contract.plan, noise_scale=0.0), Simulated(0), linear=linear)
+    state, theta = twin.start(), []
+    for t in range(1, party.round + 1):
+        heard = journal.heard(contract.job, t - 1)
+        others = [wire.unpacked(heard[peer], contract.shape) for peer in party.neighbours if heard]
+        _, point = twin.step(state, others)
+        released = wire.unpacked(journal.outgoing(contract.job, t), contract.shape)
+        theta.append(released - point)
+        state = twin.replay(state, others, released)
+    return len(NAMES) * (mean - linear), theta
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.2])
+def test_the_noise_that_leaves_a_node_is_its_own_and_of_that_round(tmp_path, chance):
+    """From the operating system, through a real journal, and after restarts.
+
+    Server by server and round by round; false alarm 1e-9 per check. The V_i of others, other
+    rounds, half, double, the variance and a forgotten or doubled 1/n are rejected as well.
+    """
+    scales, decay, bound = (0.4, 0.1, 0.2, 0.05), 0.5, 0.6
+    noisy = {"noise_scale": scales, "noise_decay": decay, "objective_bound": bound}
+    plan = TrainingPlan(rounds=3, penalty=1.0, **noisy)
+    consortium = Consortium(tmp_path, plan=plan, source=Secure(), width=8_000)
+    consortium.run(chance=chance, seed=1)
+    for name, scale in zip(NAMES, scales, strict=True):
+        eta, theta = noise_of(consortium, name)
+        assert is_truncated_gaussian(eta, bound)
+        wrong = (0.5, 2.0, bound / 6, 4.0, 0.25, 1.2)
+        assert not any(is_truncated_gaussian(eta * factor, bound) for factor in wrong)
+        for t, drawn in enumerate(theta, start=1):
+            assert is_gaussian(drawn, fading(scale, decay, t))
+            others = [other / scale for other in scales if other != scale]
+            for factor in (*slips(scale, decay, t).values(), *others):
+                assert not is_gaussian(drawn * factor, fading(scale, decay, t))
+    consortium.close()
 
 
 def test_budgets_belong_to_the_data_set_and_not_to_the_job(tmp_path):
@@ -109,6 +173,32 @@ def test_budgets_belong_to_the_data_set_and_not_to_the_job(tmp_path):
     more = Consortium(tmp_path, job="job-2")
     more.run()
     assert more.party("alice").ledger.line("features", "other servers").epsilon > 1.3 * spent  # √2 in μ
+    more.close()
+
+
+def test_the_objective_noise_of_earlier_jobs_is_spent_too(tmp_path):
+    """With θ off a label is protected by η alone: drawn twice, it protects less."""
+    plan = replace(PLAN, noise_scale=0.0, objective_bound=20.0, rounds=2)
+    first = Consortium(tmp_path, plan=plan)
+    first.run()
+    spent = first.party("alice").ledger.line("label", "other servers").epsilon
+    assert 0 < spent < EPSILON / 2  # so that it is η, and not the flip, that bounds it
+    for name in NAMES:
+        first.party(name).finish()
+    first.close()
+    budget = Budget(labels_epsilon=1.05 * spent)
+    again = Consortium(tmp_path, plan=plan, job="job-2", budget=budget)
+    with pytest.raises(BudgetExceeded, match="after the 2 releases of earlier jobs"):
+        again.party("alice")
+    again.close()
+    (tmp_path / "other").mkdir()
+    fresh = Consortium(tmp_path / "other", plan=plan, job="job-2", budget=budget)
+    fresh.party("alice")  # without the first job the same budget suffices
+    fresh.close()
+    more = Consortium(tmp_path, plan=plan, job="job-2")
+    more.run()
+    both = more.party("alice").ledger.line("label", "other servers").epsilon
+    assert both > 1.2 * spent
     more.close()
 
 
@@ -196,7 +286,7 @@ def forged(consortium, *, key="bob", **changes):
         ({"sender": "carol"}, "in the name of 'carol'"),
         ({"sender": "mallory"}, "in the name of 'mallory'"),
         ({"recipient": "dave"}, "meant for 'dave'"),
-        ({"version": 2}, "speaks version 2"),
+        ({"version": 1}, "speaks version 1"),
         ({"key": "carol"}, "signature is not bob's"),
         ({"payload": np.ones((1, 4)).tobytes()}, "two different releases for round 1"),
     ],
@@ -269,8 +359,6 @@ def test_finishing_early_is_refused(consortium):
 
 
 def test_another_contract_under_the_same_name_is_refused(consortium, tmp_path):
-    from dataclasses import replace
-
     consortium.run(until=2)
     consortium.close()
     other = Consortium(tmp_path, plan=replace(PLAN, penalty=0.2))
@@ -319,6 +407,14 @@ def test_keys(tmp_path):
     with pytest.raises(InvalidInput, match="64 hexadecimal digits"):
         Identity.load(tmp_path / "bad.key")
     assert made.sign(b"x") == made.sign(b"x")
+
+
+@pytest.mark.parametrize("sign", ["00", "80"])
+def test_a_key_under_which_anybody_can_sign_is_no_key(sign):
+    """The neutral point: S = 0 and R = the point itself satisfy S·B = R + h·A for every message."""
+    public = bytes([1, *bytes(30), int(sign, 16)])
+    assert not verified(public.hex(), b"whatever", public[:31] + b"\0" + bytes(32))
+    assert not any(verified(key, b"", b"") for key in ("", "0" * 63, "x", "00"))
 
 
 def test_records_below_the_floor_are_refused(tmp_path):

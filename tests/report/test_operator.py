@@ -20,7 +20,7 @@ from pdml.report.operator_preview import estimates, preview
 from pdml.study import Study
 
 STUDY = replace(example_study.STUDY, title="A <b>small</b> study", question="Are you <i>ill</i>?", min_records=100)
-PLANNED = replace(STUDY, plan={"rounds": 30, "noise_scale": 0.5})
+PLANNED = replace(STUDY, plan={"rounds": 30, "noise_scale": 0.5}, budget=None)
 
 
 def summary(no: int, yes: int, **changes: object) -> Summary:

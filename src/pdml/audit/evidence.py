@@ -5,6 +5,7 @@ The event is learnt on one part of the samples and counted on the rest, with Clo
 probabilities: whatever was learnt, the bound is sound; learning badly only makes it weak.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,21 +40,39 @@ class Separation:
     """How well two worlds could be told apart."""
 
     epsilon: float  # the lower bound
+    delta: float  # at which it holds
     accuracy: float  # of guessing the world at even odds with the same event, as counted
 
 
 def separate(first: Array, second: Array, delta: float, alpha: float = FALSE_ALARM) -> Separation:
     """The lower bound on ε from transcripts (samples, numbers) of two worlds, all drawn independently."""
+    return contradict(first, second, {delta: 1.0}, alpha)
+
+
+def contradict(
+    first: Array,
+    second: Array,
+    claims: Mapping[float, float],
+    alpha: float = FALSE_ALARM,
+) -> Separation:
+    """The same where the first samples come closest to contradicting a profile, δ -> ε.
+
+    Like the event, the point is chosen before the counting, so that the bound is sound.
+    """
     cut_first, cut_second = int(CALIBRATION * len(first)), int(CALIBRATION * len(second))
     direction = fisher(first[:cut_first], second[:cut_second])
     scores = [first @ direction, second @ direction]
     learnt, counted = [scores[0][:cut_first], scores[1][:cut_second]], [scores[0][cut_first:], scores[1][cut_second:]]
-    sign, threshold = _event(learnt, delta, alpha)
+    trials = min(map(len, counted))
+    events = {delta: _event(learnt, delta, alpha, trials) for delta in claims}
+    delta = max(claims, key=lambda each: events[each][0] / max(claims[each], 1e-9))
+    _, sign, threshold = events[delta]
     inside, outside = (counted[1], counted[0]) if sign > 0 else (-counted[0], -counted[1])
     hits, false_hits = int((inside > threshold).sum()), int((outside > threshold).sum())
     bound = float(epsilon_bound(hits, len(inside), false_hits, len(outside), delta, alpha))
     middle = (float(np.median(learnt[0])) + float(np.median(learnt[1]))) / 2
-    return Separation(bound, (float((counted[1] > middle).mean()) + float((counted[0] <= middle).mean())) / 2)
+    right = float((counted[1] > middle).mean()) + float((counted[0] <= middle).mean())
+    return Separation(bound, delta, right / 2)
 
 
 def fisher(first: Array, second: Array) -> Array:
@@ -68,8 +87,16 @@ def fisher(first: Array, second: Array) -> Array:
     return np.asarray((vectors @ ((vectors.T @ difference) / values)) / scale)
 
 
-def _event(scores: list[Array], delta: float, alpha: float) -> tuple[int, float]:
-    """The side and threshold with the largest bound on these samples alone: their few hits count with all their uncertainty."""
+def _event(
+    scores: list[Array],
+    delta: float,
+    alpha: float,
+    trials: int,
+) -> tuple[float, int, float]:
+    """The largest bound to expect from ``trials`` more samples, and its side and threshold.
+
+    A false hit more than was seen: else a threshold beyond all samples would look best.
+    """
     best = (-1.0, 1, 0.0)
     for sign in (1, -1):
         inside, outside = (scores[1], scores[0]) if sign > 0 else (-scores[0], -scores[1])
@@ -77,8 +104,9 @@ def _event(scores: list[Array], delta: float, alpha: float) -> tuple[int, float]
         candidates = candidates[np.linspace(0, len(candidates) - 1, min(400, len(candidates))).astype(int)]
         hits = len(inside) - np.searchsorted(np.sort(inside), candidates, side="right")
         false_hits = len(outside) - np.searchsorted(np.sort(outside), candidates, side="right")
-        bounds = epsilon_bound(hits, len(inside), false_hits, len(outside), delta, alpha)
+        rate, false_rate = hits / (len(inside) + 1), (false_hits + 1) / (len(outside) + 1)
+        bounds = epsilon_bound(rate * trials, trials, false_rate * trials, trials, delta, alpha)
         k = int(np.argmax(bounds))
         if bounds[k] > best[0]:
             best = (float(bounds[k]), sign, float(candidates[k]))
-    return best[1], best[2]
+    return best

@@ -24,12 +24,20 @@ ROUNDS = 3
 def label_inference(effort: Effort, seed: int) -> tuple[Finding, ...]:
     """One reported label, flipped: through θ, through η, and jointly with the randomised response that reported it."""
     plain = label_victim()
-    both = (
+    cases = (
         ("label_inference through theta", plain.with_noise(MU, "label"), DELTA),
         ("label_inference through eta", plain.with_objective_noise(MU), DELTA),
         ("label_inference jointly", replace(plain.with_noise(2.5, "label"), randomise=True), 0.01),
+        (
+            "label_inference, 3 classes, both noises, jointly",
+            replace(with_both(three_classes(), 5.0, 5.0), randomise=True),
+            0.01,
+        ),
     )
-    return tuple(attack(name, victim, flip_first(victim), "label", delta, effort, seed + k) for k, (name, victim, delta) in enumerate(both))
+    findings = []
+    for k, (name, victim, delta) in enumerate(cases):
+        findings.append(attack(name, victim, flip_first(victim), "label", delta, effort, seed + k))
+    return tuple(findings)
 
 
 def record_membership(effort: Effort, seed: int) -> tuple[Finding, ...]:
@@ -60,6 +68,29 @@ def label_victim() -> Victim:
     matrix = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.0, -1.0]])
     plan = TrainingPlan(rounds=ROUNDS, penalty=5.0, objective_bound=0.0, noise_decay=0.8)
     return Victim(plan=plan, matrix=matrix, labels=np.array([0, 1, 1, 0]), epsilon=1.0, heard=_heard(np.array([[0.5, -0.5]])))
+
+
+def three_classes() -> Victim:
+    """The same with three classes: a reported label moves w_i by almost its bound."""
+    message = np.array([[0.5, -0.5], [0.0, 0.3], [-0.2, 0.1]])
+    return Victim(
+        plan=TrainingPlan(rounds=2, penalty=100.0, noise_decay=0.5),
+        matrix=label_victim().matrix,
+        labels=np.array([0, 1, 2, 0]),
+        epsilon=1.0,
+        heard=np.array([np.zeros_like(message), message]),
+        classes=3,
+    )
+
+
+def with_both(victim: Victim, theta: float, eta: float, data: str = "label") -> Victim:
+    """The same with θ alone ``theta``-GDP and η alone ``eta``-GDP for labels."""
+    loud = victim.with_noise(theta, data).plan
+    bound = victim.with_objective_noise(eta).plan.objective_bound
+    return replace(
+        victim,
+        plan=replace(loud, objective_noise="truncated_gaussian", objective_bound=bound),
+    )
 
 
 def flip_first(victim: Victim) -> Victim:

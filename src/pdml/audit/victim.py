@@ -15,7 +15,7 @@ from pdml.accounting import Ledger
 from pdml.accounting.events import Event, IterateReleased, ObjectiveNoised
 from pdml.core import labels
 from pdml.mechanisms.label_flip import LabelFlip, flip_labels
-from pdml.mechanisms.randomness import LABELS, Simulated
+from pdml.mechanisms.randomness import LABELS, Simulated, Source
 from pdml.train.engines.jobs import spread
 from pdml.train.node import Node, Server
 from pdml.train.plan import TrainingPlan
@@ -53,7 +53,7 @@ class Victim:
     randomise: bool = False
     trainings: int = 1
 
-    def server(self, source: Simulated) -> Server:
+    def server(self, source: Source) -> Server:
         reported = self.labels.copy()
         if self.randomise:
             reported[:1] = flip_labels(reported[:1], np.array([self.epsilon]), self.classes, source.stream(LABELS))

@@ -24,7 +24,7 @@ def draw(setting: Setting, against: str, path: Path, kind: str) -> None:
         middle = setting.objective_bound or 1.0
         settings = [replace(setting, objective_bound=middle * f) for f in factors]
         places = [s.objective_bound for s in settings]
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     for room, colour in ((printed, "#999999"), (corrected, "#d95f02"), (sharper, "#1b6ca8")):
         bounds = [room.corollary1(s) for s in settings]
@@ -33,9 +33,8 @@ def draw(setting: Setting, against: str, path: Path, kind: str) -> None:
         values = [getattr(b, term) for b in bounds]
         if max(values) > 0:
             axes.plot(places, values, style, color="#1b6ca8", label=f"sharper: {term}")
-    axes.axhline(setting.zero_loss, color="black", linewidth=0.8)
-    said = f"loss at w = 0: {setting.zero_loss:.2f}"
-    axes.annotate(said, (places[-1], setting.zero_loss), xytext=(0, -3), textcoords="offset points", ha="right", va="top")
+    known = f"loss at w = 0: {setting.zero_loss:.2f}"
+    axes.axhline(setting.zero_loss, color="black", linewidth=0.8, label=known)
     axes.set(xscale="log", yscale="log", xlabel=AGAINST[against], ylabel="bound on the excess risk (Corollary 1)")
-    axes.legend(frameon=False)
+    figure.legend(frameon=False, loc="outside right upper")  # beside the axes: no curve can run through it
     figure.savefig(path, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import NoReturn
 
-from pdml.errors import PDMLError, plain
+from pdml.errors import InvalidInput, PDMLError, plain
 
 
 class Stopped(BaseException):
@@ -47,22 +47,33 @@ def _run(arguments: list[str], *, traceback: bool) -> int:
     except SystemExit as end:  # how typer returns
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Stopped as stop:
-        return _stopped("interrupted" if stop.number == signal.SIGINT else "stopped", stop.number)
+        return _stopped(stop.number)
     except KeyboardInterrupt:  # before the handlers stand
-        return _stopped("interrupted", signal.SIGINT)
+        return _stopped(signal.SIGINT)
     except BrokenPipeError:  # whoever read us has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
+        if (behind := _stop_behind(error)) is not None:
+            return _stopped(behind.number)
         if traceback:
             import traceback as printer
 
             printer.print_exc()
-        return _refused(_sentence(error))
+        return _refused(_sentence(error, arguments))
     return 0
 
 
-def _sentence(error: Exception) -> str:
+def _stop_behind(error: BaseException | None) -> Stopped | None:
+    """The signal during which ``error`` came up: a library that was interrupted may stumble on its way out."""
+    while error is not None and not isinstance(error, Stopped):
+        error = error.__context__
+    return error
+
+
+def _sentence(error: Exception, arguments: Sequence[str] = ()) -> str:
+    if isinstance(error, InvalidInput) and error.setting:
+        return _as_typed(error, arguments)
     if isinstance(error, PDMLError):
         return str(error)
     if isinstance(error, OSError):
@@ -74,14 +85,24 @@ def _sentence(error: Exception) -> str:
     return f"this is a mistake in pdml ({type(error).__name__}): please report it with what the same command says with --traceback"
 
 
+def _as_typed(error: InvalidInput, arguments: Sequence[str]) -> str:
+    """A setting by the name of the option that gave it, where one did."""
+    for name in (error.setting, error.setting.removeprefix("n_")):
+        option = "--" + name.replace("_", "-")
+        if any(argument.split("=")[0] == option for argument in arguments):
+            return option + str(error).removeprefix(error.setting)
+    return str(error)
+
+
 def _refused(sentence: str) -> int:
     print("pdml: " + plain(sentence, longest=100_000), file=sys.stderr)
     return 1
 
 
-def _stopped(how: str, number: int) -> int:
+def _stopped(number: int) -> int:
     from pdml.cli.outputs import written
 
+    how = "interrupted" if number == signal.SIGINT else "stopped"
     what = "already written: " + ", ".join(map(str, written)) if written else "nothing was written"
     print(f"pdml: {how}; {what}", file=sys.stderr)
     return 128 + number

@@ -1,6 +1,6 @@
 """`pdml audit`: attack the real code and compare what leaks with what is claimed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,26 +26,30 @@ def audit(
     A bound above the claim is a violated claim, and the exit code is 1.
 
     \b
-    Attacks: label_flips, gradient_difference, label_inference, record_membership, averaging, sensitivity
+    Attacks: label_flips, gradient_difference, label_inference, record_membership, averaging,
+      sensitivity, deployed_node (its noise is the operating system's, which has no seed)
     Example:
       pdml audit --attack label_inference --attack sensitivity
     """
     from dataclasses import replace
 
-    from pdml.audit import ATTACKS, FALSE_ALARM, FULL, QUICK, run
+    from pdml.audit import ATTACKS, FALSE_ALARM, FULL, QUICK, lacks, run
     from pdml.cli.cluster import processes
 
+    chosen = tuple(attack or (name for name in ATTACKS if not lacks(name)))
+    left_out = {name: lacks(name) for name in ATTACKS if lacks(name) and name not in chosen}
     with processes(jobs, cluster) as at_once, _progress() as on_attack:
         effort = replace(FULL if full else QUICK, jobs=at_once)
-        findings = run(effort, seed=seed, attacks=tuple(attack or ATTACKS), on_attack=on_attack)
+        findings = run(effort, seed=seed, attacks=chosen, on_attack=on_attack)
     violated = [finding for finding in findings if not finding.passed]
     if as_json:
         from pdml.cli.screen import print_json
 
         plain = [finding.to_dict() for finding in findings]
-        print_json({"full": full, "seed": seed, "false_alarm_rate": FALSE_ALARM, "passed": not violated, "findings": plain})
+        settings = {"full": full, "seed": seed, "false_alarm_rate": FALSE_ALARM}
+        print_json({**settings, "passed": not violated, "findings": plain, "left_out": left_out})
     else:
-        _show(findings, violated)
+        _show(findings, violated, left_out)
     if violated:
         raise typer.Exit(1)
 
@@ -72,18 +76,17 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
         yield lambda name, index, count: bar.update(task, description=f"Attack: {name}", completed=index, total=count)
 
 
-def _show(findings: "Sequence[Finding]", violated: "Sequence[Finding]") -> None:
-    from rich.table import Table
+def _show(
+    findings: "Sequence[Finding]",
+    violated: "Sequence[Finding]",
+    left_out: Mapping[str, str],
+) -> None:
     from rich.text import Text
 
     from pdml.audit import FALSE_ALARM
     from pdml.cli import screen
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("attack")
-    for column in ("claimed", "measured", "in"):
-        table.add_column(column, justify="right")
-    table.add_column("verdict")
+    table = screen.new_table("attack", "claimed", "measured", "in", "verdict", words=("attack", "verdict"))
     for finding in findings:
         verdict = Text("holds", style="green") if finding.passed else Text("VIOLATED", style="bold red")
         table.add_row(
@@ -101,3 +104,5 @@ def _show(findings: "Sequence[Finding]", violated: "Sequence[Finding]") -> None:
         out.print(f"{finding.name}: {finding.sentence}.")
     out.print()
     out.print(f"{len(violated)} of {len(findings)} claims violated." if violated else f"All {len(findings)} claims hold.")
+    for name, package in left_out.items():
+        out.print(f"Left out: {name}, which needs the package {package}.")

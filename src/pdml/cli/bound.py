@@ -162,7 +162,6 @@ def _bounds(setting: "Setting", measured: "Complexity | None", as_json: bool, pl
 
     from pdml.bounds import corrected, longest_best, printed, sharper
     from pdml.bounds.convergence import Curvature, condition
-    from pdml.cli import bound_studies as studies
     from pdml.cli import screen
 
     lengths = None if measured is None else [measured.closed_form * sqrt(measured.records / m) for m in setting.records]
@@ -195,7 +194,7 @@ def _bounds(setting: "Setting", measured: "Complexity | None", as_json: bool, pl
         )
         return
     out = screen.console()
-    table = studies.table("statement", "variant", "labels", "objective", "iterates", "optimisation", "total")
+    table = screen.new_table("statement", "variant", "labels", "objective", "iterates", "optimisation", "total", words=2)
     for each in sorted(found, key=lambda b: b.statement):
         terms = (f"{value / each.classifiers:.3g}" for value in each.terms.values())
         mark = "*" if each.per_classifier >= setting.zero_loss else " "
@@ -210,7 +209,7 @@ def _bounds(setting: "Setting", measured: "Complexity | None", as_json: bool, pl
         f"Excess risk per classifier, at most this but for a chance of {setting.delta:g}.",
         f"* This bound says nothing here: the loss at w = 0 is {setting.zero_loss:.2f}, and its excess no more.",
     )
-    rows = studies.table("precondition", "met", "why")
+    rows = screen.new_table("precondition", "met", "why", words=3)
     for name, holds, why in conditions:
         rows.add_row(name, "?" if holds is None else "yes" if holds else "no", why)
     screen.show(out, "What must hold", rows)

@@ -6,20 +6,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from pdml.bounds.topology import Judged
     from pdml.experiments.bounds_check import Case, Comparison
-
-
-def table(*columns: str) -> "Table":
-    from rich.table import Table
-
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    words = {"statement", "variant", "precondition", "met", "why", "graph", "training", ""}
-    for name in columns:
-        grid.add_column(name, justify="left" if name in words else "right", no_wrap=name in ("statement", "variant", "graph", "met"))
-    return grid
 
 
 def suggest(servers: int, regularization: float, norm_bound: float, seed: int, as_json: bool) -> None:
@@ -37,7 +25,7 @@ def suggest(servers: int, regularization: float, norm_bound: float, seed: int, a
         screen.print_json({"servers": servers, "regularization": regularization, "graphs": [_judged(each) for each in judged]})
         return
     columns = ("links", "ratio", "gap", "condition", "best a", "beta", "rounds")
-    grid = table("graph", *columns)
+    grid = screen.new_table("graph", *columns)
     for each in judged:
         cells = (each.spread, each.gap, each.ratio, each.best_ratio, each.penalty)
         grid.add_row(each.name, str(each.links), *(f"{value:.3g}" for value in cells), f"{each.rounds_per_digit:.0f}")
@@ -55,6 +43,8 @@ def suggest(servers: int, regularization: float, norm_bound: float, seed: int, a
 
 
 def _advice(judged: "list[Judged]") -> list[str]:
+    from pdml.report import numbers
+
     fastest, closest = judged[0], max(judged, key=lambda each: each.best_ratio)
     cheapest = min(
         (each for each in judged if each.contraction**2 <= fastest.contraction), key=lambda each: (each.links, each.rounds_per_digit)
@@ -68,16 +58,14 @@ def _advice(judged: "list[Judged]") -> list[str]:
     true = [each.name for each in judged if each.true_ratio > 1]
     if true and true != met:
         condition += f" With its constants corrected it can be met on: {', '.join(true)}."
+    fast, cheap = (numbers.count(each.links, "link") for each in (fastest, cheapest))
+    pace = [f"{each.rounds_per_digit:.0f} rounds per digit" for each in (fastest, cheapest)]
     return [
         condition,
-        f"In practice {fastest.name} forgets errors fastest: {fastest.rounds_per_digit:.0f} rounds per digit over {_links(fastest)}.",
-        f"Fewest links within twice its rounds: {cheapest.name}, {_links(cheapest)}, {cheapest.rounds_per_digit:.0f} rounds per digit.",
+        f"In practice {fastest.name} forgets errors fastest: {pace[0]} over {fast}.",
+        f"Fewest links within twice its rounds: {cheapest.name}, {cheap}, {pace[1]}.",
         "A link costs two messages a round, and in Theorem 1, corrected, a server's noise counts once for each of its links.",
     ]
-
-
-def _links(each: "Judged") -> str:
-    return "1 link" if each.links == 1 else f"{each.links} links"
 
 
 def _judged(each: "Judged") -> dict[str, Any]:
@@ -109,7 +97,7 @@ def check(seed: int, jobs: int, cluster: str | None, as_json: bool) -> None:
     if as_json:
         screen.print_json({"holds": not failed, "comparisons": [_compared(each) for each in found]})
     else:
-        grid = table("training", "statement", "measured", "as printed", "corrected", "sharper", "times the truth")
+        grid = screen.new_table("training", "statement", "measured", "as printed", "corrected", "sharper", "times the truth", words=2)
         for each in found:
             bounds = (each.corrected.per_classifier, each.sharper.per_classifier)
             told = "-" if isinstance(each.printed, str) else f"{each.printed.per_classifier:.3g}"

@@ -47,7 +47,7 @@ def invite(
     from pdml.collect.rules import hash_token
 
     outputs.check([out], force=force)
-    with opened(study, server, db, keys, create=True) as (contract, name, _, store):
+    with opened(study, server, db, keys, create=True, asking=True) as (contract, name, _, store):
         base = contract.server(name).url.rstrip("/")
 
         def write(path: Path) -> None:
@@ -168,7 +168,7 @@ def export(
     from pdml.cli import screen
     from pdml.collect.export import export as write
 
-    with opened(study, server, db, keys, create=False) as (contract, name, _, store):
+    with opened(study, server, db, keys, create=False, asking=True) as (contract, name, _, store):
         least = 1 if force_small else contract.min_records
         with screen.working(f"Exporting the reports of {name}"):
             manifest = write(store, out, hour=int(time.time() // 3600), min_records=least)

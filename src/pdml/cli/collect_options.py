@@ -39,13 +39,20 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object inst
 
 
 @contextmanager
-def opened(study: Path, server: str, db: str, keys: Path | None, *, create: bool) -> "Iterator[tuple[Study, str, str, Store]]":
-    """The study, the server's name, the database's and the open store."""
+def opened(
+    study: Path, server: str, db: str, keys: Path | None, *, create: bool, asking: bool = False
+) -> "Iterator[tuple[Study, str, str, Store]]":
+    """The study, the server's name, the database's and the open store; ``asking`` people, or freezing their answers for good,
+    needs a study that somebody could train under."""
     from pdml.collect.rules import identity
     from pdml.collect.stores import open_store
     from pdml.study import Study
 
     contract = Study.load(study)
+    if asking:
+        from pdml.train import trainable
+
+        trainable.check(contract)
     if not server and len(contract.servers) > 1:
         raise InvalidInput(f"the study has several servers: say which with --server {contract.servers[0].name}")
     name = server or contract.servers[0].name

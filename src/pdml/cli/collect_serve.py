@@ -22,6 +22,7 @@ def serve(
     key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key (PEM).")] = None,
     insecure_http: Annotated[bool, typer.Option("--insecure-http", help="Plain HTTP off this machine: only behind TLS.")] = False,
     open_to_all: Annotated[bool, typer.Option("--open", help="Take reports without an invitation.")] = False,
+    bad_tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="Unknown invitations an address may try in a minute.")] = 20,
     operator_token: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Token of the operator's page; made if missing.  [default: beside the database]")
     ] = None,
@@ -46,6 +47,7 @@ def serve(
 
     try:
         from pdml.collect import app, service_log
+        from pdml.collect.attempts import Attempts
         from pdml.collect.connection import Limits
         from pdml.collect.guard import Guard
         from pdml.collect.proxies import Proxies
@@ -55,12 +57,16 @@ def serve(
         raise InvalidInput(f"collecting needs the package {missing.name}: pip install 'pdml[collect]'") from None
     from pdml.collect.stores import shown
     from pdml.contribute.page import render
+    from pdml.contribute.words import weakness
+    from pdml.mechanisms.label_flip import is_weak
 
     tls = check_transport(host, cert=cert, key=key, insecure_http=insecure_http)
     limits = Limits(head=head_timeout, body=body_timeout, write=write_timeout, connections=connections, per_address=per_address)
     guard = Guard(limits, Proxies(proxy or ()))
-    with opened(study, server, db, keys, create=True) as (contract, name, database, store):
+    with opened(study, server, db, keys, create=True, asking=True) as (contract, name, database, store):
         page = render(contract)
+        for micro_epsilon in filter(is_weak, contract.epsilon_micro):
+            typer.echo(f"warning: {weakness(micro_epsilon)}", err=True)
         secure = tls or contract.server(name).url.startswith("https:")
         token_file, token_hash = collect_operator.token(operator_token, database)
         application = app.create(
@@ -75,6 +81,7 @@ def serve(
             secure=secure,
             proxied=bool(proxy) or insecure_http or secure != tls,
             guard=guard,
+            attempts=Attempts(bad_tokens),
         )
         told = {"server": name, "study": contract.hash, "page": page.sha256, "database": shown(database), "operator_token": str(token_file)}
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from pdml.cli import screen
@@ -42,9 +41,7 @@ def show(study: Study, server: str, totals: Totals) -> None:
     told = plain(study, server, totals)
     out = screen.console()
     for heading, counts in (("epsilon", told["by_epsilon"]), ("reported answer", told["by_reported_class"])):
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        table.add_column(heading)
-        table.add_column("reports", justify="right")
+        table = screen.new_table(heading, "reports")
         for name, count in counts.items():
             table.add_row(Text(name), f"{count:,}")
         screen.show(out, f"Reports by {heading}", table)

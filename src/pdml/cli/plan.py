@@ -125,8 +125,6 @@ def _sizes(
 
 
 def _show(proposal: "Proposal", sizes: "Sizes", graph: "Graph", budget: "Budget", found: dict[str, Any], out: Path | None) -> None:
-    from rich.table import Table
-
     from pdml.cli import screen
     from pdml.report import numbers
     from pdml.train.planner import ledger
@@ -138,15 +136,9 @@ def _show(proposal: "Proposal", sizes: "Sizes", graph: "Graph", budget: "Budget"
             f"\nThe smallest epsilon that reaches {found['target_accuracy']:.1%} is {found['epsilon']:.3g} ({found['accuracy']:.1%})."
         )
 
-    def table(*columns: str) -> Table:
-        grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        for index, name in enumerate(columns):
-            grid.add_column(name, justify="right" if index else "left")
-        return grid
-
     scales = chosen.noise_scale if isinstance(chosen.noise_scale, tuple) else (chosen.noise_scale,)
     shown = f"{min(scales):.4g}" if min(scales) == max(scales) else f"{min(scales):.4g} to {max(scales):.4g}, by server"
-    settings = table("setting", "value")
+    settings = screen.new_table("setting", "value")
     for name, value in (
         ("rounds (T)", str(chosen.rounds)),
         ("penalty (beta)", f"{chosen.penalty:g}"),
@@ -157,14 +149,15 @@ def _show(proposal: "Proposal", sizes: "Sizes", graph: "Graph", budget: "Budget"
     ):
         settings.add_row(name, value)
     total = f"{sum(sizes.records):,} records, {sizes.width - 1} features, label epsilon {sizes.epsilon:.3g}"
-    screen.show(console, "The plan", settings, f"{graph.n} servers, {graph.n_edges} links, {total}.")
-    rows = table("against other servers", "allowed", "spent", "delta")
+    joined = f"{numbers.count(graph.n, 'server')}, {numbers.count(graph.n_edges, 'link')}"
+    screen.show(console, "The plan", settings, f"{joined}, {total}.")
+    rows = screen.new_table("against other servers", "allowed", "spent", "delta")
     for row in proposal.rows:
         rows.add_row(row.data, numbers.significant(row.allowed), numbers.significant(row.spent), f"{row.delta:g}")
     screen.show(console, "The budget", rows)
-    book = ledger(chosen, sizes, graph, budget.features_delta)
-    screen.show(console, "If I said yes, how sure can they be?", screen.privacy_table(book.lines()))
-    terms = table("predicted error from", "share")
+    lines = ledger(chosen, sizes, graph, budget.features_delta).lines()
+    screen.show(console, screen.PEOPLE, screen.privacy_table(lines), screen.even_odds(lines))
+    terms = screen.new_table("predicted error from", "share")
     for name, share in (
         ("unfinished optimisation, and the ridge", proposal.forecast.optimisation),
         ("randomised labels, and finitely many records", proposal.forecast.labels),

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.json that pdml wrote.", show_default=False)],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Records with the columns of the training.", show_default=False)],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="Records with the columns of the training; - reads CSV.", show_default=False)
+    ],
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here (.csv, .csv.gz, .parquet), not to the screen.")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Also the probability of every class.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
@@ -27,6 +29,8 @@ def predict(
     \b
     Example:
       pdml predict model.json others.csv --proba --out predictions.csv
+    Example, in a pipe:
+      zcat others.csv.gz | pdml predict model.json - > predictions.csv
     """
     import sys
 

@@ -61,16 +61,13 @@ def reproduce(
 
 
 def _show(outcome: "Outcome", paths: dict[str, Path]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     from pdml.cli import screen
 
     out = screen.console()
     if outcome.summary:
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        for i, column in enumerate(outcome.summary[0]):
-            table.add_column(column, justify="right" if i else "left")
+        table = screen.new_table(*outcome.summary[0])
         for row in outcome.summary[1:]:
             table.add_row(*map(Text, row))
         screen.show(out, outcome.title, table, outcome.caption)

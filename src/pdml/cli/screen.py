@@ -3,23 +3,26 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from math import isinf
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from pdml.accounting.ledger import Line
 from pdml.report import numbers
 
+PEOPLE = "If I said yes, how sure can they be?"
 MOST_SERVERS = 20  # rows that still fit on a screen
 _LOG_EVERY = 10.0  # seconds between lines where no bar can be drawn
+_INDENT, _GAP = 2, 2
 
 
 def console() -> Console:
@@ -83,7 +86,7 @@ def print_json(values: dict[str, Any]) -> None:
 
 def accuracy_table(servers: Sequence[tuple[str, int, int, float | None]], totals: Sequence[tuple[str, float | None]]) -> Table:
     """One row per server (name, records, links, accuracy), then the rows everybody looks for; no accuracies without totals."""
-    table = _table("server", "records", "links", *(["accuracy"] if totals else []))
+    table = new_table("server", "records", "links", *(["accuracy"] if totals else []))
     shown = servers if len(servers) <= MOST_SERVERS else servers[: MOST_SERVERS // 2]
     for name, records, links, accuracy in shown:
         table.add_row(Text(name), numbers.count(records), str(links), *([numbers.percent(accuracy)] if totals else []))
@@ -97,7 +100,7 @@ def accuracy_table(servers: Sequence[tuple[str, int, int, float | None]], totals
 def privacy_table(lines: Sequence[Line]) -> Table:
     """The ledger in words: how sure each adversary can become, and the ε behind it."""
     kinds = dict.fromkeys(line.data for line in lines)
-    table = _table("who", *(column for kind in kinds for column in (f"of the {kind}", "epsilon")))
+    table = new_table("who", *(column for kind in kinds for column in (f"of the {kind}", "epsilon")))
     for who in dict.fromkeys(line.adversary for line in lines):
         cells: list[Text | str] = []
         for line in (line for line in lines if line.adversary == who):
@@ -110,11 +113,22 @@ def privacy_table(lines: Sequence[Line]) -> Table:
     return table
 
 
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(first)
-    for name in others:
-        table.add_column(name, justify="right")
+def even_odds(lines: Sequence[Line]) -> str:
+    """What the percentages of `privacy_table` mean; it stands beside every such table."""
+    delta = max((line.delta for line in lines), default=0.0)
+    start = "Starting from 50%, for the person protected least"
+    return f"{start}; against other servers but for a chance of {delta:g} (delta)."
+
+
+def new_table(*columns: str, words: int | Container[str] = 1) -> Table:
+    """The one kind of table; ``words`` are the columns of text: so many first ones, or these.
+
+    All others hold numbers, which stand at the right and are never wrapped.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    for index, name in enumerate(columns):
+        text = index < words if isinstance(words, int) else name in words
+        table.add_column(name, justify="left" if text else "right", no_wrap=not text)
     return table
 
 
@@ -125,7 +139,33 @@ def show(out: Console, heading: str, table: Table, *sentences: str) -> None:
     for sentence in sentences:
         out.print(sentence)
     out.print()
-    out.print(Padding(table, (0, 0, 0, 2), expand=False))
+    if _INDENT + sum(_least(column) + _GAP for column in table.columns) <= out.width + _GAP:
+        out.print(Padding(table, (0, 0, 0, _INDENT), expand=False))
+    else:
+        _stack(out, table)
+
+
+def _least(column: Column) -> int:
+    """The width below which rich would cut: a number and its heading stand on one line, text wraps between words."""
+    shown = [str(column.header), *(_text(cell).plain for cell in column.cells)]
+    pieces = shown if column.no_wrap else [word for text in shown for word in text.split()]
+    return max(map(cell_len, pieces), default=0)
+
+
+def _stack(out: Console, table: Table) -> None:
+    """A terminal too narrow for the table gets its cells one below the other: no number is ever cut."""
+    names = [column.header for column in table.columns]
+    for first, *others in zip(*(column.cells for column in table.columns), strict=True):
+        lead = f"{names[0]} " if table.columns[0].no_wrap else ""  # a number alone says nothing
+        out.print(Padding(Text.assemble(lead, _text(first)), (0, 0, 0, _INDENT), expand=False))
+        for name, cell in zip(names[1:], others, strict=True):
+            if _text(cell).plain:
+                told = Text.assemble((f"{name}: ", "dim"), _text(cell))
+                out.print(Padding(told, (0, 0, 0, 2 * _INDENT), expand=False))
+
+
+def _text(cell: Any) -> Text:
+    return cell if isinstance(cell, Text) else Text(str(cell))
 
 
 def list_files(out: Console, files: dict[str, Path]) -> None:

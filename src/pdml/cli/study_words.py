@@ -2,16 +2,20 @@
 
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
-from pdml.cli import screen
-from pdml.encoder import Number
+from pdml.cli import budget_words, screen
+from pdml.encoder import Attribute, Number
 from pdml.report import numbers
 from pdml.study import Study, Wording
 from pdml.tables import listed
 
 MOST_ROWS = 40
+_CHANCE = (
+    "Your device lets chance decide, once, what is sent in place of your answer: it may or may not "
+    "be the true one. Whoever leaned towards an answer before can become surer than the table "
+    "says; what is sent multiplies the odds between two answers by at most e^epsilon."
+)
 
 
 def tell(study: Study, facts: dict[str, Any]) -> None:
@@ -23,39 +27,37 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
         out.print()
         out.print(study.description)
 
-    table = _table("if you choose", "the server sees your true answer with")
+    table = screen.new_table("if you choose", "it means", words=2)
     for choice in facts["menu"]:
-        default = "  (suggested)" if choice["epsilon"] == study.default_epsilon else ""
-        table.add_row(f"epsilon {choice['epsilon']:g}{default}", f"{choice['true_answer']:.0%}")
+        default = " (suggested)" if choice["epsilon"] == study.default_epsilon else ""
+        table.add_row(f"epsilon {choice['epsilon']:g}{default}", Text(choice["meaning"]))
     answers = ", ".join(study.classes)
-    screen.show(
-        out, "What is kept secret?", table, f"{study.question} ({answers})", "Your device replaces the answer by chance before it is sent."
-    )
+    screen.show(out, "What is kept secret?", table, f"{study.question} ({answers})", _CHANCE)
 
-    table = _table("question", "answer", "features", left=2)
+    table = screen.new_table("question", "answer", "features", words=2)
     for attribute in study.attributes[:MOST_ROWS]:
         wording = study.wording.get(attribute.name, Wording())
         number = isinstance(attribute, Number)
-        answer = f"{attribute.low:g} to {attribute.high:g}" if isinstance(attribute, Number) else listed(attribute.levels).replace("'", "")
+        answer = _domain(attribute)
         table.add_row(Text(wording.label or attribute.name), Text(answer), "1" if number else str(len(attribute.feature_names)))
     if len(study.attributes) > MOST_ROWS:
         table.add_row(f"... and {len(study.attributes) - MOST_ROWS} more", "", "")
     size = f"A report holds {study.width} numbers: these, a constant, and the whole shrunk to length 1."
     screen.show(out, "What can the own server read?", table, size)
 
-    table = _table("server", "address", "talks to", left=3)
+    table = screen.new_table("server", "address", "talks to", words=3)
     for server in study.servers[:MOST_ROWS]:
         table.add_row(server.name, server.url, ", ".join(study.neighbours(server.name)))
     if len(study.servers) > MOST_ROWS:
         table.add_row(f"... and {len(study.servers) - MOST_ROWS} more", "", "")
-    screen.show(out, "Who takes part?", table, f"{len(study.servers)} servers, {len(study.edges)} links.")
+    screen.show(out, "Who takes part?", table, f"{numbers.count(len(study.servers), 'server')}, {numbers.count(len(study.edges), 'link')}.")
 
     out.print()
     out.print(Text("What is promised?", style="bold cyan"))
-    for sentence in (*_budget(study), *_influence(study, facts)):
+    for sentence in (*budget_words.tell(study), *_influence(study, facts)):
         out.print(sentence)
     if facts["plan"] is not None:
-        table = _table("setting", "value")
+        table = screen.new_table("setting", "value")
         for name, value in facts["plan"].items():
             table.add_row(name.replace("_", " "), str(value) if value is not None else "by itself")
         screen.show(out, "How is the model trained?", table)
@@ -65,28 +67,15 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
         out.print(f"{name:<12} {value}", soft_wrap=True)
 
 
-def _table(*columns: str, left: int = 1) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for index, name in enumerate(columns):
-        table.add_column(name, justify="left" if index < left else "right")
-    return table
+def _domain(attribute: Attribute) -> str:
+    if isinstance(attribute, Number):
+        return f"{attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
+    return listed(attribute.levels).replace("'", "")
 
 
 def _when(study: Study) -> str:
     opens = f"from {study.opens:%Y-%m-%d %H:%M} UTC" if study.opens else "from now on"
     return f"{opens}, " + (f"until {study.closes:%Y-%m-%d %H:%M} UTC" if study.closes else "without an end")
-
-
-def _budget(study: Study) -> list[str]:
-    if study.budget is None:
-        return ["No budget: nothing limits what other servers may learn from training."]
-    rows = (("features", "the answers above"), ("label", "the secret answer"))
-    told = []
-    for data, what in rows:
-        epsilon, delta = study.budget.limit(data)
-        limit = f"at most epsilon {epsilon:g} (delta {delta:g})" if epsilon < float("inf") else "no limit"
-        told.append(f"All other servers together learn of {what}: {limit}.")
-    return told
 
 
 def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
@@ -101,7 +90,13 @@ def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
 def _ledger(study: Study, facts: dict[str, Any]) -> None:
     out = screen.console()
     out.print()
+    who = f"With {study.min_records:,} reports at every server, other servers learn"
     for line in facts["ledger"]["lines"]:
-        if line["adversary"] == "other servers":
-            spent = "no limit" if line["epsilon"] == "inf" else f"epsilon {numbers.epsilon(line['epsilon'])} (delta {line['delta']:g})"
-            out.print(f"With {study.min_records:,} reports at every server, other servers learn of the {line['data']}: {spent}.")
+        if line["adversary"] != "other servers":
+            continue
+        spent = "no limit"
+        if line["epsilon"] != "inf":
+            most, delta = numbers.certainty(line["certainty"]), f"{line['delta']:g}"
+            spent = f"epsilon {numbers.epsilon(line['epsilon'])} (delta {delta}); "
+            spent += f"from even odds at most {most} sure, but for a chance of {delta}"
+        out.print(f"{who} of the {line['data']}: {spent}.")

@@ -14,14 +14,24 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pdml.collect import openapi
+from pdml.collect.attempts import Attempts
 from pdml.collect.guard import Guard
 from pdml.collect.http import Gone, Receive, Refused, Scope, Send, problem_headers, read_body, require_type, send, send_problem
 from pdml.collect.operator import Door
 from pdml.collect.rules import Clock
 from pdml.collect.service import Render, Service
 from pdml.collect.store import Store
-from pdml.errors import StorageUnavailable
-from pdml.messages import MAX_BATCH, Problem, Receipt, problem, split_batch
+from pdml.errors import MessageError, StorageUnavailable
+from pdml.messages import (
+    MAX_BATCH,
+    MAX_INVITATION_BYTES,
+    Admission,
+    Problem,
+    Receipt,
+    decode_invitation,
+    problem,
+    split_batch,
+)
 from pdml.study import Study
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -47,6 +57,7 @@ def create(
     proxied: bool = False,
     guard: Guard | None = None,
     capacity: int = 50_000,
+    attempts: Attempts | None = None,
 ) -> App:
     """The application for one server of ``study``.
 
@@ -54,11 +65,21 @@ def create(
     neither. ``secure`` says that people reach it by https, so that cookies may only travel there, and ``proxied`` that
     something in front of it passes requests on, so that a connection from this machine may be anybody's. ``guard`` is the one
     that `serve` was given: what it refuses is told with the rest. ``capacity`` bounds the reports waiting to be stored.
+    ``attempts`` slows down whoever tries unknown invitations.
     """
-    service = Service(study, server, store, clock=clock, require_tokens=require_tokens, capacity=capacity, guard=guard)
+    service = Service(
+        study,
+        server,
+        store,
+        clock=clock,
+        require_tokens=require_tokens,
+        capacity=capacity,
+        attempts=attempts or Attempts(),
+        guard=guard,
+    )
     door = Door(service, operator, operator_token_hash, secure=secure, proxied=proxied)
     rest = _rest(service, page, page_headers, door, operator=operator is not None)
-    hot = {"/v1/reports": _reports, "/v1/batches": _batches}
+    hot = {"/v1/reports": _reports, "/v1/batches": _batches, "/v1/invitations": _invitations}
 
     async def app(scope: Scope, receive: Receive, sender: Send) -> None:
         if scope["type"] != "http":
@@ -89,7 +110,26 @@ async def _reports(service: Service, scope: Scope, receive: Receive, sender: Sen
     if type(answer) is Receipt:
         await send(sender, 201 if new else 200, _encode(answer), JSON)
     else:
+        await service.attempts.after(scope, (answer,))
         await send_problem(sender, answer)  # type: ignore[arg-type]
+
+
+async def _invitations(service: Service, scope: Scope, receive: Receive, sender: Send) -> None:
+    """Whether a report with this invitation would be taken now: asked before any person is."""
+    require_type(scope, JSON)
+    body = await read_body(scope, receive, MAX_INVITATION_BYTES)
+    try:
+        answer = await service.admit(decode_invitation(body).token)
+    except MessageError as error:
+        answer = problem(error.code, str(error))
+    except StorageUnavailable:
+        answer = problem("storage_unavailable", "the store cannot be read now")
+    if isinstance(answer, Admission):
+        await send(sender, 200, _encode(answer), JSON)
+        return
+    service.counters.problems[answer.code] += 1
+    await service.attempts.after(scope, (answer,))
+    await send_problem(sender, answer)
 
 
 async def _batches(service: Service, scope: Scope, receive: Receive, sender: Send) -> None:
@@ -101,6 +141,7 @@ async def _batches(service: Service, scope: Scope, receive: Receive, sender: Sen
     if len(lines) > MAX_BATCH:
         raise Refused("batch_too_long", f"a batch holds at most {MAX_BATCH} reports, got {len(lines)}")
     answers = await service.intake.accept(lines)
+    await service.attempts.after(scope, (answer for answer, _ in answers))
     await send(sender, 200, _encoder.encode_lines([answer for answer, _ in answers]), NDJSON)
 
 
@@ -154,6 +195,7 @@ def _rest(service: Service, page: bytes, page_headers: Mapping[str, str], door: 
         Route("/v1/study", contract),
         Route("/v1/reports", _never, methods=["POST"]),  # taken before; named here so that other methods get 405
         Route("/v1/batches", _never, methods=["POST"]),
+        Route("/v1/invitations", _never, methods=["POST"]),
         Route("/healthz", health),
         Route("/openapi.json", described),
     ]

@@ -5,7 +5,16 @@ from typing import Any
 import msgspec
 
 from pdml.collect.rules import Rules
-from pdml.messages import MAX_BATCH, PROBLEMS, VERSION, Problem, Receipt, Report
+from pdml.messages import (
+    MAX_BATCH,
+    PROBLEMS,
+    VERSION,
+    Admission,
+    Invitation,
+    Problem,
+    Receipt,
+    Report,
+)
 from pdml.study import Study
 
 _REF = "#/components/schemas/{name}"
@@ -18,6 +27,8 @@ def document(study: Study, server: str, rules: Rules, *, operator: bool) -> dict
     """The document of the service that collects for ``study`` at ``server``."""
     report = {"application/json": {"schema": _ref("Report")}}
     receipt = {"application/json": {"schema": _ref("Receipt")}}
+    invitation = {"application/json": {"schema": _ref("Invitation")}}
+    admission = {"application/json": {"schema": _ref("Admission")}}
     lines = {"application/x-ndjson": {"schema": {"type": "string", "description": f"One report per line, at most {MAX_BATCH}."}}}
     answers = {"application/x-ndjson": {"schema": {"type": "string", "description": "A receipt or a problem per line, in the same order."}}}
     paths: dict[str, Any] = {
@@ -41,6 +52,17 @@ def document(study: Study, server: str, rules: Rules, *, operator: bool) -> dict
                 "responses": {"200": {"description": "One answer per line.", "content": answers}, **_problems(*_WHOLE, "batch_too_long")},
             }
         },
+        "/v1/invitations": {
+            "post": {
+                "operationId": "askAdmission",
+                "summary": "Whether a report with this token would be taken now; uses nothing up.",
+                "requestBody": {"required": True, "content": invitation},
+                "responses": {
+                    "200": {"description": "It would.", "content": admission},
+                    **_problems(*_WHOLE, "token_missing", *_STORE),
+                },
+            }
+        },
         "/v1/study": _get("getStudy", "The study in canonical JSON; its SHA-256 is in the header pdml-study-hash.", "application/json", {}),
         "/": _get("getPage", "The page for contributors.", "text/html", {"type": "string"}),
         "/healthz": _get(
@@ -51,8 +73,11 @@ def document(study: Study, server: str, rules: Rules, *, operator: bool) -> dict
     }
     if operator:
         paths |= _operator()
-    _, schemas = msgspec.json.schema_components([Report, Receipt, Problem], ref_template=_REF)
+    types = [Report, Receipt, Problem, Invitation, Admission]
+    _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
     _constrain(schemas["Report"], rules)
+    schemas["Invitation"]["properties"]["token"]["pattern"] = "^([0-9a-f]{32})?$"
+    schemas["Admission"]["properties"]["study"] = {"const": rules.study_hash}
     schemas["Problem"]["properties"]["code"]["enum"] = list(PROBLEMS)
     return {
         "openapi": "3.1.0",

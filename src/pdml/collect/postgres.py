@@ -141,6 +141,14 @@ class PostgresStore:
             self._count(db, *self._tallied(db, state, held), [])
         return self.totals()
 
+    def invitation(self, token: bytes) -> tuple[State, bool | None]:
+        with self._guarded() as db, db.transaction():
+            found = db.execute("SELECT used FROM pdml_invitations WHERE hash = %b", (token,))
+            row = found.fetchone()
+            state = db.execute("SELECT state FROM pdml_collection").fetchone()
+        assert state is not None
+        return State(state[0]), None if row is None else bool(row[0])
+
     def invite(self, hashes: Iterable[bytes]) -> None:
         with self._transaction() as (db, state, _):
             if state is State.FROZEN:

@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Callable
 
+from pdml.collect.attempts import Attempts
 from pdml.collect.guard import Guard
 from pdml.collect.intake import Intake
-from pdml.collect.rules import Clock, Rules
-from pdml.collect.store import Store, Totals
+from pdml.collect.rules import Clock, Rules, hash_token
+from pdml.collect.store import Store, Totals, refused
 from pdml.collect.summary import Counters, Summary
 from pdml.collect.writer import Writer
 from pdml.errors import StorageUnavailable
+from pdml.messages import Admission, Problem, problem
 from pdml.study import Study
 
 _HEALTH_LASTS = 1.0  # seconds for which a proof of health is good: asking often must not cost a sync each
@@ -27,6 +29,7 @@ class Service:
         clock: Clock,
         require_tokens: bool,
         capacity: int,
+        attempts: Attempts,
         guard: Guard | None = None,
     ) -> None:
         self.study = study
@@ -34,6 +37,7 @@ class Service:
         self.clock = clock
         self.rules = Rules.of(study, require_tokens=require_tokens)
         self.counters = Counters(clock())
+        self.attempts = attempts
         self.writer: Writer
         self.intake: Intake
         self.guard = guard or Guard()
@@ -62,6 +66,15 @@ class Service:
                     found = str(error)
                 self._health = (loop.time() + _HEALTH_LASTS, found)
             return self._health[1]
+
+    async def admit(self, token: str) -> Admission | Problem:
+        """Whether a report with this token would be taken now. Raises `StorageUnavailable`."""
+        state, used = await asyncio.to_thread(self._store.invitation, hash_token(token))
+        missing = "token_missing" if self.rules.require_tokens and not token else ""
+        code = refused(state, self.rules.barred(self.clock()) or missing)
+        if token and not code:
+            code = "token_unknown" if used is None else "token_used" if used else ""
+        return problem(code) if code else Admission(self.rules.study_hash)
 
     def problems(self) -> dict[str, int]:
         """What was refused since the start, by code: reports, requests and connections."""

@@ -172,6 +172,11 @@ class SqliteStore:
             self._count(db, *self._tallied(db, state, held), [])
         return self.totals()
 
+    def invitation(self, token: bytes) -> tuple[State, bool | None]:
+        with self._file.transaction("BEGIN") as db:
+            row = db.execute("SELECT used FROM invitations WHERE hash = ?", (token,)).fetchone()
+            return _held(db)[0], None if row is None else bool(row[0])
+
     def invite(self, hashes: Iterable[bytes]) -> None:
         with self._file.transaction() as db:
             if _held(db)[0] is State.FROZEN:

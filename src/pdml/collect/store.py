@@ -111,6 +111,9 @@ class Store(Protocol):
 
     def totals(self) -> Totals: ...
 
+    def invitation(self, token: bytes) -> tuple[State, bool | None]:
+        """The state, and whether the invitation of this hash was used (None: unknown)."""
+
     def invite(self, hashes: Iterable[bytes]) -> None:
         """Add invitations by the SHA-256 of their tokens."""
 
@@ -178,9 +181,15 @@ def decided(entry: Entry, state: State, known: Sequence[Any] | None, opened: Ope
             return Outcome("storage_unavailable")
         same = (epsilon, label, features) == (entry.epsilon, entry.label, entry.features)
         return Outcome("replayed", hour) if same else Outcome("id_conflict")
-    if state is not State.OPEN or entry.barred:
-        return Outcome("frozen" if state is State.FROZEN else entry.barred or "closed")
-    return None
+    code = refused(state, entry.barred)
+    return Outcome(code) if code else None
+
+
+def refused(state: State, barred: str) -> str:
+    """Why nothing new is taken now, as a code; empty if it is. ``barred`` is what the rules say."""
+    if state is State.FROZEN:
+        return "frozen"
+    return barred or ("" if state is State.OPEN else "closed")
 
 
 def stored_of(entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> list[Entry]:

@@ -210,7 +210,9 @@ def build(
         return topology
     if not isinstance(topology, str):
         if not isinstance(topology, Iterable):  # whatever the types say, people pass None
-            raise InvalidInput(f"topology must be one of {_listed(TOPOLOGIES)}, a Graph or a list of links, got {topology!r}")
+            raise InvalidInput(
+                f"topology must be one of {_listed(TOPOLOGIES)}, a Graph or a list of links, got {topology!r}", setting="topology"
+            )
         return Graph(n, _checked(n, topology, range(n)))
     match _validate.choice("topology", topology, TOPOLOGIES):
         case "random":

@@ -27,13 +27,15 @@ def keep_weight(epsilon: Array | float, classes: int) -> Array:
 
 def check_epsilons(epsilon: Any, size: int) -> Array:
     """One ε per record, each in (0, ∞]."""
-    try:
-        values = np.broadcast_to(np.asarray(epsilon, dtype=float), (size,))
-    except (TypeError, ValueError):
-        raise InvalidInput(f"epsilon must be one number or one per record ({size} of them), got {np.shape(epsilon)}") from None
+    given = np.asarray(epsilon)
+    if given.dtype.kind not in "fiu" or given.shape not in ((), (size,)):
+        got = repr(epsilon) if given.ndim == 0 else f"shape {given.shape} of {given.dtype}"
+        raise InvalidInput(f"epsilon must be one number or one per record ({size} of them), got {got}", setting="epsilon")
+    values = np.broadcast_to(given.astype(float), (size,))
     bad = ~(values > 0)
     if bad.any():
-        raise InvalidInput(f"epsilon must be > 0, got {values[bad][0]:g} at record {int(np.argmax(bad)) + 1}: 0 would report pure noise")
+        where = f" at record {int(np.argmax(bad)) + 1}" if given.ndim else ""
+        raise InvalidInput(f"epsilon must be > 0, got {values[bad][0]:g}{where}: 0 would report pure noise", setting="epsilon")
     return values
 
 

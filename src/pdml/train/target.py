@@ -72,9 +72,11 @@ def smallest_epsilon(
     accuracy, proposal = attempt(high)
     if proposal is None or accuracy < target_accuracy:
         best = "no plan meets the budget" if proposal is None else f"even epsilon {high:g} reaches {accuracy:.1%} only"
+        without = trial.noiseless()
+        more = "without any noise the same records give" if without > accuracy else "a training without noise does no better, with"
         raise InvalidInput(
-            f"target_accuracy must be one that these records can reach, got {target_accuracy:.1%}: {best}, and without any noise "
-            f"the same records give {trial.noiseless():.1%}"
+            f"target_accuracy must be one that these records can reach, got {target_accuracy:.1%}: {best}, and {more} {without:.1%}",
+            setting="target_accuracy",
         )
     while high / low > resolution:
         middle = float(np.sqrt(low * high))

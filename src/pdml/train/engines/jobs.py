@@ -5,6 +5,7 @@ with ray.connected("auto"), on_cluster() as cpus:
 """
 
 import logging
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,7 +41,38 @@ def spread(
     if progress is not None:
         progress(0, len(tasks))
     at_once = max(1, min(jobs, len(tasks)))
+    if at_once > 1:
+        _start_deaf(at_once)
     return list(Told(n_jobs=at_once, batch_size=1)(delayed(_single)(work, task) for task in tasks))
+
+
+def _start_deaf(jobs: int) -> None:
+    """Start the processes so that Ctrl-C, which a terminal sends to all of them, is heard here alone.
+
+    A process inherits what is blocked where it is started. The trackers of shared resources lift that when they start, so they
+    go first. joblib ends the processes when this one is interrupted. On a cluster no terminal reaches them.
+    """
+    from multiprocessing import resource_tracker
+
+    from joblib import Parallel, delayed
+    from joblib.externals.loky.backend import resource_tracker as joblib_tracker
+    from joblib.parallel import get_active_backend
+
+    here = get_active_backend()[0].supports_return_generator
+    if not here or threading.current_thread() is not threading.main_thread():
+        return
+    for tracker in (resource_tracker, joblib_tracker):
+        tracker.ensure_running()
+    heard: list[int] = []  # other threads of this process hear it all the same: remembered until the processes stand
+    handler = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        Parallel(n_jobs=jobs, batch_size=1)(delayed(int)() for _ in range(jobs))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+    for number in heard:
+        signal.raise_signal(number)
 
 
 def _single(work: Callable[..., Result], task: tuple[Any, ...]) -> Result:

@@ -1,0 +1,179 @@
+"""One node as an organisation runs it, lived through many times, its only neighbour looking on.
+
+`Party`, signed messages, a journal in a file, noise from the operating system; and after the first
+round the node dies and starts again. What leaves it is opened as a neighbour would open it.
+"""
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from pdml._types import Array
+from pdml.accounting import Ledger
+from pdml.accounting.events import Event, IterateReleased
+from pdml.audit.victim import Victim
+from pdml.mechanisms.randomness import Secure, Simulated
+from pdml.node import wire
+from pdml.node.contract import Contract
+from pdml.node.identity import Identity
+from pdml.node.journal import Journal
+from pdml.node.party import Holdings, Party
+from pdml.train.engines.jobs import spread
+from pdml.train.node import Node, Server
+
+NEIGHBOUR, VICTIM = "neighbour", "victim"
+INDEX = 1  # of the victim
+CHUNK = 100  # runs per task, in one journal
+MEMORY = Path("/dev/shm")  # syncing a disk takes most of the time, and is not what is attacked
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the neighbour saw in many runs of one world, and what the journal says was spent."""
+
+    sent: Array  # (runs, T, numbers)
+    iterates: Array  # (2, runs, T, numbers): without noise, in either world, after the same past
+    uncounted: str  # what a run sent without a line of the ledger, in words; "" if nothing
+    ledger: Ledger  # of the last run: the same in all
+
+
+def live(worlds: tuple[Victim, Victim], world: int, runs: int, jobs: int) -> Seen:
+    """``runs`` lives of the victim of one world, each with a data set and a job of its own."""
+    tasks = [(worlds, world, min(CHUNK, runs - start)) for start in range(0, runs, CHUNK)]
+    parts = spread(_chunk, tasks, jobs)
+    sent = np.concatenate([part.sent for part in parts])
+    iterates = np.concatenate([part.iterates for part in parts], axis=1)
+    return Seen(sent, iterates, max(part.uncounted for part in parts), parts[-1].ledger)
+
+
+def claimed_events(victim: Victim) -> tuple[Event, ...]:
+    """What the plan says that a life releases."""
+    server = _server(victim, Simulated(0))
+    return _contract(victim).events(VICTIM, records=server.records, epsilon=server.epsilon)
+
+
+def _chunk(worlds: tuple[Victim, Victim], world: int, runs: int) -> Seen:
+    victim = worlds[world]
+    twins = [_Twin(one) for one in worlds]
+    sent, iterates, uncounted = [], [], ""
+    folder = MEMORY if MEMORY.is_dir() else None
+    with (
+        threadpool_limits(1),
+        TemporaryDirectory(prefix="pdml-audit-", dir=folder) as place,
+        closing(Journal(Path(place) / "journal.db")) as journal,
+    ):
+        home = _Home(Path(place), journal, victim)
+        for run in range(runs):
+            messages, ledger = home.life(run)
+            first = dict(reversed(messages))  # of each round, should there be several
+            sent.append([first[t] for t in sorted(first)])
+            iterates.append([twin.iterates(sent[-1]) for twin in twins])
+            uncounted = _uncounted(len(messages), ledger) or uncounted
+    flat = np.array(sent).reshape(runs, len(victim.heard), -1)
+    both = np.array(iterates).swapaxes(0, 1).reshape(2, *flat.shape)
+    return Seen(flat, both, uncounted, ledger)
+
+
+def _uncounted(messages: int, ledger: Ledger) -> str:
+    lines = sum(isinstance(event, IterateReleased) for event in ledger.events[0])
+    if messages == lines:
+        return ""
+    return f"{messages} different messages were sent, but the journal has lines for {lines}"
+
+
+class _Home:
+    """The organisation's machine, its key and its journal; the attack has the neighbour's key."""
+
+    def __init__(self, folder: Path, journal: Journal, victim: Victim) -> None:
+        self.journal, self.victim = journal, victim
+        self.keys = {name: Identity.create(folder / f"{name}.key") for name in (NEIGHBOUR, VICTIM)}
+        self.public = {name: key.public for name, key in self.keys.items()}
+
+    def life(self, run: int) -> tuple[list[tuple[int, Array]], Ledger]:
+        """Every different message with its round, as they came, and the ledger at the end."""
+        victim, source = self.victim, Secure()
+        contract = _contract(victim, f"run-{run}")
+        holdings = Holdings(
+            server=_server(victim, source),
+            dataset=f"of run {run}",
+            label_epsilon=victim.epsilon if victim.randomise else inf,
+        )
+        party = self._started(contract, holdings, source)
+        party.advance()
+        messages = {party.message(NEIGHBOUR, 1): 1}
+        party = self._started(contract, holdings, source)  # it had died
+        for t, heard in enumerate(victim.heard[1:], start=2):
+            party.accept(NEIGHBOUR, self._told(contract, t - 1, heard))
+            party.advance()
+            for asked in (1, t):  # the first one once more: the same bytes, or one message too many
+                messages.setdefault(party.message(NEIGHBOUR, asked), asked)
+        return [(t, self._opened(contract, said)) for said, t in messages.items()], party.ledger
+
+    def _started(self, contract: Contract, holdings: Holdings, source: Secure) -> Party:
+        return Party(
+            contract,
+            VICTIM,
+            holdings,
+            journal=self.journal,
+            identity=self.keys[VICTIM],
+            keys=self.public,
+            source=source,
+        )
+
+    def _told(self, contract: Contract, t: int, values: Array) -> bytes:
+        """The neighbour's own release of round t."""
+        return wire.vector(
+            contract,
+            self.keys[NEIGHBOUR],
+            sender=NEIGHBOUR,
+            recipient=VICTIM,
+            t=t,
+            payload=wire.packed(values),
+        )
+
+    def _opened(self, contract: Contract, said: bytes) -> Array:
+        return wire.open_vector(said, contract, carrier=VICTIM, me=NEIGHBOUR, keys=self.public)[1]
+
+
+class _Twin:
+    """The victim of one world without noise: where its iterates would lie after what was sent."""
+
+    def __init__(self, victim: Victim) -> None:
+        self.victim, source = replace(victim, randomise=False), Simulated(0)
+        server = _server(self.victim, source)
+        sharp = server.tolerance(victim.plan) / 1000
+        quiet = replace(victim.plan, noise_scale=0.0, objective_noise="none", tolerance=sharp)
+        self.node = Node(server, quiet, source)
+
+    def iterates(self, sent: list[Array]) -> Array:
+        state, points = self.node.start(), []
+        for heard, released in zip(self.victim.heard, sent, strict=True):
+            after, point = self.node.step(state, [heard])
+            points.append(point)
+            state = replace(after, sent=released)
+        return np.array(points)
+
+
+def _server(victim: Victim, source: Simulated | Secure) -> Server:
+    return replace(victim.server(source), index=INDEX)
+
+
+def _contract(victim: Victim, job: str = "run") -> Contract:
+    """The neighbour's θ is half as wide, so that a mix-up shows."""
+    scale = victim.plan.iterates(0, 1).scale
+    return Contract(
+        job=job,
+        study="0" * 64,
+        plan=replace(victim.plan, noise_scale=(scale / 2, scale)),
+        servers=(NEIGHBOUR, VICTIM),
+        edges=((0, INDEX),),
+        classes=victim.classes,
+        width=victim.matrix.shape[1],
+        epsilon=victim.epsilon,
+        norm_bound=victim.norm_bound,
+    )
