@@ -9,7 +9,7 @@ from collecting import slots
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdml.collect.keys import PAGE, SLOT, KeyRing
+from pdml.collect.keys import PAGE, SLOT, KeyDestroyed, KeyRing
 from pdml.errors import DataError, InvalidInput, StorageUnavailable
 
 RING = "ab" * 16
@@ -126,6 +126,6 @@ def test_an_unknown_number_is_a_sentence(tmp_path):
     with pytest.raises(DataError, match="is not in"):
         ring.read(number + 10_000_000)
     ring.destroy([number, number, number + 10_000_000])
-    with pytest.raises(DataError, match="is not in"):
+    with pytest.raises(KeyDestroyed, match="was destroyed"):
         ring.read(number)
     ring.close()

@@ -204,7 +204,7 @@ def test_a_lost_key_is_a_report_without_a_receipt_and_harms_no_other(open_store,
     store.commit([mine, other])
     store._vault.keys.destroy([raw.rows()[0][mine.id][0]])
     assert [each.code for each in store.commit([mine, other, entry()])] == ["storage_unavailable", "replayed", "stored"]
-    with pytest.raises(DataError, match="was destroyed, or the folder is an old copy"):
+    with pytest.raises(DataError, match="was destroyed"):
         list(store.rows(10))
 
 
@@ -252,6 +252,72 @@ def test_keys_that_are_older_than_the_database_are_noticed_before_they_are_used(
     for attempt in (lambda: store.commit([entry()]), store.probe):
         with pytest.raises(StorageUnavailable, match="is an old copy"):
             attempt()
+
+
+class Backup:
+    """A copy of the database without its keys, put back later."""
+
+    def __init__(self, raw):
+        self.raw = raw
+        if raw.kind == "sqlite":
+            with contextlib.closing(sqlite3.connect(raw.address)) as db, contextlib.closing(sqlite3.connect(":memory:")) as copy:
+                db.backup(copy)
+                self.content = copy.serialize()
+            return
+        with psycopg.connect(raw.address) as db:
+            self.content = {
+                table: db.execute(f"SELECT * FROM {table}").fetchall() for table in ("pdml_reports", "pdml_collection", "pdml_doomed")
+            }
+
+    def restore(self):
+        if self.raw.kind == "sqlite":
+            for end in ("-wal", "-shm"):
+                Path(self.raw.address + end).unlink(missing_ok=True)
+            Path(self.raw.address).write_bytes(self.content)
+            return
+        with psycopg.connect(self.raw.address) as db:
+            for table, rows in self.content.items():
+                db.execute(f"DELETE FROM {table}")
+                for row in rows:
+                    db.execute(f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(row))})", row)
+
+
+@pytest.mark.parametrize("first", ["totals", "commit", "withdraw"])
+def test_a_database_restored_from_before_a_withdrawal_does_not_bring_the_report_back(open_store, raw, first):
+    """Its keys are gone, and the totals' with them; the rest goes on, whatever is done first."""
+    store = open_store()
+    entries = [entry(label=i % 3) for i in range(9)]
+    store.commit(entries)
+    backup = Backup(raw)
+    for each in entries[:4]:
+        store.withdraw(each.id)
+    store.close()
+    backup.restore()
+    again = open_store()
+    if first == "commit":
+        assert again.commit([entry(label=2)]) == [STORED]
+    elif first == "withdraw":
+        assert again.withdraw(entries[1].id) is False and again.withdraw(entries[8].id) is True
+    extra = {"totals": 0, "commit": 1, "withdraw": -1}[first]
+    totals = again.totals()
+    assert totals.reports == 5 + extra == sum(len(chunk) for chunk in again.rows(10))
+    assert totals.withdrawn == 4 + (first == "withdraw")
+    assert totals.tallies[400_000, 2] == 2 + extra
+    assert [outcome.code for outcome in again.commit([entries[0], entries[5]])] == ["withdrawn", "replayed"]
+
+
+def test_a_frozen_collection_without_some_of_its_keys_says_so(open_store, raw):
+    store = open_store()
+    mine = entry()
+    store.commit([mine, entry()])
+    store.freeze(1)
+    backup = Backup(raw)
+    number, totals = raw.rows()[0][mine.id][0], raw.rows()[1]
+    store._vault.keys.destroy([number, totals])
+    store.close()
+    backup.restore()
+    with pytest.raises(DataError, match="frozen, but the keys of 1 of its reports were destroyed"):
+        open_store().totals()
 
 
 def test_totals_are_read_while_somebody_withdraws(open_store):

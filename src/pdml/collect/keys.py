@@ -29,6 +29,10 @@ _NONE = bytes(SLOT)
 Used = Callable[[int, int], Iterable[int]]  # under which numbers in [first, last] the database holds something
 
 
+class KeyDestroyed(DataError):
+    """What was sealed with this key is gone for good, as somebody wanted."""
+
+
 class KeyRing:
     """The keys of one collection. Its store calls it in its own transactions, one call at a time.
 
@@ -66,14 +70,16 @@ class KeyRing:
             self._own.settled = self._own.given
 
     def read(self, number: int) -> bytes:
-        """The key; a `DataError` if it was destroyed or never was."""
+        """The key. Raises `KeyDestroyed`, or `DataError` if it never was."""
         place, spot = number >> _BITS, number & ((1 << _BITS) - 1)
         try:
             key = os.pread(self._file(place), SLOT, PAGE + SLOT * spot)
         except OSError as error:
             raise StorageUnavailable(_trouble(error)) from error
-        if len(key) != SLOT or key == _NONE:
-            raise DataError(f"key {number} is not in {self.folder}: it was destroyed, or the folder is an old copy")
+        if len(key) != SLOT:
+            raise DataError(f"key {number} is not in {self.folder}: the folder is an old copy")
+        if key == _NONE:
+            raise KeyDestroyed(f"key {number} was destroyed")
         return key
 
     def destroy(self, numbers: Iterable[int]) -> None:

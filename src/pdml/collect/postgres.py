@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 
 from pdml.collect import postgres_schema
-from pdml.collect.keys import KeyRing
+from pdml.collect.keys import KeyDestroyed, KeyRing
 from pdml.collect.postgres_schema import Connection
 from pdml.collect.store import (
     STORED,
@@ -21,6 +21,7 @@ from pdml.collect.store import (
     Identity,
     Outcome,
     State,
+    Tallies,
     Totals,
     counted,
     decided,
@@ -30,11 +31,12 @@ from pdml.collect.store import (
     without,
 )
 from pdml.collect.vault import SealedTallies, Vault
-from pdml.errors import DataError, InvalidInput, StorageUnavailable
+from pdml.errors import InvalidInput, StorageUnavailable
 
 _HELD = "SELECT state, tallies_key, tallies FROM pdml_collection FOR UPDATE"
 _TOTALS = "SELECT state, withdrawn, invited, invited_used, frozen_hour, digest, tallies_key, tallies FROM pdml_collection"
 _KNOWN = "SELECT key, sealed FROM pdml_reports WHERE id = %s"
+_ROWS = "SELECT key, id, sealed FROM pdml_reports WHERE sealed IS NOT NULL"
 _ANY = "SELECT 1 FROM pdml_reports WHERE id = ANY(%b::bytea[]) LIMIT 1"
 _FRESH = "SELECT count(*) FROM pdml_invitations WHERE hash = ANY(%b::bytea[]) AND NOT used"
 _USE = "UPDATE pdml_invitations SET used = true WHERE hash = ANY(%b::bytea[]) AND NOT used"
@@ -69,13 +71,12 @@ class PostgresStore:
 
     def commit(self, entries: Sequence[Entry]) -> list[Outcome]:
         with self._sealing() as (db, state, held):
+            tallied = self._tallied(db, state, held)
             outcomes = self._store_all(db, entries) if state is State.OPEN and not any([entry[7] for entry in entries]) else None
             if outcomes is None:
                 outcomes = [self._decide(db, entry, state) for entry in entries]
             if stored := stored_of(entries, outcomes):
-                tallies = counted(self._vault.tallies(held), stored)
-                now = self._vault.seal_tallies(tallies, held, partial(postgres_schema.used, db))
-                db.execute(_COUNT, (*now, sum([1 for entry in stored if entry[6]])))
+                self._count(db, *tallied, stored)
             return outcomes
 
     def _store_all(self, db: Connection, entries: Sequence[Entry]) -> list[Outcome] | None:
@@ -105,6 +106,26 @@ class PostgresStore:
         postgres_schema.copy(db, self._vault.seal([entry], partial(postgres_schema.used, db)))
         return STORED
 
+    def _count(self, db: Connection, tallies: Tallies, held: SealedTallies, stored: Sequence[Entry]) -> None:
+        """Keep the totals in step with the reports, in the same transaction."""
+        now = self._vault.seal_tallies(counted(tallies, stored), held, partial(postgres_schema.used, db))
+        db.execute(_COUNT, (*now, sum([1 for entry in stored if entry[6]])))
+
+    def _tallied(self, db: Connection, state: State, held: SealedTallies) -> tuple[Tallies, SealedTallies]:
+        """The totals as they are held, before anything is stored.
+
+        In a database from before a withdrawal they are counted anew, and the withdrawal happens to it now.
+        """
+        try:
+            return self._vault.tallies(held), held
+        except KeyDestroyed:
+            with db.cursor("pdml_all", binary=True) as rows:
+                rows.execute(_ROWS)
+                tallies, gone = self._vault.recount(rows, frozen=state is State.FROZEN)
+        db.execute("UPDATE pdml_reports SET sealed = NULL WHERE key = ANY(%s)", ([key for (key,) in gone],))
+        db.execute("UPDATE pdml_collection SET withdrawn = withdrawn + %s", (len(gone),))
+        return tallies, SealedTallies(None, None)
+
     def probe(self) -> None:
         with self._sealing() as (db, _, _):
             db.execute("UPDATE pdml_collection SET probes = probes + 1")
@@ -114,12 +135,11 @@ class PostgresStore:
         with self._guarded() as db:
             row = db.execute(_TOTALS).fetchone()
             assert row is not None
-            try:
+            with suppress(KeyDestroyed):  # by a withdrawal just now, or before this database was restored
                 return totals_of(row[:6], self._vault.tallies(SealedTallies(*row[6:])))
-            except DataError:  # a withdrawal may have destroyed the totals' key just now
-                if db.execute(_TOTALS).fetchone() == row:
-                    raise
-            return self.totals()
+        with self._sealing() as (db, state, held):
+            self._count(db, *self._tallied(db, state, held), [])
+        return self.totals()
 
     def invitation(self, token: bytes) -> tuple[State, bool | None]:
         with self._guarded() as db, db.transaction():
@@ -148,14 +168,17 @@ class PostgresStore:
         with self._sealing() as (db, state, held):
             if state is State.FROZEN:
                 raise frozen_refuses("nothing can be withdrawn from it any more")
+            tallies, held = self._tallied(db, state, held)
             found = db.execute(_KNOWN, (report,)).fetchone()
             if found is None:
                 raise InvalidInput(f"there is no report {report.hex()} in this collection")
             key, sealed = found
             if sealed is not None:
-                tallies = without(self._vault.tallies(held), self._vault.open(key, report, sealed))
-                now = self._vault.seal_tallies(tallies, held, partial(postgres_schema.used, db), anew=True)
-                db.execute("INSERT INTO pdml_doomed VALUES (%s), (%s)", (key, held.key))
+                content = self._vault.open(key, report, sealed)
+                used = partial(postgres_schema.used, db)
+                now = self._vault.seal_tallies(without(tallies, content), held, used, anew=True)
+                doomed = [key] if held.key is None else [key, held.key]
+                db.execute("INSERT INTO pdml_doomed SELECT unnest(%s::bigint[])", (doomed,))
                 db.execute(_WITHDRAWN, now)
                 db.execute(_ERASE, (report,))
         self._destroy_doomed()
@@ -184,7 +207,7 @@ class PostgresStore:
 
     def rows(self, chunk: int) -> Iterator[Sequence[tuple[bytes, int, int]]]:
         with self._guarded() as db, db.transaction(), db.cursor("pdml_rows", binary=True) as cursor:
-            cursor.execute("SELECT key, id, sealed FROM pdml_reports WHERE sealed IS NOT NULL ORDER BY id")
+            cursor.execute(f"{_ROWS} ORDER BY id")
             while rows := cursor.fetchmany(chunk):
                 opened = [self._vault.open(*row) for row in rows]
                 yield [(content.features, content.label, content.epsilon) for content in opened]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pdml.collect import sqlite_schema
-from pdml.collect.keys import KeyRing
+from pdml.collect.keys import KeyDestroyed, KeyRing
 from pdml.collect.sqlite_file import Busy, SqliteFile
 from pdml.collect.store import (
     STORED,
@@ -17,6 +17,7 @@ from pdml.collect.store import (
     Identity,
     Outcome,
     State,
+    Tallies,
     Totals,
     counted,
     decided,
@@ -26,7 +27,7 @@ from pdml.collect.store import (
     without,
 )
 from pdml.collect.vault import SealedTallies, Vault
-from pdml.errors import DataError, InvalidInput, StorageUnavailable
+from pdml.errors import InvalidInput, StorageUnavailable
 
 _ROOM = 64 << 10  # bytes that a healthy disk must have room for: more than a report needs, so that health fails first
 _PARTS = (256, 64, 16, 4, 1)  # rows per statement: few to prepare, and the interpreter's lock is passed on seldom
@@ -93,11 +94,10 @@ class SqliteStore:
             return outcomes
         with self._sealing() as db:
             state, held = _held(db)
+            tallied = self._tallied(db, state, held)
             outcomes = [self._decide(db, entry, state) for entry in entries]
             if stored := stored_of(entries, outcomes):
-                tallies = counted(self._vault.tallies(held), stored)
-                now = self._vault.seal_tallies(tallies, held, partial(sqlite_schema.used, db))
-                db.execute(_COUNT, (*now, sum(1 for entry in stored if entry.token)))
+                self._count(db, *tallied, stored)
             return outcomes
 
     def _store_all(self, entries: Sequence[Entry], *, wait: bool = True) -> list[Outcome] | None:
@@ -113,6 +113,7 @@ class SqliteStore:
             state, held = _held(db)
             if state is not State.OPEN or (tokens and db.executemany(_USE, tokens).rowcount != len(tokens)):
                 raise _NotAll
+            tallied = self._tallied(db, state, held)
             used = partial(sqlite_schema.used, db)
             first = self._vault.keys.next(len(entries), used)
             if _insert(db, "ids", list(zip(ids, count(first), strict=False))) != len(ids):  # one is known
@@ -121,9 +122,7 @@ class SqliteStore:
             if sealed[0][0] != first:
                 raise StorageUnavailable("the keys were moved away just now")
             _insert(db, "reports", [(key, content) for key, _, content in sealed])
-            tallies = counted(self._vault.tallies(held), entries)
-            now = self._vault.seal_tallies(tallies, held, used)
-            db.execute(_COUNT, (*now, len(tokens)))
+            self._count(db, *tallied, entries)
             return [STORED] * len(entries)
         return None
 
@@ -140,6 +139,24 @@ class SqliteStore:
         _insert(db, "reports", [(key, sealed)])
         return STORED
 
+    def _count(self, db: sqlite3.Connection, tallies: Tallies, held: SealedTallies, stored: Sequence[Entry]) -> None:
+        """Keep the totals in step with the reports, in the same transaction."""
+        now = self._vault.seal_tallies(counted(tallies, stored), held, partial(sqlite_schema.used, db))
+        db.execute(_COUNT, (*now, sum([1 for entry in stored if entry[6]])))
+
+    def _tallied(self, db: sqlite3.Connection, state: State, held: SealedTallies) -> tuple[Tallies, SealedTallies]:
+        """The totals as they are held, before anything is stored.
+
+        In a database from before a withdrawal they are counted anew, and the withdrawal happens to it now.
+        """
+        try:
+            return self._vault.tallies(held), held
+        except KeyDestroyed:
+            tallies, gone = self._vault.recount(db.execute(_ROWS), frozen=state is State.FROZEN)
+        db.executemany("DELETE FROM reports WHERE key = ?", gone)
+        db.execute("UPDATE collection SET withdrawn = withdrawn + ?", (len(gone),))
+        return tallies, SealedTallies(None, None)
+
     def probe(self) -> None:
         with self._sealing() as db:
             db.execute("INSERT OR REPLACE INTO probe VALUES (1, randomblob(?))", (_ROOM,))
@@ -148,12 +165,12 @@ class SqliteStore:
     def totals(self) -> Totals:
         with self._file.connection() as db:
             row = db.execute(_TOTALS).fetchone()
-            try:
+            with suppress(KeyDestroyed):  # by a withdrawal just now, or before this database was restored
                 return totals_of(row[:6], self._vault.tallies(SealedTallies(*row[6:])))
-            except DataError:  # a withdrawal may have destroyed the totals' key just now
-                if db.execute(_TOTALS).fetchone() == row:
-                    raise
-            return self.totals()
+        with self._sealing() as db:
+            state, held = _held(db)
+            self._count(db, *self._tallied(db, state, held), [])
+        return self.totals()
 
     def invitation(self, token: bytes) -> tuple[State, bool | None]:
         with self._file.transaction("BEGIN") as db:
@@ -173,14 +190,15 @@ class SqliteStore:
             state, held = _held(db)
             if state is State.FROZEN:
                 raise frozen_refuses("nothing can be withdrawn from it any more")
+            tallies, held = self._tallied(db, state, held)
             found = db.execute(_KNOWN, (report,)).fetchone()
             if found is None:
                 raise InvalidInput(f"there is no report {report.hex()} in this collection")
             key, sealed = found
             if sealed is not None:
-                tallies = without(self._vault.tallies(held), self._vault.open(key, report, sealed))
-                now = self._vault.seal_tallies(tallies, held, partial(sqlite_schema.used, db), anew=True)
-                db.executemany("INSERT INTO doomed VALUES (?)", [(key,), (held.key,)])
+                content = self._vault.open(key, report, sealed)
+                now = self._vault.seal_tallies(without(tallies, content), held, partial(sqlite_schema.used, db), anew=True)
+                db.executemany("INSERT INTO doomed VALUES (?)", [(key,)] if held.key is None else [(key,), (held.key,)])
                 db.execute("UPDATE collection SET withdrawn = withdrawn + 1, tallies_key = ?, tallies = ?", now)
                 db.execute("DELETE FROM reports WHERE key = ?", (key,))
         self._destroy_doomed()

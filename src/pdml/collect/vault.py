@@ -7,14 +7,15 @@ down by one tells what was withdrawn, and the database's log would keep both.
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from pdml.collect.keys import KeyRing, Used
+from pdml.collect.keys import KeyDestroyed, KeyRing, Used
 from pdml.collect.store import Content, Entry, Tallies
 from pdml.errors import DataError
 
@@ -76,6 +77,24 @@ class Vault:
         except InvalidTag:
             raise DataError("the totals do not fit their key: the database was altered") from None
         return {(epsilon, label): n for epsilon, label, n in _CELL.iter_unpack(plain)}
+
+    def recount(self, rows: Iterable[Sequence[Any]], *, frozen: bool) -> tuple[Tallies, list[tuple[int]]]:
+        """The totals of (key, id, sealed) rows, and the keys of those that were withdrawn: theirs are destroyed.
+
+        For a database that was restored from before a withdrawal, which has destroyed the key of its totals too.
+        """
+        counts: Counter[tuple[int, int]] = Counter()
+        gone = []
+        for key, id, sealed in rows:
+            try:
+                content = self.open(key, id, sealed)
+            except KeyDestroyed:
+                gone.append((key,))
+            else:
+                counts[content.epsilon, content.label] += 1
+        if gone and frozen:
+            raise DataError(f"the collection is frozen, but the keys of {len(gone):,} of its reports were destroyed")
+        return counts, gone
 
     def seal_tallies(self, tallies: Tallies, held: SealedTallies, used: Used, *, anew: bool = False) -> SealedTallies:
         """Under the key they had; with a new one if they had none, or ``anew``."""
