@@ -13,7 +13,7 @@ CANDIDATES := python3.15 python3.14 python3.13 python3.12 python3.11 python3 pyt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium format lock clean
+.PHONY: help setup demo test check bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium image format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -57,8 +57,11 @@ reproduce: $(READY) ## measure the paper's table, its figures and its rivals (mi
 torture: $(READY) ## kill the collection service a thousand times under load (half an hour)
 	$(BIN)/python tests/collect/torture.py --kills 1000
 
-torture-train: $(READY) ## kill nodes two hundred times in training (an hour)
-	$(BIN)/python tests/node/torture_train.py 200 3 5 10
+torture-train: $(READY) ## kill nodes and the relay a thousand times in training
+	$(BIN)/python tests/node/torture_train.py 1000 3 5 10
+
+image: $(READY) ## build the container image from Debian packages and try it (needs root, buildah and debootstrap; minutes)
+	$(BIN)/python tests/deploy/image.py
 
 format: $(READY) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix
@@ -100,16 +103,19 @@ $(READY): $(LOCKED) pyproject.toml
 	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
-lock: ## renew requirements.lock with the newest versions pyproject.toml allows (needs the network)
+# What an image holds; the rest is for those who develop.
+DEPLOYED := --extra fast --extra collect --extra node --extra relay
+
+lock: ## renew both requirements.lock with the newest versions pyproject.toml allows (needs the network)
 	@set -e; $(find_python); \
 	scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
 	"$$python" -m venv "$$scratch"; \
 	"$$scratch/bin/python" -m pip install -qq uv; \
-	"$$scratch/bin/uv" pip compile pyproject.toml --extra fast --extra parquet --extra collect --extra flare --extra ray --extra dev \
-		--universal --python-version 3.11 --generate-hashes --upgrade --quiet \
-		--no-annotate --no-emit-index-url --no-emit-find-links --no-config \
-		--custom-compile-command "make lock" --output-file requirements.lock; \
-	echo "Renewed requirements.lock: run make check test before committing it."
+	compile() { "$$scratch/bin/uv" pip compile "$$@" --universal --python-version 3.11 --generate-hashes --quiet \
+		--no-annotate --no-emit-index-url --no-emit-find-links --no-config --custom-compile-command "make lock"; }; \
+	compile pyproject.toml $(DEPLOYED) --extra parquet --extra ray --extra dev --upgrade --output-file requirements.lock; \
+	echo "hatchling" | compile pyproject.toml - $(DEPLOYED) --constraints requirements.lock --upgrade --output-file deploy/requirements.lock; \
+	echo "Renewed requirements.lock and deploy/requirements.lock: run make check test before committing it."
 
 clean: ## remove .venv, caches and build output
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

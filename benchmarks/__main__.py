@@ -68,8 +68,9 @@ def adult_speed():
                 trained = last[name]
                 servers_rounds = 10 * HARD.rounds
                 cells = (medians[name] * 1e3, medians["reference"] * 1e3, medians[name] / medians["reference"])
-                lines.append((storage, mode, name, *cells, trained.passes / servers_rounds, trained.hessians / 10))
-        whole = PDMLClassifier(1.0, fit_intercept=False, plan=HARD, diagnostics=False, random_state=0)
+                work = (trained.inside.passes / servers_rounds, trained.inside.hessians / 10)
+                lines.append((storage, mode, name, *cells, *work))
+        whole = PDMLClassifier(1.0, fit_intercept=False, plan=HARD, random_state=0)
         with threadpool_limits(1):
             medians = interleaved({"fit": lambda x=x, y=y, whole=whole: whole.fit(x, y), "reference": lambda x=x, y=y: reference(x, y)}, 7)
         cells = (medians["fit"] * 1e3, medians["reference"] * 1e3, medians["fit"] / medians["reference"])

@@ -1,32 +1,37 @@
-"""Two executors for the figures: ours with the time of every round, and the bare exchange, which computes, signs and stores nothing."""
+"""Two programs for the figures: `python -m benchmarks.bare MODE FOLDER --simulated-noise SEED [--relay HOST:PORT]`.
+
+``timed`` is a node that writes when each round ended into its folder; ``bare`` exchanges as many bytes with the same neighbours over the
+same relay, and computes, signs, seals and stores nothing.
+"""
 
 import json
+import os
+import signal
+import sys
 import time
+from pathlib import Path
 
+from pdml.mechanisms.randomness import Simulated
 from pdml.node.exchange import Exchange
-from pdml.node.flare.executor import PDMLExecutor
-from pdml.node.flare.site import Site
-from pdml.node.flare.terms import Terms
+from pdml.node.home import Home
+from pdml.node.office import Office
+from pdml.node.sealing import Context
 
-TIMED, BARE, TIMES = "benchmarks.bare.TimedExecutor", "benchmarks.bare.BareExecutor", "times.json"
+TIMES = "times.json"
 
 
-class TimedExecutor(PDMLExecutor):
-    """Writes when each round ended into the kit."""
+class Timed(Office):
+    """Writes when each round ended."""
 
-    def _new_exchange(self, party, send, meanwhile):
-        self._times = []
+    def _train(self, work):
+        self.times = []
+        super()._train(work)
+        self.home.path(TIMES).write_text(json.dumps(self.times))
 
-        def note(t):
-            self._times.append(time.time())
-            meanwhile(t)
-
-        return super()._new_exchange(party, send, note)
-
-    def _train(self, fl_ctx):
-        report = super()._train(fl_ctx)
-        Site.open(fl_ctx.get_engine().get_workspace().get_root_dir()).path(TIMES).write_text(json.dumps(self._times))
-        return report
+    def _progress(self, contract, t, *, last=False):
+        if not last:
+            self.times.append(time.time())
+        super()._progress(contract, t, last=last)
 
 
 class Bare:
@@ -38,7 +43,8 @@ class Bare:
         self._payload = bytes(8 * contract.width + 400)
 
     done = property(lambda self: self.round == self.contract.plan.rounds)
-    ready = property(lambda self: not self.done and (self.round == 0 or all(self.round in t for t in self._here.values())))
+    complete = property(lambda self: self.done and not self.missing)
+    ready = property(lambda self: not self.done and (self.round == 0 or not self.missing))
     missing = property(lambda self: tuple(peer for peer in self.neighbours if self.round not in self._here[peer]))
 
     def advance(self):
@@ -58,26 +64,64 @@ class Bare:
         return True
 
     def resend(self, peer):
-        return []
+        return [self.message(peer, t) for t in range(max(1, self.round), self.round + 1)]
 
 
-class BareExecutor(PDMLExecutor):
+class Open:
+    """In place of a sealer: everything travels as it is."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def seal(self, context, content):
+        return json.dumps([context.job, context.round, context.kind, context.request]).encode() + b"\n" + content
+
+    def open(self, sender, data):
+        head, content = data.split(b"\n", 1)
+        job, round, kind, request = json.loads(head)
+        return Context(self.study, job, round, kind, sender, self.name, request), content, b""
+
+    def answer(self, context, session, content):
+        return b"." + content
+
+    def open_answer(self, request, data):
+        return data[1:]
+
+    def forget(self, peer, job):
+        pass
+
+
+class BareOffice(Office):
     """The same carrier, neighbours, sizes and waiting."""
 
-    def _train(self, fl_ctx):
-        site = Site.open(fl_ctx.get_engine().get_workspace().get_root_dir())
-        party = Bare(Terms.read(self._terms).contract(site.study()), site.name)
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.carrier._sealer = Open(self.name)
+        self.carrier._sealer.study = self.study.hash
+
+    def _train(self, work):
         times = []
-        limits = {"start_timeout": self._start_timeout, "round_timeout": self._round_timeout}
-        exchange = Exchange(party, self._sender(fl_ctx), meanwhile=lambda t: times.append(time.time()), **limits)
-        with self._opening:
-            self._exchange = exchange
+        limits = {"start_timeout": work.offer.start_timeout, "round_timeout": work.offer.round_timeout}
+        party = Bare(work.contract, self.name)
+        exchange = Exchange(party, self._sender(work.contract), meanwhile=lambda t: times.append(time.time()), **limits)
+        with self.lock:
+            work.exchange = exchange
         exchange.run()
-        site.path(TIMES).write_text(json.dumps(times))
-        return b"bare"
+        self.home.path(TIMES).write_text(json.dumps(times))
 
-    def _finish(self):
-        from nvflare.apis.fl_constant import ReturnCode
-        from nvflare.apis.shareable import make_reply
+    def _gather(self, work):
+        time.sleep(1.0)  # neighbours may still ask
 
-        return make_reply(ReturnCode.OK)
+
+def main():
+    mode, folder, *rest = sys.argv[1:]
+    options = dict(zip(rest[::2], rest[1::2], strict=True))
+    kind = {"timed": Timed, "bare": BareOffice}[mode]
+    office = kind(Home.open(Path(folder)), Simulated(int(options["--simulated-noise"])), relay=options.get("--relay", ""))
+    signal.signal(signal.SIGTERM, lambda *_: office.leave())
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    office.run()
+
+
+if __name__ == "__main__":
+    main()

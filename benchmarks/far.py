@@ -7,7 +7,6 @@ delays between real nodes and their relay, to check it.
 
 import asyncio
 import heapq
-import json
 import statistics
 import threading
 from itertools import pairwise
@@ -81,17 +80,15 @@ def simulate(graph, way, *, node_work, relay_work, rounds):
 class Distant:
     """Real delays: each node's connections to the relay pass a forwarder that holds every byte for ``way`` seconds, in both directions."""
 
-    def __init__(self, federation, way):
+    def __init__(self, relay, way):
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
-        for i, name in enumerate(federation.names):
-            path = federation.kits[name] / "startup" / "fed_client.json"
-            content = json.loads(path.read_text())
-            service = content["servers"][0]["service"]
-            host, port = service["target"].rsplit(":", 1)
-            listening = asyncio.run_coroutine_threadsafe(self._listen(host, int(port), way[i]), self._loop).result()
-            service["target"] = f"{host}:{listening}"
-            path.write_text(json.dumps(content))
+        listening = [self._listen(relay.host, relay.port, each) for each in way]
+        self._ports = [asyncio.run_coroutine_threadsafe(each, self._loop).result() for each in listening]
+
+    def address(self, i):
+        """Where node ``i`` reaches the relay."""
+        return f"127.0.0.1:{self._ports[i]}"
 
     async def _listen(self, host, port, way):
         async def connected(reader, writer):

@@ -1,12 +1,14 @@
-"""Figures of training between organisations: `python -m benchmarks.train [3 10 30]` (nodes), minutes each.
+"""Figures of training between organisations: `python -m benchmarks.train [3 10 30]` (nodes).
 
-Time per round over FLARE against the same round in the local engine and against the bare exchange (the same bytes to the same
-neighbours, nothing computed, signed or stored), start-up, memory, bytes, and a simulation of many organisations far apart.
+Time per round over NATS against the same round in the local engine and against the bare exchange (the same bytes to the same neighbours
+over the same relay, nothing computed, signed, sealed or stored), start-up, memory, bytes, and a simulation of many organisations far apart.
 """
 
+import contextlib
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,17 +21,15 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "node"))
 
-from federation import Federation, study_of
+from federation import Federation, freeze, study_of
 from threadpoolctl import threadpool_limits
 
 from benchmarks import far
-from benchmarks.bare import BARE, TIMED, TIMES
+from benchmarks.bare import TIMES
 from pdml.core.graph import Graph
 from pdml.encoder import Encoder, Number
-from pdml.frozen import FrozenWriter
 from pdml.mechanisms.randomness import Simulated
 from pdml.node import wire
-from pdml.node.flare import process
 from pdml.train.engines import local
 from pdml.train.plan import TrainingPlan
 
@@ -39,73 +39,62 @@ PLAN = TrainingPlan(rounds=ROUNDS, penalty=0.5, noise_scale=0.05)
 
 
 class Wide(Federation):
-    """d = 105, as in the paper's Adult; each kit also allows the two executors that take times."""
+    """d = 105, as in the paper's Adult; its nodes are the programs of `bare`."""
 
-    def __init__(self, folder, n, **options):
+    def __init__(self, folder, n, mode, *, way=0.0):
         names = tuple(f"node{i}" for i in range(n))
         graph = Graph.random(n, max(n, round(1.3 * n)), np.random.default_rng(n)) if n > 3 else Graph.ring(n)
         edges = tuple((names[a], names[b]) for a, b in graph.edges)
         encoder = Encoder(attributes=tuple(Number(name=f"x{k}", low=0, high=1) for k in range(WIDTH - 1)))
-        super().__init__(folder, study_of(names, edges=edges, plan=PLAN, encoder=encoder), freeze=freeze, **options)
-        for name in names:
-            path = self.kits[name] / "local" / "resources.json"
-            content = json.loads(path.read_text())
-            content["class_allow_list"] += [TIMED, BARE]
-            path.write_text(json.dumps(content))
+        super().__init__(folder, study_of(names, edges=edges, plan=PLAN, encoder=encoder), records=RECORDS, freeze=freeze)
+        self.program = [sys.executable, "-m", "benchmarks.bare", mode]
+        self.distant = far.Distant(self.study.relay, [way] * n) if way else None
+
+    def command(self, name):
+        known = super().command(name)
+        return [*known, "--relay", self.distant.address(self.names.index(name))] if self.distant and name != "relay" else known
 
 
-def freeze(study, name, folder, **_):
-    rng = np.random.default_rng([*name.encode()])
-    x = rng.uniform(0, 1, (RECORDS, study.width)).astype(np.float32)
-    x /= 1.0001 * np.linalg.norm(x, axis=1, keepdims=True)
-    labels = (x[:, 0] > x[:, 1]).astype(np.int32)
-    names = {"study_hash": study.hash, "study_id": study.id, "server": name}
-    with FrozenWriter(folder, width=study.width, classes=2, **names) as writer:
-        writer.append(x, labels, np.full(RECORDS, study.epsilon_micro[1], dtype=np.int64))
-        writer.finish(frozen_at="2026-03-01T14Z")
+def usage(pid):
+    """Megabytes in memory and processor seconds of a process."""
+    with contextlib.suppress(OSError):
+        status = Path(f"/proc/{pid}/status").read_text()
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1024, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return float("nan"), float("nan")
 
 
-def usage(site):
-    """Bytes in memory and processor seconds of a site's processes."""
-    members = process.members(site)
-    return sum(p.memory_info().rss for p in members), sum(sum(p.cpu_times()[:2]) for p in members)
-
-
-def over_flare(federation, job, executor):
-    """Seconds from submission to the first round and per round (median over nodes and rounds), and memory."""
-    for name in federation.names:
-        federation.sites[name].path(TIMES).unlink(missing_ok=True)
-    began = time.time()
-    number = federation.submit(job, executors=dict.fromkeys(federation.names, executor), start_timeout=600, round_timeout=120)
-    memory, seen = [], []
-
-    def each(rounds):
-        used = {name: usage(federation.sites[name]) for name in ("relay", *federation.names)}
-        memory.append([used[name][0] for name in federation.names])
-        nodes = statistics.mean(used[name][1] for name in federation.names)
-        seen.append((statistics.mean(rounds.values()), nodes, used["relay"][1], 4 * federation.study.graph().n_edges))
-
-    status = federation.desk.follow(number, each, timeout=1500)
-    if executor == TIMED:
-        federation.desk.result(number, federation.contract(job), status)
-    times = [json.loads(federation.sites[name].path(TIMES).read_text()) for name in federation.names]
-    gaps = [b - a for told in times for a, b in pairwise(told[1:])]
-    return {
-        "first": max(told[0] for told in times) - began,
-        "round": statistics.median(gaps),
-        "p95": float(np.quantile(gaps, 0.95)),
-        "memory": statistics.median([m for seen in memory for m in seen]) / 1e6 if memory else float("nan"),
-        **work(seen),
-    }
-
-
-def work(seen):
-    """Processor seconds per round of a node, and per message of the relay, which carries a release and its acknowledgement."""
-    steady = [each for each in seen if 0 < each[0] < ROUNDS]
-    if len(steady) < 2:
-        return {"node": float("nan"), "relay": float("nan")}
-    (first, nodes_before, relay_before, messages), (last, nodes, relay, _) = steady[0], steady[-1]
-    return {"node": (nodes - nodes_before) / (last - first), "relay": (relay - relay_before) / (last - first) / messages}
+def over_nats(n, mode, *, way=0.0):
+    """Seconds until all are connected, to the first round and per round (median over nodes and rounds), and memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
+        with Wide(Path(folder), n, mode, way=way) as federation:
+            began = time.time()
+            federation.start(timeout=900)
+            up = time.time() - began
+            work = {name: usage(process.pid)[1] for name, process in federation.processes.items()}
+            began = time.time()
+            federation.finish(federation.offer("job", start_timeout=600, round_timeout=120), timeout=1500)
+            used = {name: usage(process.pid) for name, process in federation.processes.items()}
+            federation.wait(lambda: all(federation.homes[name].path(TIMES).exists() for name in federation.names))
+            times = [json.loads(federation.homes[name].path(TIMES).read_text()) for name in federation.names]
+            gaps = [b - a for told in times for a, b in pairwise(told[1:])]
+            messages = 4 * federation.study.graph().n_edges * ROUNDS
+            found = {
+                "all connected": up,
+                "first": max(told[0] for told in times) - began,
+                "round": statistics.median(gaps),
+                "p95": float(np.quantile(gaps, 0.95)),
+                "memory": statistics.median(used[name][0] for name in federation.names),
+                "node": statistics.mean(used[name][1] - work[name] for name in federation.names) / ROUNDS,
+                "relay": (used["relay"][1] - work["relay"]) / messages,
+                "links": federation.study.graph().n_edges,
+            }
+            if mode == "timed":
+                np.testing.assert_array_equal(federation.released("job"), federation.expected())
+                found["local"] = by_local(federation)
+                found["message"] = message(federation)
+            return found
 
 
 def by_local(federation):
@@ -117,62 +106,44 @@ def by_local(federation):
     return (time.perf_counter() - began) / ROUNDS
 
 
+def message(federation):
+    """Bytes of one signed release, before it is sealed."""
+    contract, home = federation.contract("job"), federation.homes["node0"]
+    payload = bytes(len(wire.packed(np.zeros((1, WIDTH)))))
+    about = {"sender": "node0", "recipient": contract.neighbours("node0")[0], "t": 1}
+    return len(wire.vector(contract, home.identity(), payload=payload, **about))
+
+
+def started(n=3):
+    """Processor seconds of one node from its start to its connection."""
+    with tempfile.TemporaryDirectory() as folder, Federation(Path(folder), study_of()) as federation:
+        federation.start("relay", timeout=60)
+        command = [sys.executable, "-m", "benchmarks.bare", "timed", str(federation.homes["alice"].folder), "--simulated-noise", "1"]
+        process = federation.processes["alice"] = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        federation.wait(lambda: federation.connected("alice"), 60)
+        return usage(process.pid)[1]
+
+
 def measure(n, *, way=0.0):
     """One column of the table; ``way``: seconds between each node and the relay."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
-        federation = Wide(Path(folder), n)
-        if way:
-            far.Distant(federation, [way] * n)
-        try:
-            began = time.time()
-            federation.start(timeout=900)
-            up = time.time() - began
-            timed = over_flare(federation, "timed", TIMED)
-            bare = over_flare(federation, "bare", BARE)
-            alone = by_local(federation)
-            links = federation.study.graph().n_edges
-            payload = len(wire.packed(np.zeros((1, WIDTH))))
-            contract = federation.contract("timed")
-            identity = federation.sites["node0"].identity()
-            peer = contract.neighbours("node0")[0]
-            message = len(wire.vector(contract, identity, sender="node0", recipient=peer, t=1, payload=bytes(payload)))
-            return {
-                "nodes": n,
-                "links": links,
-                "all connected (s)": up,
-                "first round after (s)": timed["first"],
-                "round (s)": timed["round"],
-                "p95 (s)": timed["p95"],
-                "bare (s)": bare["round"],
-                "local (s)": alone,
-                "of bare": timed["round"] / bare["round"],
-                "of local": timed["round"] / alone,
-                "memory per node (MB)": timed["memory"],
-                "a node's work (s)": timed["node"],
-                "relay's work per message (s)": timed["relay"],
-                "message (B)": message,
-                "of d floats": message / payload,
-            }
-        finally:
-            federation.close()
-
-
-def relayed():
-    """Bytes that reach the relay per release: FLARE's envelope, encryption and acknowledgements included, the job's start not."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
-        federation = Wide(Path(folder), 3, tapped=True)
-        try:
-            federation.start(timeout=900)
-            seen = []
-            number = federation.submit("bytes", start_timeout=600, round_timeout=120)
-            federation.desk.follow(number, lambda rounds: seen.append((min(rounds.values()), federation.tap.stat().st_size)), timeout=900)
-            grown = [(t, size) for t, size in seen if 0 < t < ROUNDS]
-            (first, before), (last, after) = grown[0], grown[-1]
-            return (after - before) / (last - first) / 6 if last > first else float("nan")
-        finally:
-            federation.close()
+    timed, bare = over_nats(n, "timed", way=way), over_nats(n, "bare", way=way)
+    return {
+        "nodes": n,
+        "links": timed["links"],
+        "all connected (s)": timed["all connected"],
+        "first round after the offer (s)": timed["first"],
+        "round (s)": timed["round"],
+        "p95 (s)": timed["p95"],
+        "bare (s)": bare["round"],
+        "local (s)": timed["local"],
+        "of bare": timed["round"] / bare["round"],
+        "of local": timed["round"] / timed["local"],
+        "memory per node (MB)": timed["memory"],
+        "a node's work (s)": timed["node"],
+        "relay's work per message (s)": timed["relay"],
+        "message (B)": timed["message"],
+        "of d floats": timed["message"] / (8 * WIDTH),
+    }
 
 
 def far_apart(line, n=100):
@@ -208,7 +179,7 @@ def main():
     for name in lines[0]:
         table.add_row(name, *(f"{line[name]:.3g}" for line in lines))
     console.print(table)
-    console.print(f"bytes at the relay per release, all included: {relayed():,.0f}")
+    console.print(f"processor time of a node from its start to its connection: {started():.2f} s")
     check_simulation(lines[0])
     far_apart(lines[0])
 

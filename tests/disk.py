@@ -6,11 +6,14 @@ synced, and of the rest nothing or any part.
 """
 
 import ctypes
+import os
 import random
 import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+
+from pdml.collect import keys
 
 FULL, IOERR, READONLY = 13, 10, 8  # SQLite's result codes
 
@@ -63,7 +66,7 @@ class Disk:
     def __init__(self, name: str, *, default: bool = False) -> None:
         self.name = name
         # ("write", file, offset, bytes), ("truncate", file, size), ("sync", file), ("delete", file, at once), ("folder", "") when
-        # names are synced, or ("mark", what)
+        # names are synced, ("named", folder) when those of a folder of keys are, or ("mark", what)
         self.log: list[tuple] = []
         self.fails: Callable[[str, str], int] = lambda operation, file: 0  # a result code to fail with
         self._sqlite = _library()
@@ -82,6 +85,31 @@ class Disk:
 
     def close(self) -> None:
         self._sqlite.sqlite3_vfs_unregister(ctypes.byref(self._vfs))
+
+    def watch_keys(self, monkeypatch, *, synced: bool = True) -> None:
+        """Log what is done to files of keys too, which SQLite knows nothing of; without ``synced`` they never are."""
+        write, sync, name_it = keys._write, keys._sync, keys.sync_folder
+
+        def name(handle: int) -> str:
+            path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+            return f"{path.parent.name}/{path.name}"
+
+        def on_write(handle: int, data: bytes, offset: int) -> None:
+            write(handle, data, offset)
+            self.log.append(("write", name(handle), offset, bytes(data)))
+
+        def on_sync(handle: int) -> None:
+            sync(handle)
+            if synced:
+                self.log.append(("sync", name(handle)))
+
+        def on_name(folder: Path) -> None:
+            name_it(folder)
+            self.log.append(("named", folder.name))
+
+        monkeypatch.setattr(keys, "_write", on_write)
+        monkeypatch.setattr(keys, "_sync", on_sync)
+        monkeypatch.setattr(keys, "sync_folder", on_name)
 
     def mark(self, what: object) -> None:
         """Note in the log that something has been promised to the outside world."""
@@ -142,6 +170,7 @@ class Disk:
         """
         synced = {entry[1]: i for i, entry in enumerate(self.log[:moment]) if entry[0] == "sync"}
         folder = max((i for i, entry in enumerate(self.log[:moment]) if entry[0] == "folder"), default=-1)
+        named = {entry[1]: i for i, entry in enumerate(self.log[:moment]) if entry[0] == "named"}
         files: dict[str, bytearray] = {}
         for i, entry in enumerate(self.log[:moment]):
             operation, name = entry[0], entry[1]
@@ -149,8 +178,10 @@ class Disk:
                 if entry[2] or i < folder or (rng and rng.random() < 0.5):
                     files.pop(name, None)
                 continue
-            if operation in ("sync", "folder", "mark") or (i > synced.get(name, -1) and not (rng and rng.random() < 0.5)):
+            if operation in ("sync", "folder", "named", "mark") or (i > synced.get(name, -1) and not (rng and rng.random() < 0.5)):
                 continue
+            if name not in files and "/" in name and i > named.get(name.partition("/")[0], -1):
+                continue  # a file of keys whose name is not on the disk yet
             content = files.setdefault(name, bytearray())
             if operation == "truncate":
                 del content[entry[2] :]

@@ -50,4 +50,5 @@ labels = { epsilon = 0.1 }
 rounds = 60
 noise_scale = [1, 2.5, 3]
 """
-STUDY = replace(Study.from_text(TEXT), opens=None, closes=None, budget=None, plan={})  # open at any time, nothing settled
+# Open at any time, and without a plan.
+STUDY = replace(Study.from_text(TEXT), opens=None, closes=None, plan={})

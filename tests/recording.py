@@ -30,6 +30,8 @@ class Recorder:
     page: Page
     canonical: bytes
     answer: Callable[[bytes], Answer | None] = receipt  # None: close the connection without a word
+    admission: Callable[[bytes], Answer | None] | None = None  # None: everybody is welcome
+    invitations: list[bytes] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)  # request lines and headers of everything asked
 
@@ -44,6 +46,9 @@ class Recorder:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+    def welcome(self, body: bytes) -> Answer:
+        return 200, json.dumps({"study": hashlib.sha256(self.canonical).hexdigest()}).encode()
 
     @property
     def url(self) -> str:
@@ -70,12 +75,18 @@ def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             recorder.heads.append(f"{self.requestline}\n{self.headers}")
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path == "/v1/invitations":
+                recorder.invitations.append(body)
+                self._answer((recorder.admission or recorder.welcome)(body))
+                return
             recorder.bodies.append(body)
             if self.path == "/v1/batches":
                 answers = [recorder.answer(line) for line in body.splitlines()]
                 self._say(200, b"".join(answer[1] + b"\n" for answer in answers if answer))
                 return
-            answer = recorder.answer(body)
+            self._answer(recorder.answer(body))
+
+        def _answer(self, answer: Answer | None) -> None:
             if answer is None:
                 self.close_connection = True
                 return

@@ -123,6 +123,24 @@ def test_an_example_by_hand() -> None:
     }
 
 
+def test_whole_numbers_take_no_fractions() -> None:
+    whole = Encoder(attributes=(Number(name="age", low=18, high=100, whole=True),))
+    (declared,) = whole.to_dict()["attributes"]
+    assert declared == {"kind": "number", "name": "age", "range": [18.0, 100.0], "whole": True}
+    assert whole.encode(Table(columns={"age": np.array([59.0, 5.0])})).tolist() == [[0.5], [0.0]]
+    with pytest.raises(DataError, match=r"'age' must hold whole numbers, got 34\.5 in row 2"):
+        whole.encode(Table(columns={"age": np.array([34.0, 34.5])}))
+    for low, high, wish in ((18.5, 100, True), (18, 100.5, True), (18, 100, 1)):
+        with pytest.raises(InvalidInput, match="whole"):
+            Number(name="age", low=low, high=high, whole=wish)  # type: ignore[arg-type]
+
+
+def test_nobody_is_shown_a_negative_zero() -> None:
+    for whole in (True, False):
+        number = Number(name="x", low=-3, high=4, whole=whole)
+        assert str(number.decode(np.array([np.float32(3 / 7) - 1e-8]), single=True)) == "0.0"
+
+
 def test_storage_is_a_matter_of_the_declarations() -> None:
     assert isinstance(BOTH.encode(people((20, "male"))), np.ndarray)
     table = Table(columns={"age": np.array([59.0, 18.0]), "town": np.array(["t8", "t0"])})

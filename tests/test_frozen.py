@@ -140,7 +140,19 @@ def test_rows_that_no_report_may_have_are_refused_even_under_a_good_hash(tmp_pat
 
 @pytest.mark.parametrize(
     "changes",
-    [{"records": 0}, {"records": 1 << 50}, {"width": 3}, {"version": 2}, {"study": "x"}, {"records": True}, {"files": {}}, {"server": 3}],
+    [
+        {"records": 0},
+        {"records": 1 << 50},
+        {"width": 3},
+        {"version": 0},
+        {"version": 3},
+        {"study": "x"},
+        {"records": True},
+        {"files": {}},
+        {"server": 3},
+        {"randomised_by": "nobody"},
+        {"randomised_by": None},
+    ],
 )
 def test_consistent_manifests_that_lie(tmp_path: Path, changes: dict[str, Any]) -> None:
     folder = tmp_path / "data"
@@ -148,6 +160,57 @@ def test_consistent_manifests_that_lie(tmp_path: Path, changes: dict[str, Any]) 
     reseal(folder, **changes)
     with pytest.raises(DataError):
         open_frozen(folder)
+
+
+@pytest.mark.parametrize("by", ["devices", "elsewhere", "operator", ""])
+def test_it_says_who_randomised_its_labels(tmp_path: Path, by: str) -> None:
+    names = {"study_hash": HASH, "study_id": "s", "server": "a", "randomised_by": by}
+    with FrozenWriter(tmp_path / "data", width=4, classes=2, **names) as writer:
+        writer.append(*rows(5))
+        digest = writer.finish(frozen_at=HOUR).digest
+    manifest = open_frozen(tmp_path / "data").manifest
+    assert manifest.randomised_by == by and manifest.digest == digest
+    reseal(tmp_path / "data", randomised_by="devices" if by != "devices" else "operator")
+    assert open_frozen(tmp_path / "data").manifest.digest != digest  # it is part of the name
+
+
+def test_nobody_is_credited_unasked(tmp_path: Path) -> None:
+    assert write(tmp_path / "data", rows(5)).randomised_by == ""
+    with pytest.raises(InvalidInput, match="randomised_by must be one of"):
+        FrozenWriter(
+            tmp_path / "other",
+            width=4,
+            classes=2,
+            study_hash=HASH,
+            study_id="s",
+            server="a",
+            randomised_by="angels",
+        )
+
+
+def as_version_one(folder: Path) -> str:
+    """The manifest as it was written before it said who randomised the labels; its digest."""
+    told = json.loads((folder / "manifest.json").read_bytes())
+    told |= {"version": 1}
+    for name in ("digest", "randomised_by"):
+        del told[name]
+    canonical = {"sort_keys": True, "separators": (",", ":")}
+    digest = hashlib.sha256(json.dumps(told, **canonical).encode()).hexdigest()
+    told["digest"] = digest
+    (folder / "manifest.json").write_text(json.dumps(told, **canonical) + "\n")
+    return digest
+
+
+def test_older_data_sets_are_read_and_keep_their_name(tmp_path: Path) -> None:
+    write(tmp_path / "old", rows(5))
+    digest = as_version_one(tmp_path / "old")
+    manifest = open_frozen(tmp_path / "old").manifest
+    assert (manifest.version, manifest.randomised_by, manifest.digest) == (1, "", digest)
+    told = json.loads((tmp_path / "old" / "manifest.json").read_bytes())
+    for changes in ({"randomised_by": "devices"}, {"version": 2}):  # claims it never made
+        (tmp_path / "old" / "manifest.json").write_text(json.dumps({**told, **changes}))
+        with pytest.raises(DataError):
+            open_frozen(tmp_path / "old")
 
 
 @given(

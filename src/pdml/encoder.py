@@ -24,11 +24,16 @@ _SPARSE_BELOW = 1 / 3  # the share of entries that may differ from zero below wh
 
 @dataclass(frozen=True, kw_only=True)
 class Number:
-    """A number declared to lie in [low, high], encoded as (value - low) / (high - low); what lies outside is clamped."""
+    """A number declared to lie in [low, high], encoded as (value - low) / (high - low).
+
+    What lies outside is clamped. ``whole``: fractions are refused, not rounded, for whoever gave
+    one has misread the question.
+    """
 
     name: str
     low: float
     high: float
+    whole: bool = False
 
     def __post_init__(self) -> None:
         _check_name("name", self.name)
@@ -39,6 +44,11 @@ class Number:
             raise InvalidInput(f"high of {self.name!r} must exceed its low {self.low:g}, got {self.high:g}: one value is no range")
         if not math.isfinite(self.high - self.low):
             raise InvalidInput(f"the range of {self.name!r} must have a finite width, got [{self.low:g}, {self.high:g}]")
+        if not isinstance(self.whole, bool):
+            raise InvalidInput(f"whole of {self.name!r} must be True or False, got {self.whole!r}")
+        if self.whole and not (self.low.is_integer() and self.high.is_integer()):
+            must = f"the range of {self.name!r} must begin and end with whole numbers"
+            raise InvalidInput(f"{must}, got [{self.low:g}, {self.high:g}]: it is declared whole")
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -46,7 +56,12 @@ class Number:
 
     def place(self, table: Table) -> tuple[Array, IntArray | int]:
         """The entry of each row, and the feature it belongs to: here always the only one."""
-        values = np.clip(table.numeric(self.name), self.low, self.high)
+        given = table.numeric(self.name)
+        if self.whole and (broken := given != np.floor(given)).any():
+            row = int(np.argmax(broken))
+            got = f"{given[row]:g} in {table.where(row)}"
+            raise DataError(f"column {self.name!r} must hold whole numbers, got {got}")
+        values = np.clip(given, self.low, self.high)
         return (values - self.low) / (self.high - self.low), 0
 
     def decode(self, entries: Array, *, single: bool = False) -> float:
@@ -62,10 +77,12 @@ class Number:
             digits = 5 - math.floor(math.log10(self.high - self.low))
         else:
             digits = 13 - math.floor(math.log10(max(abs(self.low), abs(self.high))))
-        return min(max(round(value, digits), self.low), self.high)
+        digits = min(digits, 0) if self.whole else digits
+        return min(max(round(value, digits), self.low), self.high) + 0.0  # nobody answered -0
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": "number", "name": self.name, "range": [self.low, self.high]}
+        whole = {"whole": True} if self.whole else {}
+        return {"kind": "number", "name": self.name, "range": [self.low, self.high], **whole}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,10 +266,11 @@ def _attribute(where: str, item: Any) -> Attribute:
     if kind == "category":
         _check_keys(where, item, {"kind", "name", "levels"})
         return Category(name=item["name"], levels=item["levels"])
-    _check_keys(where, item, {"kind", "name", "range"})
+    _check_keys(where, item, {"kind", "name", "range"} | ({"whole"} & set(item)))
     if not isinstance(item["range"], (list, tuple)) or len(item["range"]) != 2:
         raise InvalidInput(f"range of {where} must be [low, high], got {shown(item['range'])}")
-    return Number(name=item["name"], low=item["range"][0], high=item["range"][1])
+    low, high = item["range"]
+    return Number(name=item["name"], low=low, high=high, whole=item.get("whole", False))
 
 
 def _check_keys(where: str, item: Any, keys: set[str]) -> None:

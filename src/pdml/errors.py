@@ -5,9 +5,12 @@ PDMLError
 │   ├── DataError       a table or an array, with the row and column named
 │   ├── GraphError      the servers cannot reach one another
 │   ├── StudyError      a study file, with every mistake and its line
+│   ├── Untrainable     a study that nobody may train under, with every reason
 │   └── MessageError    bytes that are no message of the protocol, with the code of the problem
 ├── NotDelivered        a report did not reach its service, or was refused; ``code`` says why
 ├── PeerError           another server broke the protocol; the sentence names it
+│   └── Equivocation    it signed two different things; ``evidence`` proves it
+├── NotVerified         a result is not what it says it is; ``problems`` say why
 ├── EngineError         a machine or process that a training ran on is gone, or too slow
 ├── StorageUnavailable  a collection cannot be written now; nothing was acknowledged
 ├── JournalError        a node's journal cannot be used: going on could repeat or renew noise
@@ -16,10 +19,22 @@ PDMLError
 """
 
 from collections.abc import Sequence
+from typing import Self
 
 
 class PDMLError(Exception):
-    """Base of every error PDML raises on purpose; its text is one sentence for people."""
+    """Base of every error PDML raises on purpose; its text is one sentence for people.
+
+    ``public``: it follows from public settings and from what others sent, so that other
+    organisations may hear it. Nothing that depends on a record ever is.
+    """
+
+    public: bool = False
+
+    def for_others(self) -> Self:
+        """The same error, marked as public."""
+        self.public = True
+        return self
 
 
 class InvalidInput(PDMLError, ValueError):
@@ -52,6 +67,17 @@ class StudyError(InvalidInput):
         return type(self), (self.source, self.mistakes)
 
 
+class Untrainable(InvalidInput):
+    """No job may start under a study; ``study`` is its id, ``reasons`` are whole sentences."""
+
+    def __init__(self, study: str, reasons: Sequence[str]) -> None:
+        self.study, self.reasons = study, tuple(reasons)
+        super().__init__("; ".join(self.reasons))
+
+    def __reduce__(self) -> tuple[type["Untrainable"], tuple[str, tuple[str, ...]]]:
+        return type(self), (self.study, self.reasons)
+
+
 class MessageError(InvalidInput):
     """A message is refused; ``code`` is one of the stable names in `pdml.messages.PROBLEMS`."""
 
@@ -73,11 +99,31 @@ class NotCertified(PDMLError, ArithmeticError):
 
 
 class BudgetExceeded(PDMLError):
-    """The privacy budget does not cover what was asked."""
+    """The privacy budget does not cover what was asked; the whole ledger is public."""
+
+    public = True
 
 
 class PeerError(PDMLError):
-    """Another server sent what no honest one would."""
+    """Another server sent what no honest one would, or nothing at all."""
+
+    public = True
+
+
+class Equivocation(PeerError):
+    """``peer`` signed two different things about ``round``; ``evidence`` holds both, to check."""
+
+    def __init__(self, text: str, *, peer: str, round: int, evidence: bytes = b"") -> None:
+        self.peer, self.round, self.evidence = peer, round, evidence
+        super().__init__(text)
+
+
+class NotVerified(PDMLError):
+    """A result is refused; ``problems`` are all reasons."""
+
+    def __init__(self, text: str, problems: Sequence[object] = ()) -> None:
+        self.problems = tuple(problems)
+        super().__init__(text)
 
 
 class JournalError(PDMLError):

@@ -6,7 +6,8 @@ A folder of three columns of equal length and a manifest:
     manifest.json  canonical JSON: the study's hash, sizes, the sha256 of each file, and a digest of all that
 
 Rows are in the order of the reports' random ids, so that it tells nothing about time. Both sides work in chunks: memory does
-not grow with m.
+not grow with m. The manifest says who randomised the labels; one of version 1 does not, and is
+read as "".
 """
 
 import contextlib
@@ -17,7 +18,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -26,17 +27,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml import _validate
+from pdml.accounting.provenance import DEVICES, ELSEWHERE, OPERATOR, UNSAID
 from pdml.errors import DataError, InvalidInput
 from pdml.files import sync_folder
 from pdml.messages import acceptable
 
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
 MOST_MICRO = 1_000_000_000  # an epsilon of 1,000
 _DTYPES = {"features": "<f4", "labels": "<i4", "epsilons": "<i8"}
 _HEADER = 128  # bytes before the data of a column
 _CHUNK = 1 << 22  # bytes read at a time
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_RANDOMISED_BY = (DEVICES, ELSEWHERE, OPERATOR, UNSAID)
 _HOUR = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}Z", re.ASCII)
 
 
@@ -52,15 +55,23 @@ class Manifest:
     classes: int
     files: Mapping[str, str]  # sha256 of each file, by name
     frozen_at: str  # the hour, in UTC: 2026-03-01T14Z
+    randomised_by: str = UNSAID  # whether the server has had the true labels
     version: int = VERSION
 
     @property
     def digest(self) -> str:
         """sha256 of the manifest's canonical JSON without the digest: one name for all the bytes."""
-        return hashlib.sha256(_canonical(asdict(self))).hexdigest()
+        return hashlib.sha256(_canonical(self._told())).hexdigest()
 
     def to_bytes(self) -> bytes:
-        return _canonical({**asdict(self), "digest": self.digest}) + b"\n"
+        return _canonical({**self._told(), "digest": self.digest}) + b"\n"
+
+    def _told(self) -> dict[str, Any]:
+        """Every field that this version has: an older data set keeps its name."""
+        told = asdict(self)
+        if self.version == 1:
+            del told["randomised_by"]
+        return told
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,10 +93,21 @@ class FrozenWriter:
     Files are readable by their owner only (0600, the folder 0700): features are people's answers.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, width: int, classes: int, study_hash: str, study_id: str, server: str) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        width: int,
+        classes: int,
+        study_hash: str,
+        study_id: str,
+        server: str,
+        randomised_by: str = UNSAID,
+    ) -> None:
         self.width = _validate.integer("width", width, low=2, why="the last feature is the constant")
         self.classes = _validate.integer("classes", classes, low=2, high=1 << 31)
         self.study, self.study_id, self.server = study_hash, study_id, server
+        self.randomised_by = _validate.choice("randomised_by", randomised_by, _RANDOMISED_BY)
         self.records = 0
         self.folder = Path(folder)
         if os.path.lexists(self.folder):
@@ -122,8 +144,12 @@ class FrozenWriter:
             self._columns[name].write(np.ascontiguousarray(parts[name], dtype=dtype).data)
         self.records += len(parts["labels"])
 
-    def finish(self, *, frozen_at: str) -> Manifest:
-        """Seal the folder: hashes, manifest, everything on disk, then its name. ``frozen_at`` is an hour, 2026-03-01T14Z."""
+    def finish(self, *, frozen_at: str, known: str = "") -> Manifest:
+        """Seal the folder: hashes, manifest, everything on disk, then its name.
+
+        ``frozen_at`` is an hour, 2026-03-01T14Z. ``known`` is the digest that the same rows had
+        when they were frozen before: if version 1 wrote it, they keep that name and its budget.
+        """
         if not self.records:
             raise DataError("a data set must hold at least one report to be frozen, got none")
         if not _HOUR.fullmatch(frozen_at):
@@ -146,7 +172,10 @@ class FrozenWriter:
             classes=self.classes,
             files=files,
             frozen_at=frozen_at,
+            randomised_by=self.randomised_by,
         )
+        older = replace(manifest, randomised_by=UNSAID, version=1)
+        manifest = older if older.digest == known else manifest
         with open(os.open(self._stage / MANIFEST, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(manifest.to_bytes())
             file.flush()
@@ -204,7 +233,8 @@ def _read_manifest(folder: Path) -> Manifest:
         raise DataError(f"{path} is not a manifest: it was damaged or written by something else") from None
     if (
         not good
-        or manifest.version != VERSION
+        or manifest.version not in (1, VERSION)
+        or manifest.randomised_by not in _RANDOMISED_BY
         or not _HASH.fullmatch(manifest.study)
         or set(manifest.files) != {f"{n}.npy" for n in _DTYPES}
     ):

@@ -35,7 +35,7 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Guarantees
     ----------
-    - ``label`` was randomised on the device with ``epsilon``; the true one is in no message.
+    - ``label`` was randomised on the device with ``epsilon``; no message tells if it is true.
     - ``features`` are what the person answered, encoded: the server that receives them can read them.
     - The size does not depend on the answers (label indices of several digits aside).
     """
@@ -47,6 +47,18 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     label: int  # index into the study's classes
     features: str  # base64 of the float32 entries, little-endian
     token: str = ""  # an invitation, 32 hex digits; "" where the service takes open reports
+
+
+class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Asked before any person is: would a report with this token be taken now? It stays unused."""
+
+    token: str = ""  # 32 hex digits; "" without an invitation
+
+
+class Admission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The answer yes: a report to this study would be taken now."""
+
+    study: str  # Study.hash
 
 
 class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -163,6 +175,8 @@ def acceptable(features: NDArray[Any], *, most: float = 1.0) -> NDArray[np.bool_
 # Bytes
 
 _report = msgspec.json.Decoder(Report)
+_invitation = msgspec.json.Decoder(Invitation)
+_admission = msgspec.json.Decoder(Admission)
 _receipt = msgspec.json.Decoder(Receipt)
 _problem = msgspec.json.Decoder(Problem)
 
@@ -187,7 +201,32 @@ def decode_report(data: bytes) -> Report:
         raise MessageError("epsilon must be a positive number of millionths", "epsilon_not_on_menu")
     if not 0 <= report.label < 1 << 31:
         raise MessageError("label must be the index of a class", "bad_label")
+    # A field that is there twice would mean one thing here and may mean another elsewhere. No value holds a quotation mark, so
+    # that counting them finds every one more: two of each name and of each of the texts.
+    if data.count(b'"') != (22 if b'"token"' in data else 18):
+        raise MessageError("each field must be there once, and spelt without escapes")
     return report
+
+
+def encode_invitation(token: str) -> bytes:
+    return msgspec.json.encode(Invitation(token))
+
+
+def decode_invitation(data: bytes) -> Invitation:
+    """The invitation, its form checked; anything else is a `MessageError` with a problem's code."""
+    invitation: Invitation = _decode(_invitation, data, "an invitation")
+    if invitation.token and not _ID.fullmatch(invitation.token):
+        raise MessageError("token must be 32 lower-case hex digits or empty", "token_unknown")
+    return invitation
+
+
+def decode_admission(data: bytes) -> Admission | Problem:
+    """What a service says to an invitation; a problem as in `decode_answer`."""
+    try:
+        admission: Admission = _admission.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _safe_problem(_decode(_problem, data, "an admission or a problem"))
+    return admission
 
 
 def encode_answer(answer: Receipt | Problem) -> bytes:
@@ -227,6 +266,9 @@ def split_batch(data: bytes) -> list[bytes]:
     """The lines of a batch, undecoded, so that each is answered by itself; only the end may lack its newline."""
     lines = data.split(b"\n")
     return lines[:-1] if lines[-1] == b"" else lines
+
+
+MAX_INVITATION_BYTES = 256
 
 
 def MAX_REPORT_BYTES(width: int) -> int:

@@ -19,7 +19,7 @@ from scipy.stats import norm
 
 from pdml.accounting import profiles
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
-from pdml.accounting.ledger import ADVERSARIES, DATA, Ledger, Line, objective_profile
+from pdml.accounting.ledger import ADVERSARIES, DATA, Ledger, objective_profile
 from pdml.core import labels
 from pdml.core.losses import binary_loss
 from pdml.errors import InvalidInput
@@ -77,13 +77,6 @@ def test_the_six_lines():
     assert all(line.reason for line in lines)
 
 
-@given(st.floats(0, 20), st.floats(0, 0.1))
-def test_certainty_is_the_best_guess_at_even_odds(epsilon, delta):
-    line = Line("label", "own server", epsilon, delta, "")
-    assert line.certainty == pytest.approx(min(1.0, exp(epsilon) / (1 + exp(epsilon)) + delta), rel=1e-12)
-    assert Line("label", "own server", inf, 0.0, "").certainty == 1.0
-
-
 def test_no_flip_means_no_label_privacy_against_the_own_server():
     ledger = Ledger(((eta(), *sent(5)),))
     assert spent(ledger, "label", "own server") == spent(ledger, "label", "own and others together") == inf
@@ -106,12 +99,8 @@ def test_to_dict_is_json():
     assert (told["source"], told["delta"], len(told["lines"])) == ("simulated", DELTA, 6)
     for line, expected in zip(told["lines"], ledger.lines(), strict=True):
         assert line["epsilon"] == ("inf" if isinf(expected.epsilon) else expected.epsilon)
-        assert (line["data"], line["adversary"], line["delta"], line["reason"]) == (
-            expected.data,
-            expected.adversary,
-            expected.delta,
-            expected.reason,
-        )
+        for name in ("data", "adversary", "delta", "reason", "certainty"):
+            assert line[name] == getattr(expected, name)
 
 
 # The numbers against other servers

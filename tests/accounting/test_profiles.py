@@ -108,6 +108,18 @@ def test_gaussian_profile_against_dp_accounting():
         assert profiles.epsilon_at(profiles.gaussian_profile(mu), 1e-6) == pytest.approx(known, abs=2e-7)
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_gaussian_mu_meets_the_analytic_formula_exactly(epsilon):
+    """Balle and Wang (2018): Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) = δ."""
+
+    def delta(mu):
+        return norm.cdf(mu / 2 - epsilon / mu) - exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+
+    mu = profiles.gaussian_mu(epsilon, 1e-6)
+    assert delta(mu) == pytest.approx(1e-6, rel=1e-6)
+    assert delta(2 * mu) > 1e-5
+
+
 @pytest.mark.parametrize("mu", [-1.0, float("nan"), "1"])
 def test_bad_mu_is_refused(mu):
     with pytest.raises(InvalidInput, match="mu must be"):
@@ -351,7 +363,7 @@ def test_truncated_ends(mu, epsilon, outside):
 @pytest.mark.parametrize("shift", [0.01, 0.1, 0.5])
 def test_truncated_at_six_sigma_costs_almost_nothing(shift):
     """Exactly 0.03367, 0.39687 and 2.2550 at δ = 1e-6; the untruncated Gaussian has 0.03367, 0.39686 and 2.2541."""
-    exact = profiles.epsilon_at(lambda epsilon: truncated_shift(shift, 6.0, epsilon), 1e-6)
+    exact = profiles.epsilon_at(np.vectorize(lambda eps: truncated_shift(shift, 6.0, eps)), 1e-6)
     bound = profiles.epsilon_at(profiles.truncated(profiles.gaussian_profile(shift), float(2 * ndtr(-6))), 1e-6)
     assert exact <= bound <= exact * 1.02
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit
 
 from pdml import PDMLClassifier
 from pdml.accounting import Ledger, Reports
@@ -53,11 +54,52 @@ def test_own_lines_are_the_ledger_of_a_server_of_ones_own(epsilons, kind, classe
     lines = whole.user_lines()
     assert lines.label_own_server.tolist() == epsilons and lines.delta == delta
     for j, epsilon in enumerate(epsilons):
-        alone = Ledger((own_events(plan, epsilon, min(epsilons), classes),), classes=classes, delta=delta)
-        assert lines.label_other_servers[j] == pytest.approx(alone.line("label", "other servers").epsilon, rel=1e-7, abs=5e-9)
+        events = own_events(plan, epsilon, min(epsilons), classes)
+        alone = Ledger((events,), classes=classes, delta=delta).line("label", "other servers")
+        assert lines.label_other_servers[j] == pytest.approx(alone.epsilon, rel=1e-7, abs=5e-9)
+        assert lines.label_other_servers_certainty[j] == pytest.approx(alone.certainty, rel=1e-7)
     assert (lines.label_other_servers <= whole.line("label", "other servers").epsilon + 5e-9).all()
     assert (lines.label_other_servers <= lines.label_own_server).all()
     assert set(lines.features_other_servers) == {whole.line("features", "other servers").epsilon}
+
+
+@given(
+    st.lists(st.floats(0.2, 2), min_size=2, max_size=4),
+    st.lists(st.tuples(st.floats(0.2, 3), st.booleans()), min_size=1, max_size=3),
+    st.sampled_from([2, 3]),
+)
+@settings(max_examples=60)
+def test_repeated_reports_add_up_for_everybody(epsilons, others, classes):
+    """Whatever ε each person used in the others, up to the largest: no sum exceeds what is told."""
+    plan = TrainingPlan(rounds=3, objective_bound=0.05, noise_scale=0.005)
+    once = ledger(plan, epsilons, classes)
+    flips = [LabelFlipped(epsilon=epsilon) for epsilon, _ in others]
+    before = [flip for flip, (_, first) in zip(flips, others, strict=True) if first]
+    after = [flip for flip, (_, first) in zip(flips, others, strict=True) if not first]
+    again = replace(once, events=((*before, *once.events[0], *after),))
+    lines, worst = again.user_lines(), again.line("label", "own server").epsilon
+    total = sum(flip.epsilon for flip in flips)
+    assert worst == pytest.approx(max(epsilons) + total)
+    assert (lines.label_own_server >= np.array(epsilons) + total - 1e-9).all()
+    assert (lines.label_own_server <= worst + 1e-9).all()
+    assert (lines.label_other_servers >= once.user_lines().label_other_servers - 1e-8).all()
+    assert (lines.label_other_servers <= again.line("label", "other servers").epsilon + 1e-8).all()
+    table = {(line.data, line.adversary): line for line in again.user_line(0)}
+    own = lines.label_own_server[0]
+    for adversary in ("own server", "own and others together"):
+        assert table["label", adversary].epsilon == own
+        assert table["label", adversary].certainty == pytest.approx(expit(own))
+
+
+def test_a_second_report_may_have_been_the_louder_one():
+    """My ε = 2 was one of two reports; the other may have been the loudest: κ counts in full."""
+    plan = TrainingPlan(rounds=3, objective_bound=0.3, noise_scale=0.0)
+    once = ledger(plan, [2.0, 0.1])
+    twice = replace(once, events=((LabelFlipped(epsilon=2.0), *once.events[0]),))
+    lines, worst = twice.user_lines(), twice.line("label", "other servers")
+    assert lines.label_own_server.tolist() == pytest.approx([4.0, 2.1])
+    assert lines.label_other_servers[0] == pytest.approx(worst.epsilon, abs=1e-8)
+    assert lines.label_other_servers[0] > 1.5 * once.user_lines().label_other_servers[0]
 
 
 def test_half_the_noise_costs_everybody_more():
@@ -154,6 +196,10 @@ def test_the_estimator_keeps_the_order_of_its_input():
     np.testing.assert_array_equal(lines.label_own_server, epsilons)
     assert len(lines) == 300
     for j in (0, 7, 299):
+        own = fitted.privacy_.user_line(j)
+        others = [line for line in own if line.adversary == "other servers"]
+        told = (lines.label_other_servers_certainty[j], lines.features_other_servers_certainty[j])
+        assert tuple(line.certainty for line in others) == pytest.approx(told, rel=1e-9)
         table = {(line.data, line.adversary): line.epsilon for line in fitted.privacy_.user_line(j)}
         assert table["label", "own server"] == table["label", "own and others together"] == epsilons[j]
         assert table["label", "other servers"] == pytest.approx(lines.label_other_servers[j], abs=4e-9)

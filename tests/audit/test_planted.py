@@ -14,6 +14,7 @@ from pdml.accounting.events import IterateReleased
 from pdml.audit import ATTACKS, Effort, Finding
 from pdml.audit.inference import DELTA, MU, attack, flip_first, label_victim
 from pdml.audit.victim import Victim
+from pdml.core import kernel, rounding
 from pdml.core.solver import PrimalSolver
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.label_flip import LabelFlip
@@ -163,6 +164,22 @@ def test_a_solver_that_ignores_the_tolerance(monkeypatch, factor):
     assert "sensitivity: tolerance" in found
     if factor == 100:
         assert "sensitivity: movement" in found
+
+
+def test_a_certificate_that_trusts_its_own_arithmetic(monkeypatch):
+    """As it once was: a step whose length cancels to 0 counts as none, and H as exact."""
+    real = rounding.limits
+
+    def limits(*given):
+        return real(*given)._replace(slack=0.0, nudge=0.0, per_step=0.0, per_anchor=0.0)
+
+    def spread(moment, step, scratch, slack):
+        parts = step.reshape(-1, len(moment))
+        return np.sqrt(max(0.0, np.vdot(parts @ moment, parts)))
+
+    monkeypatch.setattr(rounding, "limits", limits)
+    monkeypatch.setattr(kernel, "spread", spread)
+    assert violated("sensitivity") == {"sensitivity: movement", "sensitivity: tolerance"}
 
 
 def test_a_sensitivity_that_forgets_kappa(monkeypatch):

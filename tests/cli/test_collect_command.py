@@ -4,13 +4,16 @@ import csv
 import json
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from example_study import STUDY
 from running import run
 
+from pdml.cli.collect_operator import token
 from pdml.collect.rules import Rules, identity
 from pdml.collect.sqlite import SqliteStore
 from pdml.collect.store import Entry
@@ -105,6 +108,7 @@ def test_a_small_collection_is_frozen_only_on_demand(capsys: pytest.CaptureFixtu
         (["serve", *AT, "--db", "study.toml"], "as a collection"),
         (["serve", *AT, "--db", "no/such/folder.db"], "no such file"),
         (["serve", *AT, "--host", "203.0.113.77", "--insecure-http"], "cannot listen"),
+        (["serve", *AT, "--proxy", "everybody"], "proxy must be an address or a network"),
     ],
 )
 def test_refusals_are_one_sentence(arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,10 +116,67 @@ def test_refusals_are_one_sentence(arguments: list[str], reason: str, capsys: py
     assert (code, out) == (1, "") and reason in err and err.count("\n") == 1
 
 
-def test_a_short_operator_s_token_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("token").write_text("short\n")
-    code, _, err = run(capsys, "collect", "serve", *AT, "--operator-token", "token")
-    assert code == 1 and "at least 16 characters" in err
+def _link(path: Path) -> None:
+    Path("real").write_text("a-token-of-sixteen-letters\n")
+    Path("real").chmod(0o600)
+    path.symlink_to("real")
+
+
+def _text(content: bytes, mode: int) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        path.write_bytes(content)
+        path.chmod(mode)
+
+    return write
+
+
+GOOD = b"a-token-of-sixteen-letters\n"
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (_text(b"short\n", 0o600), "at least 16 characters"),
+        (_text(GOOD, 0o644), "can be read by others"),
+        (_text(GOOD, 0o640), "can be read by others"),
+        (_text(GOOD, 0o602), "can be read by others"),
+        (_text(b"\xff" * 30, 0o600), "is not text"),
+        (_link, "is a symbolic link"),
+        (lambda path: path.symlink_to("nowhere"), "is a symbolic link"),
+        (lambda path: path.mkdir(), "must be a file"),
+        (lambda path: os.mkfifo(path, 0o600), "must be a file"),
+    ],
+)
+def test_an_operator_s_token_that_others_could_know_is_refused(
+    make: Callable[[Path], None], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(Path("token"))
+    code, out, err = run(capsys, "collect", "serve", *AT, "--operator-token", "token")
+    assert (code, out) == (1, "") and reason in err and err.count("\n") == 1
+
+
+def test_the_operator_s_token_is_made_for_us_alone(tmp_path: Path) -> None:
+    file, first = token(None, str(tmp_path / "reports.db"))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert token(file, "postgresql://x") == (file, first) == (file, sha256(file.read_bytes().strip()).hexdigest())
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "0", "-1"])
+@pytest.mark.parametrize("option", ["--head-timeout", "--body-timeout", "--write-timeout"])
+def test_deadlines_are_numbers_of_seconds(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "collect", "serve", *AT, option, value)
+    assert (code, out) == (2, "") and option in err and "Traceback" not in err
+
+
+def test_without_their_keys_reports_are_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    reports(5)
+    Path(DB).with_suffix(".keys").rename("vault")
+    for command in (["status", *AT], ["close", *AT], ["export", *AT, "--out", "data"]):
+        code, out, err = run(capsys, "collect", *command)
+        assert (code, out) == (1, "") and "keys of this collection are not in" in err and err.count("\n") == 1
+    assert not Path(DB).with_suffix(".keys").exists()
+    code, out, _ = run(capsys, "collect", "export", *AT, "--out", "data", "--keys", "vault")
+    assert code == 0 and "5 reports are frozen" in out
 
 
 @pytest.mark.parametrize("command", ["serve", "invite", "status", "delete", "close", "export"])

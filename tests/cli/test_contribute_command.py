@@ -2,17 +2,21 @@
 
 import hashlib
 import json
+import os
+import pty
+import select
 import stat
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from example_study import STUDY
-from recording import Answer, Recorder, receipt
+from recording import Answer, Recorder, receipt, refusal
 from running import PDML, run
 
-from pdml.contribute import page
+from pdml.contribute import page, words
 from pdml.messages import Report, decode_report, features_of
 from pdml.study import template
 
@@ -48,9 +52,11 @@ def test_questions_are_asked_and_the_label_last(server: Recorder, study: str) ->
     """Through real pipes: number, level by number, epsilon by number, the label by its name, and consent."""
     asked = typed("34\n2\n1\nyes\ny\n", "contribute", study, "--server", server.url)
     assert asked.returncode == 0, asked.stderr
-    order = [asked.stderr.index(words) for words in ("age (from 18 to 100)", "Your sex", "How private?", STUDY.question, "Send this?")]
+    parts = ("age (from 18 to 100)", "Your sex", "How private?", STUDY.question, "Send this?")
+    order = [asked.stderr.index(part) for part in parts]
     assert order == sorted(order)
-    assert "59.9%" in asked.stderr and "it can never be sure" in asked.stderr  # e^0.4/(1 + e^0.4)
+    assert words.meaning(400_000, STUDY.classes) in asked.stderr
+    assert "lets a true answer stand with 59.9%" in asked.stdout
     report = decode_report(server.bodies[0])
     assert (report.epsilon, report.study) == (400_000, STUDY.hash)
     assert features_of(report).tobytes() == STUDY.encode({"age": 34, "sex": "male"}).tobytes()
@@ -75,7 +81,7 @@ def test_running_it_again_sends_the_same_whatever_is_said(
         assert code == 0
     assert len(server.bodies) == 3 and len(set(server.bodies)) == 1
     (file,) = state.iterdir()
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and "yes" not in file.read_text() and 'reported":[]' in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
     run(capsys, "contribute", study, "--server", server.url, *ANSWERS, "--yes", "--record", "somebody else")
     assert decode_report(server.bodies[3]).id != decode_report(server.bodies[0]).id
 
@@ -93,15 +99,15 @@ def test_answers_come_from_a_file_and_the_token_from_a_link(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "told"),
     [
         (("--server", "dave"), "no server 'dave'"),
         ((), "--server must say who receives the report: one of alice, bob, carol"),
         (("--server", "http://alice.example"), "https"),
         (("--server", "SELF", "--answer", "age=17"), "'age' must lie in [18, 100], got 17"),
-        (("--server", "SELF", "--answer", "age=old"), "'age' must be a finite number"),
+        (("--server", "SELF", "--answer", "age=old"), "'age' must be a number in digits"),
         (("--server", "SELF", "--answer", "sex=x"), "'sex' must be one of"),
-        (("--server", "SELF", "--answer", "height=2"), "got one to 'height'"),
+        (("--server", "SELF", "--answer", "height=2"), "('age', 'sex'), got one to 'height'"),
         (("--server", "SELF", "--answer", "age"), "--answer must look like name=value"),
         (("--server", "SELF", "--epsilon", "3"), "epsilon must be on the study's menu (0.4, 1, 2), got 3"),
         (("--server", "SELF", "--epsilon", "nan"), "--epsilon must be on the study's menu"),
@@ -118,15 +124,103 @@ def test_mistakes_are_one_sentence_and_nothing_is_sent(
     server: Recorder,
     study: str,
     arguments: tuple[str, ...],
-    words: str,
+    told: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(Path(study).parent)
     given = [server.url if argument == "SELF" else argument for argument in arguments if argument != "NOT-YES"]
     consent = () if "NOT-YES" in arguments else ("--yes",)
     code, out, err = run(capsys, "contribute", study, *ANSWERS, *given, *consent)
-    assert (code, out) == (1, "") and words in err and len(err.splitlines()) == 1
-    assert server.bodies == [] and "Traceback" not in err
+    assert (code, out) == (1, "") and told in err and len(err.splitlines()) == 1
+    assert server.bodies == [] and server.heads == []
+
+
+WRONG = [("--answer", "sex=x"), ("--token", "0"), ("--epsilon", "3"), ("--label", "x")]
+REFUSALS = ["token_missing", "token_unknown", "token_used", "closed", "too_early"]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong[0])
+def test_what_is_given_is_refused_before_anything_is_asked(
+    server: Recorder,
+    study: str,
+    state: Path,
+    wrong: tuple[str, str],
+) -> None:
+    asked = typed("34\n2\n1\nyes\ny\n", "contribute", study, "--server", server.url, *wrong)
+    assert asked.returncode == 1
+    assert len(asked.stderr.splitlines()) == 1  # one sentence, and no prompt before it
+    assert server.heads == [] and not state.exists()
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_whoever_would_be_refused_is_asked_nothing(
+    server: Recorder,
+    study: str,
+    state: Path,
+    code: str,
+) -> None:
+    server.admission = refusal(code)
+    given = ("--server", server.url, "--token", "ab" * 16)
+    asked = typed("34\n2\n1\nyes\ny\n", "contribute", study, *given)
+    assert asked.returncode == 1 and f"({code})" in asked.stderr
+    assert len(asked.stderr.splitlines()) == 1
+    assert [json.loads(body) for body in server.invitations] == [{"token": "ab" * 16}]
+    assert not [head for head in server.heads if "ab" * 16 in head]  # in no address and no header
+    assert server.bodies == [] and not state.exists()  # nothing was drawn either
+
+
+def test_a_wrong_answer_in_the_terminal_is_asked_again(server: Recorder, study: str) -> None:
+    asked = typed("old\n17\n34\n3\n1\nyes\ny\n", "contribute", study, "--server", server.url)
+    assert asked.returncode == 0, asked.stderr
+    assert "Please answer again: 'age' must be a number in digits" in asked.stderr
+    assert "must lie in [18, 100], got 17" in asked.stderr
+
+
+def at_a_terminal(lines: list[tuple[str, str]], *arguments: str) -> tuple[int, str]:
+    """A person who waits for each prompt: what is typed before a hidden one is ready is lost."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(PDML[0], [*PDML, *arguments])
+    seen = done = ""
+    for prompt, line in lines:
+        while prompt not in seen:
+            assert select.select([terminal], [], [], 60)[0], f"no {prompt!r} after {seen!r}"
+            seen += os.read(terminal, 1 << 16).decode()
+        done, seen = done + seen, ""
+        os.write(terminal, f"{line}\n".encode())
+    with suppress(OSError):  # how Linux says that the other end was closed
+        while more := os.read(terminal, 1 << 16):
+            seen += more.decode()
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), done + seen
+
+
+def test_what_is_typed_unseen_is_asked_twice_because_it_cannot_be_changed(server: Recorder, study: str) -> None:
+    given = ("--answer", "age=34", "--answer", "sex=male", "--epsilon", "1", "--yes")
+    typing = [("(not shown): ", "yes"), ("Once more: ", "no")]
+    again = [("(not shown): ", "yes"), ("Once more: ", "2")]
+    command = ("contribute", study, "--server", server.url, *given)
+    code, screen = at_a_terminal([*typing, *again], *command)
+    assert code == 0 and "the same both times" in screen and len(server.bodies) == 1
+    shown = screen.split("Your choice")[1].split("The report to")[0]
+    assert "yes" not in shown and "no\r" not in shown  # the terminal has not echoed it
+
+
+def test_after_a_refusal_the_secret_question_is_not_asked_again(
+    server: Recorder,
+    study: str,
+) -> None:
+    server.answer = refusal("bad_features")
+    first = typed("34\n2\n1\nyes\ny\n", "contribute", study, "--server", server.url)
+    assert first.returncode == 1 and "bad_features" in first.stderr
+    server.answer = receipt
+    again = typed("35\n1\ny\n", "contribute", study, "--server", server.url)
+    assert again.returncode == 0, again.stderr
+    assert STUDY.question not in again.stderr
+    assert "Chance has decided for this record before: epsilon 0.4" in again.stderr
+    before, after = map(decode_report, server.bodies)
+    assert (before.id, before.epsilon, before.label) == (after.id, after.epsilon, after.label)
+    assert STUDY.decode(features_of(after)) == {"age": 35, "sex": "female"}
 
 
 @pytest.mark.parametrize("status", [201, 403])
@@ -143,13 +237,22 @@ def test_a_malicious_server_reaches_no_terminal(capsys: pytest.CaptureFixture[st
 
 
 def test_an_unreachable_server_keeps_the_report(
-    capsys: pytest.CaptureFixture[str], server: Recorder, study: str, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
+    server: Recorder,
+    study: str,
+    state: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pdml.contribute.delivery._FIRST_PAUSE", 0.0)
     code, _, err = run(capsys, "contribute", study, "--server", "http://127.0.0.1:9", *ANSWERS, "--yes")
+    assert code == 1 and "could not be reached" in err
+    assert not state.exists()  # nothing is asked or drawn in vain
+    server.answer = lambda body: None
+    code, _, err = run(capsys, "contribute", study, "--server", server.url, *ANSWERS, "--yes")
     assert code == 1 and "could not be reached" in err and "the same report" in err
+    server.answer = receipt
     code, _, _ = run(capsys, "contribute", study, "--server", server.url, *ANSWERS, "--yes")
-    assert code == 0
+    assert code == 0 and len(set(server.bodies)) == 1
 
 
 def test_a_table_of_people_is_many_devices(capsys: pytest.CaptureFixture[str], server: Recorder, study: str, tmp_path: Path) -> None:

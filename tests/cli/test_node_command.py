@@ -1,8 +1,10 @@
-"""`pdml node`: kits, data, status; and the tutorial of docs/consortium.md, command by command."""
+"""`pdml node`, `pdml relay`, `pdml study add-server`; and the tutorial of docs/consortium.md, command by command."""
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +12,10 @@ from pathlib import Path
 import pytest
 from running import run
 
-pytest.importorskip("nvflare")
+pytest.importorskip("nats")
+pytest.importorskip("cryptography")
+
+from pdml.node.home import Home
 
 DOC = Path(__file__).parents[2] / "docs" / "consortium.md"
 BLOCKS = re.findall(r"```sh\n(.*?)```", DOC.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -21,11 +26,17 @@ STUDY = BLOCKS[0].split("<<'END'\n")[1].split("END\n")[0]
 def kit(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("study.toml").write_text(STUDY)
-    code, out, _ = run(capsys, "node", "provision", "study.toml", "--json")
-    assert code == 0 and set(json.loads(out)["kits"]) == {"alice", "bob", "relay", "admin"}
+    for name in ("alice", "bob"):
+        code, out, _ = run(capsys, "node", "init", name, "--name", name, "--json")
+        assert code == 0 and json.loads(out)["card"].endswith(f"{name}.card")
+    assert run(capsys, "study", "add-server", "study.toml", "alice/alice.card", "bob/bob.card")[0] == 0
+    assert run(capsys, "relay", "config", "study.toml", "--address", "127.0.0.1:4870")[0] == 0
+    for name in ("alice", "bob"):
+        code, out, err = run(capsys, "node", "join", name, "study.toml", "--json")
+        assert code == 0 and json.loads(out)["accept"] == "ask", err
     lines = ["age,sex,diagnosed,eps", *(f"{18 + i % 80},{'female' if i % 3 else 'male'},{'yes' if i % 2 else 'no'},2" for i in range(150))]
     Path("people.csv").write_text("\n".join(lines) + "\n")
-    return "kits/alice"
+    return "alice"
 
 
 TABLE = ("--csv", "people.csv", "--label", "diagnosed")
@@ -35,10 +46,10 @@ def test_a_table_becomes_a_nodes_data_set(kit, capsys):
     code, out, _ = run(capsys, "node", "data", kit, *TABLE, "--epsilon-column", "eps", "--randomised", "--json")
     told = json.loads(out)
     assert code == 0 and (told["records"], told["smallest_epsilon"]) == (150, 2.0)
-    assert all(path.stat().st_mode & 0o077 == 0 for path in Path(kit, "pdml", "data").rglob("*"))
+    assert all(path.stat().st_mode & 0o077 == 0 for path in Path(kit, "data").rglob("*"))
     code, out, _ = run(capsys, "node", "status", kit, "--json")
     told = json.loads(out)
-    assert code == 0 and told["records"] == 150 and not told["running"] and told["jobs"] == []
+    assert code == 0 and told["records"] == 150 and not told["running"] and not told["connected"] and told["jobs"] == []
     code, out, _ = run(capsys, "node", "status", kit)
     assert code == 0 and "150 records" in out and "does not run" in out
 
@@ -46,32 +57,75 @@ def test_a_table_becomes_a_nodes_data_set(kit, capsys):
 def test_labels_that_are_randomised_here_change(kit, capsys):
     """At ε = 1 each is flipped with probability 0.27: none of 150 with probability 10^-20."""
     from pdml.frozen import open_frozen
-    from pdml.node.flare.site import Site
 
     yes = []
     for option in ("--randomised", "--randomise"):
         assert run(capsys, "node", "data", kit, *TABLE, "--epsilon", "1", option)[0] == 0
-        site = Site.open(kit)
+        site = Home.open(kit)
         data = open_frozen(site.path(site.config.data))
         yes.append(sorted(zip(map(tuple, data.features.tolist()), data.labels.tolist(), strict=True)))
     assert yes[0] != yes[1] and len(yes[0]) == len(yes[1]) == 150
 
 
 @pytest.mark.parametrize(
+    ("option", "by", "said"),
+    [
+        ("--randomise", "operator", "alice had the true labels and randomised them"),
+        ("--randomised", "elsewhere", "alice declares that its labels were randomised on people's"),
+    ],
+)
+def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by, said):
+    """The manifest, the terminal, the node's ledger, model.json and the page."""
+    from pdml.release.model import load_model
+
+    folders = []
+    for name, asked in (("alice", option), ("bob", "--randomised")):
+        code, out, _ = run(capsys, "node", "data", name, *TABLE, "--epsilon", "2", asked)
+        assert code == 0 and (name != "alice" or said in out)
+        site = Home.open(name)
+        folders += ["--data", f"{name}={site.path(site.config.data)}"]
+    site = Home.open(kit)
+    assert site.frozen().manifest.randomised_by == site.holdings().randomised_by == by
+    spend(site)
+    assert said in " ".join(run(capsys, "node", "status", kit)[1].split())
+    status = json.loads(run(capsys, "node", "status", kit, "--json")[1])
+    first = status["datasets"][0]["privacy"]["lines"][0]
+    own = "inf" if by == "operator" else 2.0
+    assert (first["data"], first["adversary"], first["epsilon"]) == ("label", "own server", own)
+
+    code, out, _ = run(capsys, "train", "study.toml", *folders, "--job", "one", "--out", "made")
+    page = Path("made/report.html").read_text().replace("&#x27;", "'")
+    assert code == 0 and said in " ".join(out.split()) and said in page
+    assert "labels randomised on people's devices;" not in page
+    model = load_model("made/model.json")
+    assert model.provenance["labels_randomised_by"] == [by, "elsewhere"]
+    line = model.privacy["lines"][0]
+    assert (line["data"], line["adversary"], line["epsilon"]) == ("label", "own server", own)
+    assert line["reason"] in page
+    assert ("had the true label" in line["reason"]) == (by == "operator")
+
+
+@pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["data", "kits/alice"], "give one of --from-collect"),
-        (["data", "kits/alice", *TABLE, "--epsilon", "1"], "say whether the labels are --randomised already"),
-        (["data", "kits/alice", *TABLE, "--epsilon", "3", "--randomised"], "on the study's menu: 1, 2"),
-        (["data", "kits/alice", *TABLE, "--randomised"], "give one of --epsilon and --epsilon-column"),
-        (["data", "kits/alice", *TABLE[:2], "--label", "none", "--epsilon", "1", "--randomised"], "must name a column"),
-        (["data", "kits/alice", *TABLE[:2], "--label", "sex", "--epsilon", "1", "--randomised"], "row 1 of column 'sex'"),
-        (["data", "kits/alice", "--from-collect", "nowhere"], "it is no frozen data set"),
-        (["data", "kits/relay", *TABLE, "--epsilon", "1", "--randomised"], "is the kit of the relay"),
-        (["status", "nowhere"], "is no kit"),
-        (["start", "kits/admin"], "is the kit of the admin"),
-        (["provision", "study.toml"], "kits exists already"),
-        (["provision", "none.toml", "--out", "new"], "cannot read none.toml"),
+        (["data", "alice"], "give one of --from-collect"),
+        (["data", "alice", *TABLE, "--epsilon", "1"], "say whether the labels are --randomised already"),
+        (["data", "alice", *TABLE, "--epsilon", "3", "--randomised"], "on the study's menu: 1, 2"),
+        (["data", "alice", *TABLE, "--randomised"], "give one of --epsilon and --epsilon-column"),
+        (["data", "alice", *TABLE[:2], "--label", "none", "--epsilon", "1", "--randomised"], "must name a column"),
+        (["data", "alice", *TABLE[:2], "--label", "sex", "--epsilon", "1", "--randomised"], "row 1 of column 'sex'"),
+        (["data", "alice", "--from-collect", "nowhere"], "it is no frozen data set"),
+        (["status", "nowhere"], "is no node's folder"),
+        (["run", "nowhere"], "is no node's folder"),
+        (["init", "alice", "--name", "alice"], "exists already: a node's keys are made once"),
+        (["init", "new", "--name", "Two Words"], "name must be 1 to 63 lower-case letters"),
+        (["init", "new", "--name", "new", "--accept", "all"], "accept must be 'ask' or 'study', got 'all'"),
+        (["init", "alice", "--renew", "--name", "bob"], "is the folder of alice, not of bob"),
+        (["join", "alice", "none.toml"], "cannot read none.toml"),
+        (["accept", "alice", "first"], "no offer of a job 'first' waits for an answer"),
+        (["refuse", "alice", "first"], "no offer of a job 'first' waits for an answer"),
+        (["stop", "alice"], "is in no job"),
+        (["result", "alice", "first"], "alice has done no job yet"),
     ],
 )
 def test_refuses_in_one_sentence(kit, capsys, arguments, reason):
@@ -82,35 +136,33 @@ def test_refuses_in_one_sentence(kit, capsys, arguments, reason):
 def spend(site):
     """One release from the node's present data set, as a job would enter it."""
     journal, dataset = site.journal(), site.holdings().dataset
-    journal.begin("job", contract="", server=site.name, dataset=dataset, source="secure", sealed=b"")
+    journal.begin("job", contract="", server=site.name, dataset=dataset, source="secure", sealed=b"", terms="")
     journal.commit("job", 1, payload=b"", events=[])
     journal.close()
 
 
 def test_another_data_set_after_a_training_is_taken_only_for_other_people(kit, capsys):
     """Else the same people would have their budget again, by importing their table twice."""
-    from pdml.node.flare.site import Site
 
     given = ("node", "data", kit, *TABLE, "--epsilon", "1", "--randomised")
     for _ in range(2):  # before a training nothing is lost by changing one's mind
         assert run(capsys, *given)[0] == 0
-    before = Site.open(kit)
+    before = Home.open(kit)
     spend(before)
     code, out, err = run(capsys, *given)
     assert code == 1 and out == "" and "say --other-people if nobody's record is in both" in err
-    assert Site.open(kit).config.data == before.config.data
+    assert Home.open(kit).config.data == before.config.data
     assert run(capsys, "node", "data", kit, "--from-collect", str(before.path(before.config.data)))[0] == 0  # the same is the same
-    assert run(capsys, *given, "--other-people")[0] == 0 and Site.open(kit).config.data != before.config.data
+    assert run(capsys, *given, "--other-people")[0] == 0 and Home.open(kit).config.data != before.config.data
 
 
 def test_a_lost_journal_is_no_fresh_start(kit, capsys):
-    from pdml.node.flare.site import Site
 
     run(capsys, "node", "data", kit, *TABLE, "--epsilon", "1", "--randomised")
-    spend(Site.open(kit))
+    spend(Home.open(kit))
     code, out, _ = run(capsys, "node", "status", kit, "--json")
     assert code == 0 and json.loads(out)["datasets"][0]["privacy"]["source"] == "secure"
-    for path in Path(kit, "pdml").glob("journal.db*"):
+    for path in Path(kit).glob("journal.db*"):
         path.unlink()
     for command in (("status", kit), ("data", kit, *TABLE, "--epsilon", "1", "--randomised")):
         code, _, err = run(capsys, "node", *command)
@@ -120,10 +172,13 @@ def test_a_lost_journal_is_no_fresh_start(kit, capsys):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--engine", "flare"], "--admin must be given"),
-        (["--engine", "flare", "--admin", "kits/alice"], "jobs are submitted with the kit `admin`"),
-        (["--engine", "flare", "--admin", "kits/admin", "--seed", "1"], "--data and --seed belong to --engine local"),
-        (["--engine", "spark"], "engine must be one of local, ray, flare"),
+        (["--engine", "nodes"], "--node must be given"),
+        (["--engine", "nodes", "--node", "nowhere"], "is no node's folder"),
+        (["--engine", "nodes", "--node", "alice", "--seed", "1"], "--data and --seed belong to --engine local"),
+        (["--engine", "nodes", "--node", "alice", "--start-timeout", "1"], "no node runs in alice"),
+        (["--engine", "nodes", "--node", "alice", "--out", "relay"], "relay exists already"),
+        (["--node", "alice"], "--node belongs to --engine nodes"),
+        (["--engine", "spark"], "engine must be one of local, ray, nodes"),
         (["--resume"], "--resume needs --job"),
         (["--rounds", "3"], "--rounds must be left out: the study tutorial settles the plan"),
         ([], "got none for alice, bob"),
@@ -137,13 +192,13 @@ def test_training_a_study_refuses_in_one_sentence(kit, capsys, arguments, reason
 
 
 def test_a_study_is_trained_in_one_process(kit, capsys):
-    from pdml.node.flare.site import Site
+    from pdml.release.consortium import ONE_DOMAIN, THIS_JOB
     from pdml.release.model import load_model
 
     folders = []
     for name in ("alice", "bob"):
-        run(capsys, "node", "data", f"kits/{name}", *TABLE, "--epsilon", "2", "--randomise")
-        site = Site.open(f"kits/{name}")
+        run(capsys, "node", "data", name, *TABLE, "--epsilon", "2", "--randomise")
+        site = Home.open(name)
         folders += ["--data", f"{name}={site.path(site.config.data)}"]
     code, out, err = run(capsys, "train", "study.toml", *folders, "--job", "one", "--out", "made", "--json")
     told = json.loads(out)
@@ -151,7 +206,13 @@ def test_a_study_is_trained_in_one_process(kit, capsys):
     model = load_model("made/model.json")
     assert model.classes == ("no", "yes") and model.provenance["servers"] == ["alice", "bob"]
     assert model.predict(np_rows(model)).shape == (2,)
-    assert "Who is at risk?" in Path("made/report.html").read_text()
+    page = Path("made/report.html").read_text().replace("&#x27;", "'")
+    assert "Who is at risk?" in page
+    assert model.privacy["counted"] == told["privacy"]["counted"] == THIS_JOB  # nobody knows more
+    assert f"The ledger counts {THIS_JOB}." in page and "all jobs" not in page
+    assert model.provenance["parties"] == ONE_DOMAIN and ONE_DOMAIN.capitalize() in page
+    code, out, _ = run(capsys, "privacy", "made/model.json")
+    assert code == 0 and THIS_JOB in " ".join(out.split())
     small = STUDY.replace("epsilon = 20", "epsilon = 0.01")
     Path("strict.toml").write_text(small)
     code, _, err = run(capsys, "train", "strict.toml", *folders)
@@ -164,8 +225,66 @@ def np_rows(model):
     return np.zeros((2, model.coefficients.shape[1]))
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("flare")
+def test_keys_are_renewed_by_a_revision_and_data_sets_and_ledgers_stay(kit, capsys):
+    """Alice has lost its keys: a new card, a revision in which nothing else differs, and the same data set under it."""
+    assert run(capsys, "node", "data", kit, *TABLE, "--epsilon", "1", "--randomised")[0] == 0
+    spend(Home.open(kit))
+    before = Home.open(kit)
+    digest, hash = before.holdings().dataset, before.study().hash
+    Path("old.toml").write_text(Path("study.toml").read_text())
+    assert run(capsys, "node", "init", kit, "--renew")[0] == 0
+    code, _, err = run(capsys, "node", "join", kit, "study.toml")
+    assert code == 1 and "pins other keys for alice" in err
+    code, _, err = run(capsys, "study", "add-server", "study.toml", "alice/alice.card")
+    assert code == 1 and "--revision replaces them" in err
+    code, out, _ = run(capsys, "study", "add-server", "study.toml", "alice/alice.card", "--revision", "--json")
+    assert code == 0 and json.loads(out)["replaces"] == hash
+    assert run(capsys, "relay", "config", "study.toml")[0] == 0
+    for name in ("alice", "bob"):
+        code, _, err = run(capsys, "node", "join", name, "study.toml")
+        assert code == 0, err
+    after = Home.open(kit)
+    assert after.lineage() == (hash,) and after.holdings().dataset == digest
+    assert json.loads(run(capsys, "node", "status", kit, "--json")[1])["datasets"][0]["releases"] == 0
+    with contextlib.closing(after.journal()) as journal:
+        assert journal.releases(digest) == 1
+    Path("study.toml").write_text(Path("study.toml").read_text().replace("min_records = 100", "min_records = 101"))
+    code, _, err = run(capsys, "node", "join", kit, "study.toml")
+    assert code == 1 and "no revision of it in which keys and relay alone differ" in err
+    assert run(capsys, "node", "init", "late", "--name", "alice")[0] == 0  # a new machine, which has never seen the old study
+    Path("study.toml").write_text(Path("old.toml").read_text())
+    assert run(capsys, "study", "add-server", "study.toml", "late/alice.card", "--revision")[0] == 0
+    assert run(capsys, "node", "join", "late", "study.toml", "--before", "old.toml")[0] == 0
+    shutil.copytree(before.path(before.config.data), "copied")
+    assert run(capsys, "node", "data", "late", "--from-collect", "copied")[0] == 0
+
+
+def test_a_changed_card_is_refused(kit, capsys):
+    text = Path("alice/alice.card").read_text()
+    Path("bad.card").write_text(text.replace('name = "alice"', 'name = "bob"'))
+    for path, said in (("bad.card", "not signed by its own key"), ("study.toml", "is no card"), ("none", "cannot read none")):
+        code, _, err = run(capsys, "study", "add-server", "study.toml", path)
+        assert code == 1 and said in err
+
+
+def test_the_relays_certificate_is_kept_renewed_and_pinned(kit, capsys, tmp_path):
+    from pdml.node import tls
+    from pdml.study import Study
+
+    pin, first = Study.load("study.toml").relay.fingerprint, Path("relay/relay.crt").read_bytes()
+    assert run(capsys, "relay", "config", "study.toml")[0] == 0 and Path("relay/relay.crt").read_bytes() == first
+    Path("relay/relay.crt").unlink()
+    assert run(capsys, "relay", "config", "study.toml")[0] == 0  # another certificate, the same key
+    assert Path("relay/relay.crt").read_bytes() != first and Study.load("study.toml").relay.fingerprint == pin
+    assert tls.fingerprint(tls.read(Path("relay/relay.crt"))) == pin
+    code, _, err = run(capsys, "relay", "config", "study.toml", "--out", "other")
+    assert code == 1 and "with another certificate or address: --revision" in err
+    code, _, err = run(capsys, "relay", "config", "study.toml", "--address", "Not An Address")
+    assert code == 1 and "relay.address must be HOST:PORT" in err
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (Path("relay/relay.key"), Path("relay/relay.conf")))
+
+
+@pytest.mark.xdist_group("nodes")
 def test_the_tutorial_runs_as_it_stands(tmp_path):
     """Every block of docs/consortium.md in one shell, as somebody would paste it."""
     commands = tmp_path / "bin"
@@ -175,18 +294,13 @@ def test_the_tutorial_runs_as_it_stands(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     env = {**os.environ, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
-    try:
-        done = subprocess.run(["bash", "-euc", "\n".join(BLOCKS)], cwd=work, env=env, capture_output=True, text=True, timeout=300)
-    finally:
-        from pdml.node.flare import process
-        from pdml.node.flare.site import Site
-
-        for name in ("alice", "bob", "relay"):
-            if (work / "kits" / name).exists():
-                process.stop(Site.open(work / "kits" / name))
+    script = "trap 'kill $(jobs -p) 2>/dev/null' EXIT\n" + "\n".join(BLOCKS)
+    done = subprocess.run(["bash", "-euc", script], cwd=work, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert (work / "result" / "model.json").exists() and (work / "result" / "report.html").exists()
-    assert "job first: finished, round 30" in done.stdout
-    assert "30 vectors sent" in done.stdout
+    assert "Verified: signatures, messages, spending, model and page." in done.stdout
+    assert "job first: finished, 30 vectors released" in done.stdout
     model = json.loads((work / "result" / "model.json").read_text())
     assert model["provenance"]["noise_source"] == "secure" and model["provenance"]["servers"] == ["alice", "bob"]
+    assert model["provenance"]["labels_randomised_by"] == ["operator"] * 2
+    assert model["privacy"]["counted"].startswith("all jobs on each data set, as the journals")

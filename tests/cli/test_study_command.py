@@ -11,11 +11,14 @@ import pytest
 from running import PDML, run
 
 from pdml import Study
+from pdml.accounting import Budget
+from pdml.encoder import Number
 
 CSV = "age,sex,town,diagnosis\n34,male,A,no\n55,female,B,yes\n"
 FROM_CSV = ["study", "new", "--from-csv", "p.csv", "--label", "diagnosis", "--ignore", "town"]
 DECLARED = ["--classes", "no,yes", "--range", "age=18:100", "--levels", "sex=female,male,other"]
-PLANNED = "\n[budget]\nfeatures = {{ epsilon = 1 }}\n[plan]\nrounds = {rounds}\nnoise_scale = {scale}\n"
+PLANNED = "\n[plan]\nrounds = {rounds}\nnoise_scale = {scale}\n"
+BUDGET = "features = { epsilon = 1, delta = 1e-06 }\n"
 
 
 @pytest.fixture(autouse=True)
@@ -69,8 +72,9 @@ def test_ranges_are_not_taken_from_the_data_unless_told(capsys: pytest.CaptureFi
 def test_new_tells_what_it_wrote_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, *FROM_CSV, *DECLARED, "--json", "--default", "0.4", "--title", "Ä b!", "--topology", "complete")
     assert (code, err) == (0, "")
-    assert json.loads(out) == {"file": "study.toml", "hash": Study.load("study.toml").hash, "leaks": []}
     study = Study.load("study.toml")
+    told = {"file": "study.toml", "hash": study.hash, "leaks": []}
+    assert json.loads(out) == told | {"budget": {"features": {"epsilon": 1, "delta": 1e-6}}}
     assert (study.default_epsilon, study.id, len(study.edges)) == (0.4, "b", 3)
 
 
@@ -86,6 +90,9 @@ def test_new_tells_what_it_wrote_as_json(capsys: pytest.CaptureFixture[str]) -> 
         ([*FROM_CSV, *DECLARED, "--servers", "a=http://a.test,b"], "must begin with https://"),
         ([*FROM_CSV, *DECLARED, "--topology", "star"], "topology.kind must be 'ring' or 'complete'"),
         (["study", "new", "--from-csv", "no.csv", "--label", "x"], "cannot read no.csv"),
+        ([*FROM_CSV, *DECLARED, "--features-epsilon", "0"], "features.epsilon must be positive"),
+        ([*FROM_CSV, *DECLARED, "--features-epsilon", "inf"], "epsilon must be a finite number"),
+        ([*FROM_CSV, *DECLARED, "--labels-epsilon", "-1"], "labels.epsilon must be positive"),
     ],
 )
 def test_new_refuses_in_one_sentence(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
@@ -129,9 +136,13 @@ def test_new_asks_step_by_step_and_again_after_a_mistake(folder: Path, capsys: p
         "f,m,other",
         "",
         "a,b",
+        "none",
+        "0.5",
     ]
     code, out = answer(["study", "new"], lines, folder)
     assert code == 0, out
+    assert "epsilon must be a positive number, got 'none'" in out
+    assert "become at most 65.1% sure of somebody's answers, but for" in out  # what 0.5 means
     assert (
         "must be a list of 2 to 100 texts" in out
         and "range must be LOW:HIGH" in out
@@ -141,6 +152,7 @@ def test_new_asks_step_by_step_and_again_after_a_mistake(folder: Path, capsys: p
     study = Study.load("study.toml")
     assert (study.id, study.title, study.question, study.classes) == ("who-smokes", "Who smokes?", "Do you smoke?", ("no", "yes"))
     assert [a.name for a in study.attributes] == ["age", "sex"] and [s.name for s in study.servers] == ["a", "b"]
+    assert study.budget == Budget(features_epsilon=0.5)
     code, out, _ = run(capsys, "study", "check")
     assert code == 0 and out.count("is a placeholder") == 2
 
@@ -153,7 +165,25 @@ def test_new_asks_a_person_for_the_ranges_that_are_missing(folder: Path) -> None
 
 def test_new_without_anybody_to_ask_writes_nothing(folder: Path) -> None:
     done = subprocess.run([*PDML, "study", "new"], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=folder, timeout=60)
-    assert done.returncode == 1 and "Traceback" not in done.stderr and not (folder / "study.toml").exists()
+    assert done.returncode == 1 and not (folder / "study.toml").exists()
+    question, told = done.stderr.splitlines()
+    assert question.strip() == "Title of the study:" and "Aborted" not in told
+    assert told.startswith("pdml: nobody answered 'Title of the study': answer in a terminal")
+
+
+def test_new_takes_its_budget_from_options_or_proposes_one(
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+) -> None:
+    limits = ["--features-epsilon", "2", "--labels-epsilon", "0.3"]
+    code, out, _ = run(capsys, *FROM_CSV, *DECLARED, *limits)
+    assert code == 0 and "become at most 91.0% sure of somebody's answers, but for a chance" in out
+    budget = Study.load("study.toml").budget
+    assert budget == Budget(features_epsilon=2.0, labels_epsilon=0.3)
+    asked = ["Who?", "You?", "no,yes", "age", "", "18:100", "", "a,b"]  # and not for a budget
+    code, out = answer(["study", "new", "yes.toml", "--yes"], asked, folder)
+    assert code == 0 and "how much may all other servers" not in out
+    assert Study.load("yes.toml").budget == Budget(features_epsilon=1.0)
 
 
 # check
@@ -184,17 +214,50 @@ def test_check_warns_of_a_plan_beyond_the_budget(
 ) -> None:
     add(file, PLANNED.format(rounds=rounds, scale=scale))
     code, out, _ = run(capsys, "study", "check")
-    assert code == 0 and ("the plan does not keep to the budget: with 50 records per server" not in out) == kept
+    assert code == 0, out
+    assert ("the plan does not keep to the budget: with 50 records per server" not in out) == kept
     assert "is a valid study" in out
 
 
 def test_check_warns_of_what_is_allowed_but_unwise(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     levels = ", ".join(f'"t{i}"' for i in range(1000))
-    text = file.read_text().replace("menu = [0.4, 1, 2]", "menu = [1, 8]").replace("https://a.test", "https://a.example")
+    weak = "menu = [1, 8], default = 1, accept_weak = true"
+    text = file.read_text().replace("menu = [0.4, 1, 2], default = 1", weak)
+    text = text.replace("https://a.test", "https://a.example")
     file.write_text(text.replace('["female", "male", "other"]', f"[{levels}]"))
     code, out, _ = run(capsys, "study", "check", "--json")
     told = " ".join(row["text"] for row in json.loads(out)["warnings"])
-    assert code == 0 and "epsilon 8 hides almost nothing" in told and "is a placeholder" in told and "1,002 features are many" in told
+    assert code == 0 and "is a placeholder" in told and "1,002 features are many" in told
+    assert "epsilon 8 protects hardly anybody" in told and "becomes over 99.9% sure" in told
+
+
+def test_an_epsilon_that_protects_hardly_anybody_must_be_accepted_by_name(
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file.write_text(file.read_text().replace("menu = [0.4, 1, 2]", "menu = [0.4, 1, 3]"))
+    code, out, _ = run(capsys, "study", "check")
+    assert code == 1 and "menu[3] must be at most 2.944438, got 3.0" in out
+    assert "accept_weak = true" in out
+    code, _, err = run(capsys, "collect", "serve", "study.toml", "--server", "a", "--open")
+    assert code == 1 and "accept_weak = true" in err
+
+
+def test_new_takes_weak_epsilons_and_whole_numbers_when_told_to(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    Path("people.csv").write_text("age,ill\n34,yes\n")
+    table = ("--from-csv", "people.csv", "--label", "ill", "--classes", "no,yes")
+    command = ("study", "new", "weak.toml", *table, "--menu", "1,5")
+    code, _, err = run(capsys, *command, "--range", "age=18:100:whole")
+    assert code == 1 and "accept_weak = true" in err
+    code, _, err = run(capsys, *command, "--accept-weak", "--range", "age=18:100:halves")
+    assert code == 1 and "age=18:100:whole" in err
+    assert run(capsys, *command, "--accept-weak", "--range", "age=18:100:whole")[0] == 0
+    study = Study.load("weak.toml")
+    age = Number(name="age", low=18, high=100, whole=True)
+    assert study.accept_weak and study.attributes == (age,)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +265,7 @@ def test_check_warns_of_what_is_allowed_but_unwise(file: Path, capsys: pytest.Ca
     [
         (b"[study\n", "study.toml:1: this is not TOML"),
         (b"a = '\xff'", "study.toml:1: the file must be UTF-8"),
-        (b"#" * 2_000_000, "at most 1,048,576 bytes"),
+        (b"#" * 5_000_000, "at most 4,194,304 bytes"),
     ],
 )
 def test_check_of_files_that_are_no_study(capsys: pytest.CaptureFixture[str], data: bytes, told: str) -> None:
@@ -223,11 +286,39 @@ def test_show_says_it_in_words(file: Path, capsys: pytest.CaptureFixture[str]) -
     code, out, err = run(capsys, "study", "show")
     assert (code, err) == (0, "")
     study = Study.load(file)
-    for words in ("epsilon 1  (suggested)", "73%", "60%", "88%", "18 to 100", "female, male, other", "A report holds 5 numbers"):
+    for words in (
+        "epsilon 1 (suggested)",
+        "73.1%",
+        "59.9%",
+        "88.1%",
+        "may or may not be the true one",
+        "18 to 100",
+        "female, male, other",
+        "A report holds 5 numbers",
+    ):
         assert words in out
-    for words in ("talks to", "https://b.test:8443", "at most epsilon 1 (delta 1e-06)", "no limit", "weighs at most 5.07", study.hash):
+    for words in ("talks to", "https://b.test:8443", "at most epsilon 1 (delta 1e-06)", study.hash):
         assert words in out
+    assert "weighs at most 5.07" in out
     assert "With 50 reports at every server, other servers learn of the features: epsilon" in out
+    assert "no limit" not in out  # a label is never without one: the device's own epsilon
+    told = " ".join(out.split())
+    assert "never more than the epsilon that you choose, at most 2 on this menu" in told
+    assert "From even odds nobody becomes more than 88.1% sure." in told
+    assert "at most 76.8% sure, but for a chance of 1e-06" in told
+
+
+def test_show_tells_a_budget_for_labels_where_it_limits_more_than_devices_do(
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for limit, told in ((0.1, "at most epsilon 0.1"), (2, "never more"), (5, "never more")):
+        labels = f"labels = {{ epsilon = {limit} }}\n"
+        file.write_text(file.read_text().split(BUDGET)[0] + BUDGET + labels)
+        code, out, _ = run(capsys, "study", "show")
+        words = " ".join(out.split())
+        assert code == 0 and f"learn of the secret answer: {told}" in words
+        assert "at most 2 on this menu" in words
 
 
 def test_show_as_json_holds_the_numbers(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -238,6 +329,8 @@ def test_show_as_json_holds_the_numbers(file: Path, capsys: pytest.CaptureFixtur
     assert found["study"] == json.loads(study.canonical())
     e = 2.718281828459045
     assert [row["true_answer"] for row in found["menu"]] == pytest.approx([e**x / (1 + e**x) for x in study.menu])
+    assert all(row["certainty"] == row["true_answer"] for row in found["menu"])
+    assert [row["weak"] for row in found["menu"]] == [False] * 3
     assert found["influence"]["cap"] == pytest.approx((e**0.4 + 1) / (e**0.4 - 1) / 50)
     assert len(found["page_sha256"]) == 64
 
@@ -259,5 +352,62 @@ def test_a_loss_that_cannot_take_the_classes_is_a_mistake_for_both(file: Path, c
 def test_a_loss_without_a_bound_for_features_is_shown_as_no_limit(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add(file, PLANNED.format(rounds=3, scale=1000) + "loss = 'square'\n")
     code, out, _ = run(capsys, "study", "show")
-    assert code == 0 and "other servers learn of the features: no limit" in out and "does not keep to the budget" in out
-    assert run(capsys, "study", "show", "--json")[0] == 0
+    assert code == 0 and "other servers learn of the features: no limit" in out
+    assert "has a plan that breaks its budget with any number of records" in out
+    code, out, _ = run(capsys, "study", "show", "--json")
+    assert code == 0 and len(json.loads(out)["mistakes"]) == 1
+
+
+# studies that nobody could train under
+
+
+UNTRAINABLE = {
+    "no budget": (
+        "",
+        "has no budget: any number of jobs could follow one another; add [budget] with features =",
+        "#",
+    ),
+    "labels alone, no plan": (
+        "[budget]\nlabels = { epsilon = 0.3 }\n",
+        "whoever starts a job could switch the noise off; add features =",
+        "[budget]",
+    ),
+    "labels alone, never reached": (
+        "[budget]\nlabels = { epsilon = 0.4 }\n[plan]\nrounds = 3\n",
+        "where everybody chooses 0.4 it is never reached",
+        "labels",
+    ),
+    "no noise": (
+        f"[budget]\n{BUDGET}[plan]\nnoise_scale = 0\n",
+        "breaks its budget with any number of records at bob",
+        "[plan]",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNTRAINABLE)
+def test_a_study_that_nobody_could_train_under_is_refused_before_people_are_asked(
+    file: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    text, told, place = UNTRAINABLE[case]
+    before = file.read_text()
+    file.write_text(before[: before.index("[budget]")] + text)
+    code, out, err = run(capsys, "study", "check")
+    assert code == 1 and told in out and err == "pdml: study.toml has 1 mistake\n"
+    line = int(out.split(":")[1])
+    assert file.read_text().split("\n")[line - 1].startswith(place)
+    found = json.loads(run(capsys, "study", "check", "--json")[1])
+    assert not found["valid"] and told in found["mistakes"][0]["text"]
+    assert found["hash"] == Study.load(file).hash
+    assert run(capsys, "study", "show")[0] == 0
+    people = ("--server", "alice", "--db", "a.db")
+    for command in (
+        ("serve", "study.toml", *people, "--open", "--port", "0"),
+        ("invite", "study.toml", *people, "--count", "1", "--out", "t.csv"),
+        ("export", "study.toml", *people, "--out", "data"),
+    ):
+        code, out, err = run(capsys, "collect", *command)
+        assert (code, out) == (1, "") and told in err and err.count("\n") == 1
+    assert not Path("a.db").exists() and not Path("t.csv").exists()
+    code, _, err = run(capsys, "train", "study.toml")
+    assert code == 1 and (told in err or case == "no noise")  # there each data set decides

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import contextlib
 import json
-import os
+import resource
 import secrets
 import signal
 import subprocess
@@ -18,8 +18,11 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from example_study import STUDY
 
+from pdml.collect.keys import PAGE, SLOT
 from pdml.collect.rules import Rules
 from pdml.collect.store import Entry
 from pdml.messages import Report, encode_report
@@ -71,11 +74,28 @@ def mark_of(features: np.ndarray) -> int:
     return int(round(float(features[0]) * (1 << 13)) - 1) * (1 << 12) + int(round(float(features[1]) * (1 << 13)) - 1)
 
 
+def slots(folder: Path) -> list[bytes]:
+    """Every key in a folder of keys, read raw; destroyed ones are zeros."""
+    found = [path.read_bytes()[PAGE:] for path in sorted(folder.glob("*.keys"))]
+    return [each[i : i + SLOT] for each in found for i in range(0, len(each), SLOT)]
+
+
+def opens(keys: list[bytes], id: bytes, sealed: bytes) -> int:
+    """How many of the keys open a sealed report."""
+    count = 0
+    for key in keys:
+        with contextlib.suppress(InvalidTag):
+            AESGCM(key).decrypt(bytes(12), sealed, id)
+            count += 1
+    return count
+
+
 class InProcess:
     """An application with its lifespan, called without sockets."""
 
-    def __init__(self, app) -> None:
+    def __init__(self, app, address: str = "127.0.0.1") -> None:
         self.app = app
+        self.address = address
 
     async def __aenter__(self) -> httpx.AsyncClient:
         self._receive: asyncio.Queue = asyncio.Queue()
@@ -83,7 +103,7 @@ class InProcess:
         self._life = asyncio.create_task(self.app({"type": "lifespan"}, self._receive.get, self._sent.put))
         await self._receive.put({"type": "lifespan.startup"})
         assert (await self._sent.get())["type"] == "lifespan.startup.complete"
-        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://test")
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app, client=(self.address, 4711)), base_url="http://test")
         return self.client
 
     async def __aexit__(self, *_) -> None:
@@ -118,15 +138,17 @@ SERVE = [sys.executable, "-c", "from pdml.cli import main; main()", "collect", "
 class Process:
     """`pdml collect serve` as a process of its own, which can be killed."""
 
-    def __init__(self, folder: Path, *arguments: str, database: str = "", env: dict[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, *arguments: str, database: str = "", files: int = 0) -> None:
+        """``files``: how many it may have open at once."""
         study = folder / "study.toml"
         if not study.exists():
             study.write_text(render(TRIAL))
         self.database = database or str(folder / "reports.db")
         command = [*SERVE, str(study), "--server", "alice", "--db", self.database, "--port", "0", "--json"]
-        command += ["--operator-token", str(folder / "operator-token"), *arguments]
+        command += ["--operator-token", str(folder / "operator-token"), "--keys", str(folder / "reports.keys"), *arguments]
         self._errors = (folder / "stderr").open("ab")
-        self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors, cwd=folder, env={**os.environ, **(env or {})})
+        limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))) if files else None
+        self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors, cwd=folder, preexec_fn=limit)
         text = b""
         assert self.child.stdout is not None
         while b"}" not in text:

@@ -64,6 +64,7 @@ def open_store(request, tmp_path):
 
     def opening(who=None, **options):
         who = who or identity(TRIAL, "alice")
+        options = {"keys": tmp_path / "reports.keys", **options}
         store = PostgresStore(address, who, **options) if address else SqliteStore(tmp_path / "reports.db", who, **options)
         opened.append(store)
         return store

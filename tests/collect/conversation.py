@@ -28,11 +28,11 @@ def create(store, **options):
     return application.create(TRIAL, "alice", store, **(defaults | options))
 
 
-def talk(store, conversation, **options):
-    """Run a conversation with a client of the application."""
+def talk(store, conversation, address="127.0.0.1", **options):
+    """Run a conversation with a client of the application at this address."""
 
     async def main():
-        async with InProcess(create(store, **options)) as client:
+        async with InProcess(create(store, **options), address) as client:
             return await conversation(client)
 
     return asyncio.run(main())

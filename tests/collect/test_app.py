@@ -108,6 +108,38 @@ class TestPages:
         assert "epsilon" not in text and "class" not in text and "label" not in text
 
 
+OURS = {"authorization": f"Bearer {OPERATOR}"}
+
+
+class TestMetrics:
+    @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.9", "::1"])
+    def test_this_machine_needs_no_token(self, sqlite, address):
+        assert talk(sqlite, lambda client: client.get("/metrics"), address).status_code == 200
+
+    @pytest.mark.parametrize("address", ["192.0.2.1", "10.0.0.1", "::ffff:192.0.2.1", "not an address"])
+    def test_others_do(self, sqlite, address):
+        async def conversation(client):
+            wrong = {"authorization": "Bearer wrong"}
+            return [await client.get("/metrics", headers=headers) for headers in ({}, wrong, OURS)]
+
+        without, wrong, ours = talk(sqlite, conversation, address)
+        assert_problem(without, "unauthorized")
+        assert_problem(wrong, "unauthorized")
+        assert ours.status_code == 200
+
+    @pytest.mark.parametrize("name", ["x-forwarded-for", "forwarded", "via", "x-real-ip"])
+    def test_behind_a_proxy_this_machine_may_be_anybody(self, sqlite, name):
+        """One that the service was told of, and one that gives itself away."""
+        assert_problem(talk(sqlite, lambda client: client.get("/metrics"), proxied=True), "unauthorized")
+        assert_problem(talk(sqlite, lambda client: client.get("/metrics", headers={name: "127.0.0.1"})), "unauthorized")
+        assert talk(sqlite, lambda client: client.get("/metrics", headers=OURS), proxied=True).status_code == 200
+
+    def test_without_an_operator_no_token_opens_them(self, sqlite):
+        options = {"operator": None, "operator_token_hash": ""}
+        answer = talk(sqlite, lambda client: client.get("/metrics", headers={"authorization": "Bearer "}), "192.0.2.1", **options)
+        assert_problem(answer, "unauthorized")
+
+
 class TestOperator:
     def test_the_door_is_closed_without_the_token(self, sqlite):
         async def conversation(client):

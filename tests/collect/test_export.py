@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import sqlite3
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import psycopg
@@ -36,6 +37,22 @@ def test_every_report_that_counts_in_the_order_of_ids(store, tmp_path):
     assert store.totals().state is State.FROZEN and store.totals().digest == manifest.digest
 
 
+def test_what_devices_sent_was_randomised_there(store, tmp_path):
+    fill(store)
+    assert export(store, tmp_path / "data", hour=HOUR, min_records=3).randomised_by == "devices"
+
+
+def test_what_an_older_version_exported_keeps_its_name(store, tmp_path):
+    """Another name would be another data set, with a budget of its own."""
+    fill(store)
+    first = export(store, tmp_path / "new", hour=HOUR, min_records=3)
+    older = replace(first, version=1, randomised_by="")
+    store.set_digest(older.digest)  # as that version left it
+    again = export(store, tmp_path / "old", hour=HOUR, min_records=3)
+    assert again == older == open_frozen(tmp_path / "old").manifest
+    assert b"randomised_by" not in (tmp_path / "old" / "manifest.json").read_bytes()
+
+
 def test_exporting_again_gives_the_same_bytes(store, tmp_path):
     fill(store)
     first = export(store, tmp_path / "a", hour=HOUR, min_records=3)
@@ -61,26 +78,35 @@ def test_a_folder_that_exists_freezes_nothing(store, tmp_path):
 
 
 def test_an_altered_database_is_noticed(open_store, tmp_path):
+    """A report that is missing, one that was put in another's place, and a collection put in the place of the exported one."""
     store = open_store()
-    fill(store)
+    entries = fill(store)
     export(store, tmp_path / "a", hour=HOUR, min_records=3)
-    alter(open_store, "UPDATE {} SET label = (label + 1) % 3 WHERE id = (SELECT min(id) FROM {})")
-    with pytest.raises(DataError, match="altered after it was frozen"):
+    alter(open_store, "UPDATE {} SET id = {} WHERE id = {}", bytes(16), entries[3].id)
+    with pytest.raises(DataError, match="does not fit its key: the database was altered"):
         export(store, tmp_path / "b", hour=HOUR, min_records=3)
-    alter(open_store, "DELETE FROM {} WHERE id = (SELECT max(id) FROM {})")
+    alter(open_store, "DELETE FROM {} WHERE id = {}", bytes(16))
     with pytest.raises(DataError, match="counts 50 reports but holds 49"):
         export(store, tmp_path / "b", hour=HOUR, min_records=3)
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["a"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["a", "reports.keys"]
 
 
-def alter(open_store, statement):
+def test_another_digest_than_the_first_is_refused(store, tmp_path):
+    fill(store)
+    store.freeze(HOUR)
+    store.set_digest("0" * 64)
+    with pytest.raises(DataError, match="altered after it was frozen"):
+        export(store, tmp_path / "b", hour=HOUR, min_records=3)
+    assert not (tmp_path / "b").exists()
+
+
+def alter(open_store, statement, *values):
     if open_store.kind == "sqlite":
         with contextlib.closing(sqlite3.connect(open_store.address, isolation_level=None)) as db:
-            db.execute(statement.format("reports", "reports"))
+            assert db.execute(statement.format("ids", *"??"), values).rowcount == 1
     else:
-        statement = statement.replace("min(id)", "id").replace("max(id)", "id").replace("FROM {})", "FROM {} LIMIT 1)")
         with psycopg.connect(open_store.address, autocommit=True) as db:
-            db.execute(statement.format("pdml_reports", "pdml_reports"))
+            assert db.execute(statement.format("pdml_reports", "%s", "%s"), values).rowcount == 1
 
 
 def test_memory_does_not_grow_with_the_reports(open_store, tmp_path, monkeypatch):

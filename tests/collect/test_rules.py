@@ -98,6 +98,29 @@ def test_what_is_no_report_is_malformed(line):
     assert one(line).code in ("malformed", "too_large")
 
 
+FIELDS = json.loads(SAME)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("token", ["", '"token":"",', '"token":"' + "ab" * 16 + '",'])
+def test_a_field_that_is_there_twice_is_malformed(name, token):
+    """Which of the two counts would be anybody's guess; also where the other one hides behind an escape or takes the token's place."""
+    other = {**FIELDS, "label": 1, "id": "cd" * 16, "epsilon": TRIAL.epsilon_micro[1]}
+    once = token + ",".join(f'"{key}":{json.dumps(value)}' for key, value in FIELDS.items() if key != "token")
+    again = f'"{name}":{json.dumps(other[name])}'
+    hidden = again.replace(name, "".join(f"\\u{ord(letter):04x}" for letter in name), 1)
+    assert isinstance(one(f"{{{once}}}".encode()), Entry)
+    for twice in (f"{{{once},{again}}}", f"{{{again},{once}}}", f"{{{once},{hidden}}}", f"{{ {hidden} , {once} }}"):
+        if name == "token" and not token:
+            continue  # then it is there once
+        assert one(twice.encode()).code == "malformed", twice
+
+
+def test_spaces_and_another_order_are_no_matter():
+    shuffled = dict(reversed(FIELDS.items()))
+    assert isinstance(one(json.dumps(shuffled, indent=3).encode()), Entry)
+
+
 def test_size_is_looked_at_before_the_content():
     assert one(b" " * (RULES.max_report + 1)).code == "too_large"
     assert isinstance(one(report().ljust(RULES.max_report)), Entry)

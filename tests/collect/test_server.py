@@ -1,6 +1,5 @@
 """Where plain HTTP is allowed, and TLS with a certificate of one's own."""
 
-import os
 import socket
 import ssl
 import subprocess
@@ -35,6 +34,8 @@ def test_tls_with_a_certificate_of_one_s_own(tmp_path):
             assert client.post("/v1/reports", content=report(), headers={"content-type": "application/json"}).status_code == 201
             token = (tmp_path / "operator-token").read_text().strip()
             assert "Secure" in client.post("/operator", data={"token": token}).headers["set-cookie"]
+            for path in ("/", "/v1/study", "/nowhere"):
+                assert client.get(path).headers["strict-transport-security"] == "max-age=31536000"
         with pytest.raises(httpx.ConnectError):
             httpx.get(service.url)  # nobody vouches for it
         with socket.create_connection(("127.0.0.1", service.port)) as plain:
@@ -79,34 +80,3 @@ def test_an_answer_leaves_in_one_piece_and_one_without_a_body_leaves_too(tmp_pat
         assert wire.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
         wire.sendall(body)
         assert wire.recv(65536).startswith(b"HTTP/1.1 200")
-
-
-def cut_after(wire, *sent):
-    """Whether the service ends the connection after these bytes, without an answer."""
-    wire.settimeout(10)
-    try:
-        for each in sent:
-            wire.sendall(each)
-        return wire.recv(1000) == b""
-    except ConnectionError:
-        return True
-
-
-def test_patience_with_requests_that_never_end(tmp_path, monkeypatch):
-    """A head that does not end, by time or by size; and a body that does not come, which is answered."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import pdml.collect.server, pdml.collect.http\npdml.collect.server._PATIENCE = pdml.collect.http._PATIENCE = 1.0\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    with Process(tmp_path, "--open") as service:
-        place = ("127.0.0.1", service.port)
-        with socket.create_connection(place) as silent:
-            assert cut_after(silent)
-        with socket.create_connection(place) as slow:
-            assert cut_after(slow, b"GET / HTTP/1.1\r\nhost: x\r\n")
-        with socket.create_connection(place) as huge:
-            assert cut_after(huge, b"GET / HTTP/1.1\r\nx: ", *[b"y" * 4096] * 40)
-        with socket.create_connection(place, timeout=10) as empty:
-            empty.sendall(b"POST /v1/reports HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n")
-            assert empty.recv(1000).startswith(b"HTTP/1.1 408")
-        assert httpx.get(f"{service.url}/healthz").status_code == 200

@@ -32,14 +32,15 @@ def test_an_entry_is_stored_once_and_its_repetition_gets_the_first_hour(store):
     first = entry()
     assert store.commit([first]) == [STORED]
     assert store.commit([first._replace(hour=first.hour + 5)]) == [Outcome("replayed", first.hour)]
-    assert store.commit([first._replace(digest=bytes(32))]) == [Outcome("id_conflict")]
+    for other in ({"label": 1}, {"epsilon": 1_000_000}, {"features": bytes(4 * TRIAL.width)}):
+        assert store.commit([first._replace(**other)]) == [Outcome("id_conflict")]
     assert store.totals().reports == 1
 
 
 def test_one_group_may_hold_anything(store):
     known, new, twice = entry(), entry(label=1), entry(epsilon=1_000_000)
     store.commit([known])
-    group = [known, new, twice, twice, twice._replace(digest=bytes(32)), entry(barred="too_early"), known._replace(barred="closed")]
+    group = [known, new, twice, twice, twice._replace(label=2), entry(barred="too_early"), known._replace(barred="closed")]
     assert codes(store.commit(group)) == ["replayed", "stored", "stored", "replayed", "id_conflict", "too_early", "replayed"]
     totals = store.totals()
     assert totals.tallies == {(400_000, 0): 1, (400_000, 1): 1, (1_000_000, 0): 1} and totals.reports == 3
@@ -73,7 +74,7 @@ def test_a_refused_report_leaves_its_token_fresh(store):
     known = entry()
     (token,) = invited(store)
     store.commit([known])
-    clash = entry(report(token=token))._replace(id=known.id)
+    clash = entry(report(token=token, label=1))._replace(id=known.id)
     assert codes(store.commit([clash, entry(report(token=token), barred="closed")])) == ["id_conflict", "closed"]
     assert codes(store.commit([entry(report(token=token))])) == ["stored"]
 
@@ -106,7 +107,7 @@ def test_a_withdrawn_report_is_gone_but_its_id_stays_taken(store):
     store.commit([mine, other])
     assert store.withdraw(mine.id) is True
     assert store.withdraw(mine.id) is False
-    assert codes(store.commit([mine, mine._replace(digest=bytes(32))])) == ["withdrawn", "withdrawn"]
+    assert codes(store.commit([mine, mine._replace(label=1)])) == ["withdrawn", "withdrawn"]
     totals = store.totals()
     assert totals.tallies == {(400_000, 0): 1} and totals.withdrawn == 1
     assert [row[0] for chunk in store.rows(10) for row in chunk] == [other.features]
@@ -180,14 +181,11 @@ def test_groups_never_matter(open_store, sent, data):
     store.invite(map(hash_token, tokens))
     hashes = [hash_token(token) for token in tokens] + [b"", b"s" * 24 + salt]
     base = entry()
-    entries = [
-        base._replace(id=salt + bytes([n] * 8), digest=bytes([n, body]) + bytes(30), barred=barred, token=hashes[token])
-        for n, body, barred, token in sent
-    ]
+    entries = [base._replace(id=salt + bytes([n] * 8), label=body, barred=barred, token=hashes[token]) for n, body, barred, token in sent]
     expected, stored, used = [], {}, set()
     for each in entries:
         if each.id in stored:
-            expected.append("replayed" if stored[each.id] == each.digest else "id_conflict")
+            expected.append("replayed" if stored[each.id] == each.label else "id_conflict")
         elif each.barred:
             expected.append(each.barred)
         elif each.token and each.token not in hashes[:3]:
@@ -196,7 +194,7 @@ def test_groups_never_matter(open_store, sent, data):
             expected.append("token_used")
         else:
             expected.append("stored")
-            stored[each.id] = each.digest
+            stored[each.id] = each.label
             used |= {each.token} - {b""}
     got = []
     while entries:
@@ -241,23 +239,6 @@ def test_sqlite_commits_at_once_or_not_at_all(sqlite):
         asking.join()
     assert found == [None]
     assert sqlite.totals().reports == 2
-
-
-def test_a_withdrawal_says_so_if_the_log_still_holds_the_bytes(sqlite, monkeypatch):
-    monkeypatch.setattr("pdml.collect.sqlite_file.PATIENCE", 0)
-    mine = entry()
-    sqlite.commit([mine])
-    reader = sqlite3.connect(sqlite._file.path, isolation_level=None)
-    reader.execute("BEGIN")
-    reader.execute("SELECT count(*) FROM reports").fetchone()
-    log = sqlite._file.path.with_name(sqlite._file.path.name + "-wal")
-    with pytest.raises(StorageUnavailable, match="withdraw it again"):
-        sqlite.withdraw(mine.id)
-    assert mine.features in log.read_bytes()
-    reader.close()
-    assert sqlite.withdraw(mine.id) is False
-    assert mine.features not in log.read_bytes()
-    assert sqlite.totals().withdrawn == 1
 
 
 def test_another_collection_in_the_place_of_an_open_one_gets_nothing(sqlite, tmp_path):

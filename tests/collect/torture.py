@@ -1,18 +1,21 @@
 """kill -9 under load, again and again: `python tests/collect/torture.py --kills 1000`; a test runs a short form.
 
 Every report carries a number of its own (and every second one an invitation), so that a report counted twice shows as such.
-Devices behave as real ones: what was not acknowledged is sent again, with the same bytes, to the service that came back.
+Devices behave as real ones: what was not acknowledged is sent again, with the same bytes, to the service that came back. Meanwhile
+another process withdraws reports, which must be gone for good, and nothing else with them.
 """
 
 import argparse
 import asyncio
 import contextlib
+import json
 import random
 import secrets
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +31,7 @@ from pdml.collect.stores import open_store
 
 CONNECTIONS = 12
 BATCH = 25
+FAULTS = ("lost", "doubled", "missing", "kept", "miscounted", "strange")
 
 
 @dataclass
@@ -38,6 +42,8 @@ class Crowd:
     tokens: list[str] = field(default_factory=list)
     waiting: list[tuple[int, bytes]] = field(default_factory=list)  # sent and not acknowledged
     promised: set[int] = field(default_factory=set)
+    ids: list[bytes] = field(default_factory=list)  # by number
+    withdrawn: set[int] = field(default_factory=set)  # by somebody who was told so
     made: int = 0
     strange: Counter = field(default_factory=Counter)  # answers that are neither receipts nor "later"
 
@@ -46,7 +52,9 @@ class Crowd:
         old, self.waiting = self.waiting[:count], self.waiting[count:]
         while len(old) < count:
             token = self.tokens.pop() if self.made % 2 and self.tokens else ""
-            old.append((self.made, report(features=marked(self.made), label=self.made % 3, token=token)))
+            line = report(features=marked(self.made), label=self.made % 3, token=token)
+            old.append((self.made, line))
+            self.ids.append(bytes.fromhex(json.loads(line)["id"]))
             self.made += 1
         return old
 
@@ -87,12 +95,13 @@ async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, b
     return (await reader.readexactly(length)).splitlines()
 
 
-async def load(crowd: Crowd, service: Process, seconds: float) -> None:
-    """Load the service for a while, then kill it in the middle of its work."""
+async def load(crowd: Crowd, service: Process, seconds: float, withdraw: Callable[[], None]) -> None:
+    """Load the service for a while, withdraw something, then kill it in the middle of its work."""
     devices = [asyncio.create_task(device(crowd, service.port)) for _ in range(CONNECTIONS)]
+    withdrawing = asyncio.create_task(asyncio.to_thread(withdraw))
     await asyncio.sleep(seconds)
     await asyncio.to_thread(service.kill)
-    await asyncio.gather(*devices)
+    await asyncio.gather(withdrawing, *devices)
 
 
 async def settle(crowd: Crowd, service: Process) -> None:
@@ -116,31 +125,45 @@ def torture(folder: Path, *, kills: int, seed: int, database: str = "", say=lamb
     database = database or str(folder / "reports.db")
     who = identity(TRIAL, "alice")
     lost = 0
+
+    def opened() -> contextlib.closing[Store]:
+        return contextlib.closing(open_store(database, who, create=True, keys=folder / "reports.keys"))
+
+    def withdraw() -> None:
+        """One report that is promised, also while the service is taking others."""
+        if left := sorted(crowd.promised - crowd.withdrawn):
+            number = rng.choice(left)
+            with opened() as store:
+                assert store.withdraw(crowd.ids[number])
+            crowd.withdrawn.add(number)
+
     for kill in range(kills):
-        with contextlib.closing(open_store(database, who, create=True)) as store:
+        with opened() as store:
             fresh = [secrets.token_hex(16) for _ in range(max(0, 2_000 - len(crowd.tokens)))]
             store.invite(map(hash_token, fresh))
             crowd.tokens += fresh
         with Process(folder, "--open", database=database) as service:
-            asyncio.run(load(crowd, service, rng.uniform(0.02, 0.4)))
+            asyncio.run(load(crowd, service, rng.uniform(0.02, 0.4), withdraw))
         if (kill + 1) % 50 == 0 or kill + 1 == kills:
-            with contextlib.closing(open_store(database, who, create=False)) as store:
+            with opened() as store:
                 held = marks(store)
-            lost = max(lost, len(crowd.promised - set(held)))
+            lost = max(lost, len(crowd.promised - crowd.withdrawn - set(held)))
             say(f"{kill + 1} kills: {len(crowd.promised):,} acknowledged, {lost} lost, {sum(n > 1 for n in held.values())} doubled")
     with Process(folder, "--open", database=database) as service:
         asyncio.run(settle(crowd, service))
         assert service.stop() == 0
-    with contextlib.closing(open_store(database, who, create=False)) as store:
+    with opened() as store:
         held, totals = marks(store), store.totals()
     return {
         "kills": kills,
         "sent": crowd.made,
         "acknowledged": len(crowd.promised),
-        "lost": max(lost, len(crowd.promised - set(held))),
+        "withdrawn": len(crowd.withdrawn),
+        "lost": max(lost, len(crowd.promised - crowd.withdrawn - set(held))),
         "doubled": sum(n > 1 for n in held.values()),
-        "missing": crowd.made - len(held),
-        "miscounted": abs(totals.reports - sum(held.values())),
+        "missing": crowd.made - len(crowd.withdrawn) - len(held),
+        "kept": len(crowd.withdrawn & set(held)),
+        "miscounted": abs(totals.reports - sum(held.values())) + abs(totals.withdrawn - len(crowd.withdrawn)),
         "strange": sum(crowd.strange.values()),
     }
 
@@ -155,4 +178,4 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         result = torture(Path(name), kills=given.kills, seed=given.seed, database=given.database, say=lambda text: print(text, flush=True))
     print(", ".join(f"{count:,} {what}" for what, count in result.items()))
-    sys.exit(any(result[what] for what in ("lost", "doubled", "missing", "miscounted", "strange")))
+    sys.exit(any(result[what] for what in FAULTS))

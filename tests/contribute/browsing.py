@@ -62,8 +62,13 @@ class Visitor:
         if fresh:
             self.browser.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": self.url, "storageTypes": "local_storage"})
         self.browser.get(self.url + "/" + fragment)
-        WebDriverWait(self.browser, 20, 0.02).until(lambda _: self.shown())
+        wait = WebDriverWait(self.browser, 20, 0.02)
+        wait.until(lambda _: self.shown() or self.find("#knock").is_displayed())
         return self
+
+    def turned_away(self) -> str:
+        """Why no question is asked; empty if one is."""
+        return "" if self.shown() else self.text("#gate-said")
 
     def shown(self) -> str:
         """The step on the screen."""
@@ -92,6 +97,8 @@ class Visitor:
             elif texts := self.browser.find_elements(By.CSS_SELECTOR, f"input#{name}"):
                 texts[0].clear()
                 texts[0].send_keys(value)
+            elif name == "answer":
+                self.press(f"#label button[value='{value}']")
             else:
                 self.press(f"label:has(input[name={name}][value='{value}'])")
 
@@ -108,7 +115,8 @@ class Visitor:
         self.waits_for("check")
 
     def fills(self, about: Mapping[str, str], label: int, epsilon: int | None = None) -> None:
-        """The same in one go, for tests about what comes after."""
+        """The same in one go, for tests about what comes after; once chance has decided the label
+        is not asked."""
         self.browser.execute_script(
             """
             const [about, label, epsilon] = arguments, form = (id) => document.getElementById(id);
@@ -118,9 +126,10 @@ class Visitor:
             };
             for (const [name, value] of Object.entries(about)) enter(name, value);
             form("about").requestSubmit();
+            if (form("privacy").hidden) return;
             if (epsilon !== null) enter("epsilon", epsilon);
             form("privacy").requestSubmit();
-            enter("answer", label);
+            document.querySelector(`#label button[value="${label}"]`).click();
             form("question").requestSubmit();""",
             dict(about),
             label,
@@ -132,9 +141,9 @@ class Visitor:
         """What the page remembers on this device."""
         return str(self.browser.execute_script("return JSON.stringify(Object.entries(localStorage))"))
 
-    def has_drawn(self, study: Study, reported: list[int]) -> None:
-        """As if chance had decided before: which label is reported for each true one, with the id abab..., at ε = 1."""
-        memo = {"id": "ab" * 16, "epsilon": 1_000_000, "reported": reported}
+    def has_drawn(self, study: Study, label: int) -> None:
+        """As if chance had decided before: what is reported, with the id abab..., at ε = 1."""
+        memo = {"id": "ab" * 16, "epsilon": 1_000_000, "label": label}
         self.browser.execute_script("localStorage.setItem(arguments[0], arguments[1])", f"pdml {study.hash}", json.dumps(memo))
 
     @contextmanager

@@ -10,8 +10,8 @@ from pdml.study import Wording
 REGION = Category(name="region", levels=("north", "east", "south", "west", "centre", "islands"))
 FORM = replace(
     STUDY,
-    description="Three clinics want to learn who should be offered a test.\nNobody, not even the clinic that receives your answers, "
-    "learns your diagnosis.",
+    description="Three clinics want to learn who should be offered a test.\n"
+    "What you send them about your diagnosis is decided by chance: it may or may not be true.",
     encoder=Encoder(attributes=(*STUDY.attributes, REGION)),
     wording={
         "age": Wording(label="How old are you?", help="In years."),

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 from recording import Recorder, receipt, refusal
 
-from pdml.contribute.client import prepare, preview, require_in_range, submit
+from pdml.contribute.client import prepare, preview, submit
 from pdml.contribute.delivery import Service
 from pdml.contribute.memo import Memo, Memory
-from pdml.errors import DataError, InvalidInput, NotDelivered
-from pdml.messages import decode_report, features_of
+from pdml.errors import InvalidInput, NotDelivered
+from pdml.mechanisms.label_flip import WORD
+from pdml.messages import Report, decode_report, encode_report, features_of, pack_features
 from pdml.study import Study
 
 ANSWERS = {"age": 34, "sex": "female", "region": "south"}
@@ -24,24 +25,41 @@ def service(recorder: Recorder) -> Service:
     return Service(recorder.url, sleep=lambda seconds: None)
 
 
-def drawn(memory: Memory, study: Study, reported: tuple[int, ...]) -> None:
-    memory.keep("", Memo(study=study.hash, id="ab" * 16, epsilon=1_000_000, reported=reported))
+def drawn(memory: Memory, study: Study, label: int) -> None:
+    memory.keep("", Memo(study=study.hash, id="ab" * 16, epsilon=1_000_000, label=label))
 
 
-@pytest.mark.parametrize("label", [0, 1])
-def test_the_report_holds_the_draw_and_not_the_truth(study: Study, memory: Memory, label: int) -> None:
-    drawn(memory, study, (1, 0))
+@pytest.mark.parametrize("label", [0, 1, None])
+def test_the_report_holds_the_draw_whatever_is_said_later(
+    study: Study,
+    memory: Memory,
+    label: int | None,
+) -> None:
+    drawn(memory, study, 1)
     report = decode_report(prepare(study, memory, ANSWERS, label, 1_000_000, token="cd" * 16))
-    assert (report.label, report.id, report.epsilon, report.token, report.study) == (1 - label, "ab" * 16, 1_000_000, "cd" * 16, study.hash)
+    assert (report.label, report.id, report.epsilon) == (1, "ab" * 16, 1_000_000)
+    assert (report.token, report.study) == ("cd" * 16, study.hash)
     assert features_of(report).tobytes() == study.encode(ANSWERS).tobytes()
 
 
+@pytest.mark.parametrize("label", [0, 1])
+def test_what_leaves_is_what_chance_decided_and_nothing_beside_it(
+    study: Study, memory: Memory, label: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With chance fixed every byte of the report is known, and none carries the truth."""
+    monkeypatch.setattr("secrets.token_hex", lambda count: "ab" * count)
+    word = 0 if label == 0 else WORD - 1  # flips the one, lets the other stand: both become 1
+    monkeypatch.setattr("os.urandom", lambda count: (word.to_bytes(8, "little") * count)[:count])
+    data = prepare(study, memory, ANSWERS, label, 1_000_000)
+    features = pack_features(study.encode(ANSWERS))
+    assert data == encode_report(Report(1, study.hash, "ab" * 16, 1_000_000, 1, features))
+
+
 def test_the_preview_is_read_back_from_the_bytes(study: Study, memory: Memory) -> None:
-    drawn(memory, study, (0, 0))
+    drawn(memory, study, 0)
     data = prepare(study, memory, ANSWERS, 1, 1_000_000)
     seen = preview(study, data)
     assert (seen.answers, seen.label, seen.epsilon, seen.bytes) == (ANSWERS, "no", 1.0, data)
-    assert seen.flip_probability == pytest.approx(0.2689414)
 
 
 def test_what_has_left_is_all_that_can_leave(study: Study, memory: Memory, recorder: Recorder) -> None:
@@ -56,7 +74,7 @@ def test_what_has_left_is_all_that_can_leave(study: Study, memory: Memory, recor
         assert submit(memory, honest, data) == first
     assert set(recorder.bodies) == {data}
     known = memory.recall(study.hash, "")
-    assert known is not None and known.reported == () and known.receipt == first  # the draws are forgotten
+    assert known is not None and known.receipt == first
 
 
 def test_a_refused_report_can_be_corrected_but_not_redrawn(study: Study, memory: Memory, recorder: Recorder) -> None:
@@ -106,14 +124,14 @@ def test_a_service_of_another_study_gets_nothing(study: Study, memory: Memory, r
 
 
 def test_bad_answers_draw_nothing(study: Study, memory: Memory) -> None:
-    for answers, label, epsilon in (({"age": 3}, 1, 1_000_000), (ANSWERS, 2, 1_000_000), (ANSWERS, -1, 1_000_000), (ANSWERS, 1, 999_999)):
+    for answers, label, epsilon in (
+        ({"age": 3}, 1, 1_000_000),
+        (ANSWERS, 2, 1_000_000),
+        (ANSWERS, -1, 1_000_000),
+        (ANSWERS, 1, 999_999),
+        (ANSWERS, None, 1_000_000),
+        (ANSWERS, 1, None),
+    ):
         with pytest.raises(InvalidInput):
             prepare(study, memory, answers, label, epsilon)
     assert memory.recall(study.hash, "") is None
-
-
-def test_a_number_outside_its_range_is_refused_before_it_would_be_clamped(study: Study) -> None:
-    require_in_range(study, ANSWERS)
-    for age in (17.9, 100.1, -1, float("nan")):
-        with pytest.raises(DataError, match=r"'age' must lie in \[18, 100\]"):
-            require_in_range(study, {**ANSWERS, "age": age})

@@ -78,10 +78,11 @@ def test_nothing_comes_from_elsewhere(page: Page) -> None:
             assert urlsplit(attributes.get(name) or "").scheme in ("", "data")
         assert not [name for name in attributes if name.startswith("on") or name == "style"]  # the policy would refuse them
     script = Read(page).inside["script"]
-    assert re.findall(r"""(?:fetch|import)\(\s*["'`]([^"'`]*)""", script) == ["v1/reports"]
-    assert not re.search(
-        r"Math\.random|innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function|sendBeacon|WebSocket|cookie", script
-    )
+    assert re.findall(r"""(?:fetch|import)\(\s*["'`]([^"'`]*)""", script) == ["v1/${path}"]
+    assert set(re.findall(r"""\bask\(["'`]([^"'`]*)""", script)) == {"invitations", "reports"}
+    markup = r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function"
+    elsewhere = r"sendBeacon|WebSocket|cookie|sessionStorage|indexedDB|caches"
+    assert not re.search(rf"Math\.random|{markup}|{elsewhere}", script)
 
 
 def test_the_study_in_the_page_is_the_one_that_is_hashed(page: Page, study: Study) -> None:

@@ -4,6 +4,7 @@ import csv
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from selenium.webdriver import Chrome
 from pdml.frozen import open_frozen
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.messages import decode_report, features_of
-from pdml.study import Study
+from pdml.study import Study, template
 
 
 @pytest.fixture
@@ -46,15 +47,13 @@ def test_from_the_form_to_the_frozen_data_set(
     visitor = Visitor(browser, collector.url)
 
     visitor.opens(fresh=True)  # without invitation
-    visitor.fills_by_hand(ABOUT, label=1, epsilon=1_000_000)
-    visitor.press("#send")
-    assert "by invitation" in visitor.complaint()
+    assert "by invitation only" in visitor.turned_away()
     visitor.opens("#t=" + "0" * 32)  # with a wrong one
-    visitor.fills(ABOUT, label=1)
-    visitor.press("#send")
-    assert "does not know this invitation" in visitor.complaint()
-    visitor.opens("#t=" + first)  # with the right one
-    visitor.fills(ABOUT, label=1)
+    assert "does not know this invitation" in visitor.turned_away()
+    for _ in range(2):  # with the right one, however often: looking does not use it up
+        visitor.opens("#t=" + first)
+        assert visitor.turned_away() == ""
+    visitor.fills_by_hand(ABOUT, label=1, epsilon=1_000_000)
     sent = visitor.text("#check pre")
     visitor.sends()
     report = decode_report(sent.encode())
@@ -66,19 +65,19 @@ def test_from_the_form_to_the_frozen_data_set(
     assert collector.command("status", study_file)["reports"] == 1
 
     visitor.opens("#t=" + first, fresh=True)  # another device with a used invitation
-    visitor.fills(ABOUT, label=0)
-    visitor.press("#send")
-    assert "used already" in visitor.complaint()
+    assert "was used already" in visitor.turned_away()
     visitor.opens("#t=" + second)
     visitor.fills(ABOUT, label=0)
     other = decode_report(visitor.text("#check pre").encode())
     visitor.sends()
 
-    collector.command("close", study_file)
     visitor.opens("#t=" + third, fresh=True)
     visitor.fills(ABOUT, label=1)
+    collector.command("close", study_file)  # while somebody answers
     visitor.press("#send")
     assert "is closed" in visitor.complaint()
+    visitor.opens()
+    assert "is closed" in visitor.turned_away()
 
     data = tmp_path / "frozen"
     collector.command("export", study_file, "--out", str(data), "--force-small")
@@ -109,6 +108,14 @@ def test_the_operator_sees_totals_behind_a_token(browser: Chrome, study_file: Pa
         assert browser.find_element("css selector", ".card .big").text == "1"
         assert complaints(browser) == []
         browser.delete_all_cookies()
+
+
+def test_a_service_says_that_its_study_hardly_protects(study: Study, tmp_path: Path) -> None:
+    path = tmp_path / "weak.toml"
+    weak = replace(study, menu=(1.0, 5.0), accept_weak=True)
+    path.write_text(template.render(weak), encoding="utf-8")
+    with collecting(path, tmp_path, "--bad-tokens", "3") as collector:
+        assert "warning: epsilon 5 protects hardly anybody" in collector.log.read_text()
 
 
 def people(path: Path, count: int) -> list[int]:

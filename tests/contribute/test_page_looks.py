@@ -4,15 +4,20 @@ import io
 import os
 from base64 import b64decode
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from browsing import Visitor
 from form_study import ABOUT
 from PIL import Image
+from recording import Recorder, refusal
 from selenium.webdriver import Chrome
 
-SIZES = {"phone": (390, 844), "desk": (1200, 900)}
+from pdml.contribute.page import render
+from pdml.study import Study
+
+SIZES = {"phone": (390, 844), "desk": (1280, 900)}
 LOOKS = [("phone", "light"), ("phone", "dark"), ("desk", "light"), ("desk", "dark")]
 
 
@@ -45,22 +50,60 @@ def picture(browser: Chrome, path: Path) -> Image.Image:
     return Image.open(io.BytesIO(shot)).convert("RGB")
 
 
+def assert_looks_right(browser: Chrome, path: Path) -> None:
+    image = picture(browser, path)
+    light = sum(image.getpixel((2, image.height - 2))) / 3
+    assert light > 200 if "light" in path.name else light < 60  # the background is the scheme's
+    colours = image.getcolors(image.width * image.height) or ()
+    assert len(colours) > 20  # letters and edges: not a blank page
+    root = "document.documentElement"
+    wide = browser.execute_script(f"return {root}.scrollWidth - {root}.clientWidth")
+    assert wide <= 0, f"{path.name} scrolls sideways"
+
+
+def test_the_gate_weak_levels_and_a_settled_draw_look_right(
+    look: str,
+    browser: Chrome,
+    study: Study,
+    folder: Path,
+) -> None:
+    classes = ("no", "yes, once", "yes, several times", "I would rather not say")
+    rare = replace(study, menu=(0.4, 1.0, 5.0), accept_weak=True, classes=classes)
+    with Recorder(render(rare), rare.canonical(), admission=refusal("token_missing")) as recorder:
+        visitor = Visitor(browser, recorder.url).opens(fresh=True)
+        assert_looks_right(browser, folder / f"{look}-6-gate.png")
+        recorder.admission = None
+        visitor.opens()
+        browser.execute_script("show('privacy')")
+        assert_looks_right(browser, folder / f"{look}-7-weak.png")
+        visitor.fills(ABOUT, label=1)
+        visitor.press("#back")
+        visitor.waits_for("about")
+        assert_looks_right(browser, folder / f"{look}-8-settled.png")
+        recorder.answer = refusal("closed")
+        visitor.fills(ABOUT, label=1)
+        visitor.press("#send")
+        visitor.complaint()
+        assert_looks_right(browser, folder / f"{look}-9-refused.png")
+
+
+def asked(visitor: Visitor) -> None:
+    """At the question, with an answer chosen."""
+    visitor.browser.execute_script("show('question')")
+    visitor.press("#label button[value='1']")
+
+
 def test_every_step_looks_right(look: str, visitor: Visitor, folder: Path) -> None:
     steps = {
         "1-about": lambda: None,
         "2-privacy": lambda: visitor.browser.execute_script("show('privacy')"),
-        "3-question": lambda: visitor.browser.execute_script("show('question')"),
+        "3-question": lambda: asked(visitor),
         "4-check": lambda: visitor.fills(ABOUT, label=1),
         "5-done": lambda: visitor.sends(),
     }
     for name, act in steps.items():
         act()
-        image = picture(visitor.browser, folder / f"{look}-{name}.png")
-        light = sum(image.getpixel((2, image.height - 2))) / 3
-        assert light > 200 if look.endswith("light") else light < 60  # the background is the scheme's
-        assert len(image.getcolors(image.width * image.height) or ()) > 20  # letters and edges: not a blank page
-        wide = visitor.browser.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        assert wide <= 0, f"{name} scrolls sideways"
+        assert_looks_right(visitor.browser, folder / f"{look}-{name}.png")
     small: list[str] = visitor.browser.execute_script(
         "return [...document.querySelectorAll('button, .choice')].filter(e => e.offsetParent && e.offsetHeight < 44).map(e => e.id)"
     )
@@ -77,12 +120,3 @@ def test_nothing_moves_by_itself(look: str, visitor: Visitor) -> None:
         setTimeout(() => done(sum), 100)"""
     )
     assert moved < 0.01
-
-
-def test_the_study_s_times_are_told_by_the_device_s_clock(visitor: Visitor) -> None:
-    told = "return warning(arguments[0], new Date('2026-03-01T12:00:00Z'))"
-    times = {"opens": "2026-03-01T08:00:00Z", "closes": "2026-03-02T08:00:00Z"}
-    assert visitor.browser.execute_script(told, times) == ""
-    assert "is closed" in visitor.browser.execute_script(told, {**times, "closes": "2026-03-01T12:00:00Z"})
-    assert "has not opened" in visitor.browser.execute_script(told, {**times, "opens": "2026-03-01T12:00:01Z"})
-    assert visitor.browser.execute_script(told, {}) == ""

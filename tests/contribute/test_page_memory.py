@@ -1,4 +1,5 @@
-"""What the page remembers in a real browser: draws, reports in doubt, tabs, people who share a device."""
+"""What the page remembers in a real browser: the draw, reports in doubt, tabs, people who share a
+device."""
 
 import pytest
 from browsing import Visitor
@@ -13,22 +14,26 @@ TOKEN = "0123456789abcdef" * 2
 
 
 def test_chance_decides_once_and_the_level_is_settled_with_it(visitor: Visitor) -> None:
-    seen: dict[int, str] = {}
-    for label in (1, 0, 1, 0):
-        visitor.fills(ABOUT, label)
-        assert seen.setdefault(label, visitor.text("#check pre")) == visitor.text("#check pre")
+    visitor.fills(ABOUT, label=1, epsilon=400_000)
+    first = visitor.text("#check pre")
+    visitor.press("#back")
+    visitor.waits_for("about")
+    settled = visitor.text("#settled")
+    assert "is not asked again" in settled and "ε = 0.4" in settled
+    visitor.go_on()  # past the question, whose answer nothing remembers
+    visitor.waits_for("check")
+    assert visitor.text("#check pre") == first
     visitor.opens()  # reloading the page does not draw again either
-    visitor.fills(ABOUT, label=1)
-    assert visitor.text("#check pre") == seen[1]
-    menu = visitor.browser.find_elements("css selector", "[name=epsilon]")
-    assert [radio.is_enabled() for radio in menu] == [False] * 3
-    assert "settled" in visitor.text("#settled")
+    visitor.fills({**ABOUT, "a0": "35"}, label=0)
+    before, after = (decode_report(text.encode()) for text in (first, visitor.text("#check pre")))
+    assert (after.id, after.epsilon, after.label) == (before.id, before.epsilon, before.label)
+    assert after.features != before.features  # the other answers can be corrected
 
 
 @pytest.mark.parametrize("where", ["#check", "#about"])
 def test_after_a_refusal_another_person_gets_draws_of_their_own(visitor: Visitor, recorder: Recorder, study: Study, where: str) -> None:
     assert not visitor.find("#someone").is_displayed()  # nothing is drawn yet
-    visitor.has_drawn(study, [0, 1])
+    visitor.has_drawn(study, 1)
     visitor.opens("#t=" + TOKEN)
     visitor.fills(ABOUT, label=1)
     assert not visitor.find("#refused").is_displayed()
@@ -43,7 +48,8 @@ def test_after_a_refusal_another_person_gets_draws_of_their_own(visitor: Visitor
         visitor.opens("#t=" + TOKEN[::-1])  # the next person, with a link of their own
     visitor.press(f"{where} details:has([data-forget]) summary")
     visitor.press(f"{where} [data-forget]")
-    WebDriverWait(visitor.browser, 20, 0.02).until(lambda _: "reported" not in visitor.stored() and visitor.shown() == "about")
+    wait = WebDriverWait(visitor.browser, 20, 0.02)
+    wait.until(lambda _: "ab" * 16 not in visitor.stored() and visitor.shown() == "about")
     assert not visitor.find("#someone").is_displayed()
     recorder.answer = receipt
     visitor.fills(ABOUT, label=0)
@@ -54,7 +60,7 @@ def test_after_a_refusal_another_person_gets_draws_of_their_own(visitor: Visitor
 
 
 def test_a_full_storage_is_still_read(visitor: Visitor, recorder: Recorder, study: Study) -> None:
-    visitor.has_drawn(study, [1, 0])
+    visitor.has_drawn(study, 0)
     full = "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError') }"
     script = visitor.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": full})
     try:
@@ -107,7 +113,7 @@ def test_a_report_in_doubt_in_another_tab_is_shown_before_it_is_sent(visitor: Vi
 
 
 def test_a_report_in_doubt_in_another_tab_is_not_forgotten(visitor: Visitor, study: Study) -> None:
-    visitor.has_drawn(study, [0, 1])
+    visitor.has_drawn(study, 1)
     visitor.opens().fills(ABOUT, label=1)
     visitor.browser.execute_script(
         """show("about");

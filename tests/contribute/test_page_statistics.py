@@ -25,7 +25,7 @@ const [hash, micro, classes, devices, done] = arguments;
   const features = encode(study.attributes, {age: 34, sex: "female", region: "south"});
   for (let i = 0; i < devices; i++) {
     localStorage.clear();
-    const text = reportText(hash, draws(hash, micro, classes), i % classes, features, "");
+    const text = reportText(hash, settle(hash, i % classes, micro, classes), features, "");
     const {receipt} = await post(text);
     if (!receipt) return done("no receipt");
   }

@@ -50,8 +50,8 @@ def test_encoding_and_report_are_the_vectors_to_the_bit(visitor: Visitor, case: 
         const [canonical, cases, done] = arguments, study = JSON.parse(canonical);
         sha256(canonical).then((hash) => done({hash, cases: cases.map(({answers, report}) => {
           const given = JSON.parse(answers), features = encode(study.attributes, given);
-          const memo = {id: report.id, epsilon: report.epsilon, reported: study.label.classes.map(() => report.label)};
-          return {text: reportText(hash, memo, 0, features, report.token), hex: hex(new Uint8Array(features.buffer)),
+          return {text: reportText(hash, report, features, report.token),
+                  hex: hex(new Uint8Array(features.buffer)),
                   decoded: decode(study.attributes, unpack(pack(features)))};
         })}))""",
         case["canonical"],

@@ -52,9 +52,12 @@ def test_sparse_and_dense_agree(x):
     x = rows.as_rows(x)
     weights = np.linspace(-1, 2, len(x))
     np.testing.assert_allclose(rows.norms(s), rows.norms(x), rtol=1e-6)
-    np.testing.assert_allclose(rows.gram(s), rows.gram(x), rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(rows.gram(s, weights), (x.T * weights) @ x.astype(float), rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(rows.gram(x, np.abs(weights)), (x.T * np.abs(weights)) @ x.astype(float), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(rows.gram(s), rows.gram(x), rtol=1e-12, atol=1e-12)
+    wide = x.astype(float)
+    for matrix in (s, x):
+        for h in (weights, np.abs(weights)):
+            expected = (wide.T * h) @ wide
+            np.testing.assert_allclose(rows.gram(matrix, h), expected, rtol=1e-11, atol=1e-11)
     np.testing.assert_array_equal(dense(rows.append_bias(s)), rows.append_bias(x))
     np.testing.assert_array_equal(dense(rows.take(s, 1, len(x))), x[1:])
     np.testing.assert_array_equal(dense(rows.compact(x)), x)

@@ -1,5 +1,7 @@
 """One server's steps against the paper's formulas, written out."""
 
+from fractions import Fraction
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +31,19 @@ def test_primal_step_is_the_argmin_of_the_augmented_lagrangian(seed, neighbours,
     slope = (x.T @ LOGISTIC.slope(x @ w.T)).T / len(x) - linear + weight * w + dual
     pull = sum(2 * penalty * (w - (sent + message) / 2) for message in heard)
     np.testing.assert_allclose(slope + pull, 0, atol=1e-9)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.01, 2), st.floats(0, 9))
+def test_long_messages_cannot_be_told_from_the_rounding_of_the_target(seed, penalty, size):
+    """What depends on records is rounded once, by u·|b|, however long the messages that cancel."""
+    _, sent, dual, linear, heard = setting(seed)
+    where = {"degree": 3, "penalty": penalty}
+    sent, total = 10**size * sent, 10**size * sum(heard)
+    dual = penalty * (3 * sent + total) + dual  # what is left is of the size of `linear`
+    public = steps.primal_target(np.zeros_like(linear), dual, sent, total, **where)
+    target = steps.primal_target(linear, dual, sent, total, **where)
+    for b, x, p in zip(target.ravel(), linear.ravel(), public.ravel(), strict=True):
+        assert abs(Fraction(b) - Fraction(x) - Fraction(p)) <= Fraction(1, 2**53) * abs(Fraction(b))
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.01, 2))

@@ -5,9 +5,8 @@ from math import exp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
-from pdml.experiments.rivals.composition import gaussian_mu, per_round, repeated_profile
+from pdml.experiments.rivals.composition import per_round, repeated_profile
 from pdml.experiments.setting import DELTA
 
 
@@ -33,18 +32,6 @@ def test_composition_is_between_one_round_and_plain_addition(alpha: float, round
     assert profile(rounds * alpha) == 0.0
     assert profile(epsilon) >= repeated_profile(alpha, 1)(epsilon) - 1e-12
     assert profile(epsilon) <= 1.0
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-def test_gaussian_mu_meets_the_analytic_formula_exactly(epsilon: float) -> None:
-    """Balle and Wang (2018): Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) = δ."""
-
-    def delta(mu: float) -> float:
-        return float(stats.norm.cdf(mu / 2 - epsilon / mu) - exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu))
-
-    mu = gaussian_mu(epsilon)
-    assert delta(mu) == pytest.approx(DELTA, rel=1e-6)
-    assert delta(2 * mu) > 10 * DELTA
 
 
 def test_more_rounds_leave_less_for_each() -> None:

@@ -1,34 +1,41 @@
-"""A real federation on this machine: provisioned kits, TLS, one process per site and per job. Shared by the FLARE tests."""
+"""A real consortium on this machine: keys, a study, a relay (nats-server with TLS), one process per node."""
 
 import contextlib
+import json
+import multiprocessing
+import os
+import secrets
 import shutil
+import signal
+import socket
 import subprocess
+import sys
 import tempfile
 import time
-from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pdml.accounting import Budget
-from pdml.accounting.events import IterateReleased
 from pdml.encoder import Category, Encoder, Number
-from pdml.frozen import FrozenWriter, open_frozen
+from pdml.frozen import FrozenWriter
 from pdml.mechanisms.randomness import Simulated
-from pdml.node import holdings
-from pdml.node.flare import process
-from pdml.node.flare.provision import provision
-from pdml.node.flare.session import connect
-from pdml.node.flare.site import Site
+from pdml.node import holdings, relay, running, statement
+from pdml.node.desk import DONE, ENDED, Desk
+from pdml.node.home import JOURNAL, Home
 from pdml.node.journal import Journal
-from pdml.study import ServerEntry, Study
+from pdml.node.questions import OFFER, STOP
+from pdml.study import ServerEntry, Study, template
 from pdml.train.engines import local
+from pdml.train.node import compiles
 from pdml.train.plan import TrainingPlan
 
 NAMES = ("alice", "bob", "carol")
 PLAN = TrainingPlan(rounds=12, penalty=0.5, noise_scale=0.05)
 SEED = 11
+RUN = "import sys; from pdml.cli import main; main(sys.argv[1:])"
 
 
 def study_of(names=NAMES, *, edges=None, plan=PLAN, **changes):
@@ -54,33 +61,31 @@ def study_of(names=NAMES, *, edges=None, plan=PLAN, **changes):
 def freeze(study, name, folder, *, records=60, seed=0):
     """Records with ε from the study's menu, written as a collection service would."""
     rng = np.random.default_rng([seed, *name.encode()])
-    ages, sexes = rng.uniform(18, 100, records), rng.choice(["female", "male"], records)
-    features = np.array([study.encode({"age": age, "sex": sex}) for age, sex in zip(ages, sexes, strict=True)])
-    labels = (ages + rng.normal(0, 20, records) > 60).astype(np.int32)
+    x = rng.uniform(0, 1, (records, study.width)).astype(np.float32)
+    if any(isinstance(attribute, Category) for attribute in study.attributes):
+        x = np.array([study.encode(person(study, rng)) for _ in range(records)])
+    else:
+        x /= 1.0001 * np.linalg.norm(x, axis=1, keepdims=True)
+    labels = (x[:, 0] > np.median(x[:, 0])).astype(np.int32)
     epsilons = rng.choice(study.epsilon_micro, records).astype(np.int64)
-    with FrozenWriter(
-        folder, width=study.width, classes=len(study.classes), study_hash=study.hash, study_id=study.id, server=name
-    ) as writer:
-        writer.append(features, labels, epsilons)
+    names = {"study_hash": study.hash, "study_id": study.id, "server": name}
+    with FrozenWriter(folder, width=study.width, classes=len(study.classes), randomised_by="devices", **names) as writer:
+        writer.append(x, labels, epsilons)
         writer.finish(frozen_at="2026-03-01T14Z")
     return folder
 
 
-def wait_for_journal(site, seconds=60):
-    """Free as soon as the job's process has ended."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return Journal(site.path(site.config.journal))
-        except Exception:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
+def person(study, rng):
+    return {
+        each.name: rng.uniform(each.low, each.high) if isinstance(each, Number) else str(rng.choice(each.levels))
+        for each in study.attributes
+    }
 
 
-def released(reports):
-    """What the nodes released last, in their order."""
-    return np.array([report.vector for report in reports.values()])
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 @contextlib.contextmanager
@@ -97,91 +102,204 @@ def small_disk(size):
         place.rmdir()
 
 
-class Federation:
-    """Kits, data sets and processes of one study; `close` leaves nothing running."""
+_SERVER = multiprocessing.get_context("forkserver")  # its children have the imports of a node already, so that they start at once
+_SERVER.set_forkserver_preload(["pdml.node.running"])
 
-    def __init__(self, folder, study=None, *, records=60, seed=SEED, freeze=freeze, tapped=False, network=None):
-        self.tapped, self.tap, self.network = tapped, folder / "seen by the relay", network
-        self.folder, self.study, self.seed = folder, study or study_of(), seed
-        self.kits = provision(self.study, folder / "kits", relay=network.relay if network else "")
-        self.sites = {name: Site.open(kit) for name, kit in self.kits.items()}
-        self.names = tuple(server.name for server in self.study.servers)
+
+def _become_node(folder, seed, log):
+    """A node's process; it ends with its parent's word or by a signal, as any other."""
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    os.setsid()
+    running.run(folder, simulated_noise=seed)
+
+
+class Forked:
+    """A process of `multiprocessing` that is spoken to like one of `subprocess`."""
+
+    def __init__(self, *arguments):
+        self.process = _SERVER.Process(target=_become_node, args=arguments, daemon=True)
+        self.process.start()
+        self.pid = self.process.pid
+
+    def poll(self):
+        return self.process.exitcode
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+    def kill(self):
+        self.process.kill()
+
+    def wait(self, timeout=None):
+        self.process.join(timeout)
+        if self.process.exitcode is None:
+            raise TimeoutError(f"process {self.pid} lives on")
+
+
+class Ended(Exception):
+    """A job without a result; its text is the node's sentence."""
+
+
+class Federation:
+    """Folders, relay and processes of one study; `close` leaves nothing running."""
+
+    def __init__(self, folder, study=None, *, records=60, seed=SEED, freeze=freeze, accept="study", network=None):
+        study, self.seed, self.network = study or study_of(), seed, network
+        self.program = None  # another one than `pdml node run`
+        self.folder, self.names = folder, tuple(server.name for server in study.servers)
+        self.homes = {name: Home.create(folder / name, name, accept=accept) for name in self.names}
+        address = network.relay if network else f"127.0.0.1:{free_port()}"
+        cards = {name: home.card() for name, home in self.homes.items()}
+        servers = tuple(cards[server.name].entry(server.url) for server in study.servers)
+        self.relay_folder = folder / "relay"
+        self.study = replace(study, servers=servers, relay=relay.prepare(self.relay_folder, address))
+        relay.configure(self.study, self.relay_folder, listen=address)
+        text = template.render(self.study)
+        (folder / "study.toml").write_text(text)
+        sizes = dict.fromkeys(self.names, records) if isinstance(records, int) else records
         for name in self.names:
-            freeze(self.study, name, self.sites[name].path("data"), records=records)
-            self.sites[name] = self.sites[name].save(data="data")
-        self.desks = contextlib.ExitStack()
-        self.desk = None
+            self.homes[name].join(self.study, text)
+            freeze(self.study, name, self.homes[name].path("data"), records=sizes[name])
+            self.homes[name] = self.homes[name].save(data="data")
+        self.processes = {}
 
     def contract(self, job):
         return holdings.agreed(self.study, TrainingPlan.from_dict(dict(self.study.plan)), job)
 
-    def start(self, *names, timeout=120):
-        """Start sites that do not run, and wait until the relay hears from all nodes."""
+    # Processes
+
+    def command(self, name):
+        if name == "relay":
+            return relay.command(self.relay_folder)
+        program = self.program or [sys.executable, "-c", RUN, "node", "run"]
+        return [*program, str(self.homes[name].folder), "--simulated-noise", str(self.seed)]
+
+    def start(self, *names, timeout=30):
+        """Start whoever does not run, and wait until all of them are connected."""
         for name in names or ("relay", *self.names):
-            if process.running(self.sites[name]) is None:
-                with pytest.MonkeyPatch.context() as patch:
-                    if name == "relay" and self.tapped:
-                        patch.setenv("PDML_TEST_TAP", str(self.tap))
-                        patch.setenv("PYTHONPATH", str(Path(__file__).parent / "tap"))
-                    if self.network:
-                        command = self.network.within(name, process.command(self.sites[name]))
-                        patch.setattr(process, "command", lambda site, command=command: command)
-                    process.start(self.sites[name], simulated_noise=self.seed)
-        self.log_in(timeout)
-        self.desk.wait_for(self.names, timeout)
+            if not self.running(name):
+                if name != "relay" and not self.network and not self.program:
+                    self.processes[name] = Forked(self.homes[name].folder, self.seed, self.log(name))
+                    continue
+                command = self.command(name)
+                if self.network:
+                    command = self.network.within(name, command)
+                with open(self.log(name), "ab") as log:
+                    where = self.relay_folder if name == "relay" else self.folder
+                    self.processes[name] = subprocess.Popen(command, cwd=where, stdout=log, stderr=log, start_new_session=True)
+        self.wait(lambda: all(self.connected(name) for name in names or self.names if name != "relay"), timeout)
+        return self
 
-    def log_in(self, timeout=120):
-        self.desks.close()
+    def log(self, name):
+        return self.folder / f"{name}.log"
+
+    def running(self, name):
+        return name in self.processes and self.processes[name].poll() is None
+
+    def connected(self, name):
+        desk = Desk(self.homes[name].folder)
+        with contextlib.closing(desk):
+            fact = desk.told("connection")
+            return bool(fact and fact["up"]) and Journal.holder(self.homes[name].path(JOURNAL)) == fact["pid"]
+
+    def wait(self, ready, timeout=30, what="the consortium"):
         deadline = time.monotonic() + timeout
-        while True:
-            try:
-                self.desk = self.desks.enter_context(connect(self.sites["admin"], timeout=10))
-                return
-            except Exception:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(1)
+        while not ready():
+            if time.monotonic() > deadline:
+                logs = "\n".join(f"{path.name}: {path.read_text()[-2000:]}" for path in self.folder.glob("*.log"))
+                raise TimeoutError(f"{what} is not ready after {timeout} s\n{logs}")
+            time.sleep(0.02)
 
-    def submit(self, job, *, resume=False, start_timeout=90.0, round_timeout=20.0, **options):
-        return self.desk.submit(self.contract(job), resume=resume, start_timeout=start_timeout, round_timeout=round_timeout, **options)
+    def kill(self, name, number=signal.SIGKILL):
+        if self.running(name):
+            self.processes[name].send_signal(number)
+        self.processes[name].wait(20)
 
-    def finish(self, flare_job, job, *, timeout=180, each=lambda rounds: None):
-        status = self.desk.follow(flare_job, each, timeout=timeout)
-        return self.desk.result(flare_job, self.contract(job), status)
+    def close(self):
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+        for process in self.processes.values():
+            process.wait(20)
 
-    def train(self, job, *, timeout=180, **options):
-        return self.finish(self.submit(job, **options), job, timeout=timeout)
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    # Jobs
+
+    def desk(self, name="alice"):
+        return Desk(self.homes[name].folder)
+
+    def offer(self, job, *, by=None, resume=False, start_timeout=20.0, round_timeout=20.0, plan=None):
+        """The attempt's name."""
+        attempt = secrets.token_hex(16)
+        terms = {"job": job, "plan": plan or dict(self.study.plan), "resume": resume}
+        with contextlib.closing(self.desk(by or self.names[0])) as desk:
+            desk.wish(OFFER, attempt, **terms, start_timeout=start_timeout, round_timeout=round_timeout)
+        return attempt
+
+    def state(self, attempt, name=None):
+        with contextlib.closing(self.desk(name or self.names[0])) as desk:
+            known = desk.attempt(attempt)
+            return (known.state, known.sentence) if known else ("", "")
+
+    def finish(self, attempt, *, by=None, timeout=60):
+        """Wait for the end at ``by`` (the offerer); a failure raises its sentence."""
+        self.wait(lambda: self.state(attempt, by)[0] in ENDED, timeout, f"the job offered by {by or self.names[0]}")
+        state, sentence = self.state(attempt, by)
+        if state != DONE:
+            raise Ended(sentence)
+
+    def train(self, job, *, by=None, timeout=60, **options):
+        self.finish(self.offer(job, by=by, **options), by=by, timeout=timeout)
+        return self.statements(job, by)
+
+    def stop(self, attempt, by=None):
+        with contextlib.closing(self.desk(by or self.names[0])) as desk:
+            desk.wish(STOP, attempt)
+
+    @contextlib.contextmanager
+    def journal(self, name):
+        with contextlib.closing(Journal.peek(self.homes[name].path(JOURNAL))) as journal:
+            yield journal
+
+    def round(self, job, name):
+        if not self.homes[name].path(JOURNAL).exists():
+            return 0
+        with self.journal(name) as journal:
+            known = journal.job(job)
+            return known.round if known else 0
+
+    def statements(self, job, name=None):
+        contract = self.contract(job)
+        with self.journal(name or self.names[0]) as journal:
+            signed = journal.statements(job)
+        return {each: statement.open_statement(signed[each], contract, each, self.study.signing_keys) for each in self.names}
+
+    def released(self, job, name=None):
+        shape = self.contract(job).shape
+        return np.array([said.vector(shape) for said in self.statements(job, name).values()])
 
     def servers(self):
-        return [holdings.hold(self.study, name, open_frozen(self.sites[name].path("data"))).server for name in self.names]
+        return [home.holdings().server for home in self.homes.values()]
 
     def expected(self):
         """What the local engine computes."""
-        plan = TrainingPlan.from_dict(dict(self.study.plan))
-        return local.train(self.study.graph(), local.Run(plan, self.servers(), Simulated(self.seed))).released
+        plan, servers = TrainingPlan.from_dict(dict(self.study.plan)), self.servers()
+        run, flags = local.Run(plan, servers, Simulated(self.seed)), [compiles(server, plan) for server in servers]
+        return local.train(self.study.graph(), run, use_numba=flags).released
 
-    def rounds_spent(self, name, job):
-        """The rounds that a job has released at a node, as the ledger has them."""
-        site = self.sites[name]
-        dataset = site.holdings().dataset
-        with contextlib.closing(wait_for_journal(site)) as journal:
-            spent = Counter(journal.spent(dataset)) - Counter(journal.spent(dataset, but=job))
-        return sorted(event.t for event in spent.elements() if isinstance(event, IterateReleased))
+    def pdml(self, *arguments, env=None, **options):
+        """A command as people type it."""
+        command = [sys.executable, "-c", RUN, *map(str, arguments)]
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, env={**os.environ, **(env or {})}, **options)
 
-    def move_journal(self, name, target):
-        """Between two jobs: closed, a journal is one file."""
-        site = self.sites[name]
-        wait_for_journal(site).close()
-        shutil.copy(site.path(site.config.journal), site.path(target))
-        self.sites[name] = Site.open(self.kits[name]).save(journal=target)
-
-    def job_processes(self, name):
-        """The processes of running jobs at a site, without the site's own."""
-        own = process.running(self.sites[name])
-        return [member for member in process.members(self.sites[name]) if member.pid != own]
-
-    def close(self):
-        with contextlib.suppress(Exception):
-            self.desks.close()
-        for name in ("relay", *self.names):
-            process.stop(self.sites[name], patience=3)
+    def status(self, name):
+        done = self.pdml("node", "status", self.homes[name].folder, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)

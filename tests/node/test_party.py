@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from pdml.accounting import Budget
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
+from pdml.accounting.provenance import UNSAID
 from pdml.core import labels
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.node import wire
-from pdml.node.identity import Identity
+from pdml.node.identity import Identity, verified
 from pdml.node.journal import Journal
 from pdml.train.node import Node
 from pdml.train.plan import TrainingPlan
@@ -104,7 +105,8 @@ def test_what_is_debited_is_what_the_plan_spends_at_this_server(tmp_path, source
         spent = plan.events(**place, **size, epsilon=EPSILON)
         consortium.party(name)
         assert consortium.journals[name].spent(f"data of {name}") == spent
-        assert consortium.party(name).ledger.events == ((LabelFlipped(epsilon=EPSILON), *spent),)
+        flip = LabelFlipped(epsilon=EPSILON, by=UNSAID)  # its holdings do not say who flipped
+        assert consortium.party(name).ledger.events == ((flip, *spent),)
     consortium.close()
 
 
@@ -284,7 +286,7 @@ def forged(consortium, *, key="bob", **changes):
         ({"sender": "carol"}, "in the name of 'carol'"),
         ({"sender": "mallory"}, "in the name of 'mallory'"),
         ({"recipient": "dave"}, "meant for 'dave'"),
-        ({"version": 2}, "speaks version 2"),
+        ({"version": 1}, "speaks version 1"),
         ({"key": "carol"}, "signature is not bob's"),
         ({"payload": np.ones((1, 4)).tobytes()}, "two different releases for round 1"),
     ],
@@ -405,6 +407,14 @@ def test_keys(tmp_path):
     with pytest.raises(InvalidInput, match="64 hexadecimal digits"):
         Identity.load(tmp_path / "bad.key")
     assert made.sign(b"x") == made.sign(b"x")
+
+
+@pytest.mark.parametrize("sign", ["00", "80"])
+def test_a_key_under_which_anybody_can_sign_is_no_key(sign):
+    """The neutral point: S = 0 and R = the point itself satisfy S·B = R + h·A for every message."""
+    public = bytes([1, *bytes(30), int(sign, 16)])
+    assert not verified(public.hex(), b"whatever", public[:31] + b"\0" + bytes(32))
+    assert not any(verified(key, b"", b"") for key in ("", "0" * 63, "x", "00"))
 
 
 def test_records_below_the_floor_are_refused(tmp_path):

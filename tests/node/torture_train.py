@@ -1,7 +1,7 @@
 """Long form of the faults: `python tests/node/torture_train.py KILLS NODES [NODES ...]`, so many kills in all, shared by the sizes.
 
-Random processes (a job's, a whole site, the relay) are killed with kill -9 at random moments while jobs run and are resumed. Every
-job must end with the local engine's bits, every failure with a sentence that names somebody, and nothing may hang.
+Random nodes and the relay are killed with kill -9 at random moments and started again, as a service manager does, while jobs run. Every
+job must end with the local engine's bits at every member, every failure with a sentence that names somebody, and nothing may hang.
 """
 
 import contextlib
@@ -15,83 +15,86 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import psutil
-from federation import PLAN, Federation, study_of
+from federation import PLAN, Ended, Federation, study_of
 
-from pdml.node.flare import process
-from pdml.node.flare.session import JobFailed
+from pdml.node import desk as states
+from pdml.node.journal import FINISHED
 
 ROUNDS = 100
-LONGEST = 300.0  # seconds from submission to an end, whatever it is
-
-
-def victims(federation, rng):
-    """Processes to kill: a job's at one or two nodes, a whole site, or the relay with its job."""
-    kind = rng.choices(("job", "site", "relay"), (6, 3, 1))[0]
-    if kind == "relay":
-        return kind, process.members(federation.sites["relay"])
-    chosen = rng.sample(federation.names, rng.choice((1, 2)))
-    pick = federation.job_processes if kind == "job" else lambda name: process.members(federation.sites[name])
-    return f"{kind} of {', '.join(chosen)}", [each for name in chosen for each in pick(name)]
+LONGEST = 120.0  # seconds from an offer to an end, whatever it is
 
 
 def pause(federation, rng):
     """A node that does not answer for a while, as behind a slow link: its neighbours wait and send again."""
-    frozen = federation.job_processes(rng.choice(federation.names))
+    name = rng.choice(federation.names)
     for number in (signal.SIGSTOP, signal.SIGCONT):
-        for each in frozen:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                each.send_signal(number)
-        time.sleep(rng.uniform(0, 5) if number == signal.SIGSTOP else 0)
+        with contextlib.suppress(ProcessLookupError):
+            federation.processes[name].send_signal(number)
+        time.sleep(rng.uniform(0, 1) if number == signal.SIGSTOP else 0)
 
 
-def attempt(federation, job, rng, *, resume, deadly):
-    """One submission; the reports, or None if it failed (with how many were killed)."""
-    federation.start(timeout=300)  # whoever an earlier attempt has killed
-    number = federation.submit(job, resume=resume, start_timeout=60, round_timeout=10)
-    killed, began = 0, time.monotonic()
-    if deadly:
-        time.sleep(rng.uniform(3, 15))
-        pause(federation, rng)
-        kind, processes = victims(federation, rng)
-        for each in processes:
-            try:
-                each.kill()
-                killed += 1
-            except psutil.NoSuchProcess:
-                pass
-        psutil.wait_procs(processes, timeout=10)
-        print(f"  {killed} killed: {kind}", flush=True)
-        if kind == "relay":
-            return None, killed
-    try:
-        return federation.finish(number, job, timeout=LONGEST), killed
-    except JobFailed as error:
-        assert any(name in str(error) for name in federation.names), error  # a timeout of the whole job names nobody: it hung
-        assert time.monotonic() - began < LONGEST
-        print(f"  {error}", flush=True)
-        return None, killed
+def attempt(federation, job, rng, *, resume, kills):
+    """One offer, with so many kills while it lasts; whether it is done, and how many were killed."""
+    by, killed = rng.choice(federation.names), 0
+    offered = federation.offer(job, by=by, resume=resume, start_timeout=30, round_timeout=30)
+    known = time.monotonic() + 5  # killed as it took the wish, the offerer has forgotten it
+    while not federation.state(offered, by)[0] and time.monotonic() < known:
+        time.sleep(0.02)
+    deadline = time.monotonic() + LONGEST
+    while killed < kills:
+        time.sleep(rng.uniform(0, 0.4))
+        if rng.random() < 0.1:
+            pause(federation, rng)
+        victims = rng.sample(federation.names, rng.choice((1, 1, 2))) if rng.random() < 0.85 else ["relay"]
+        for name in victims:
+            federation.kill(name)
+            killed += 1
+        federation.start(*victims, timeout=60)
+        if all(ended(federation, offered, name) for name in federation.names):
+            break
+    federation.wait(lambda: all(ended(federation, offered, name) for name in federation.names), deadline - time.monotonic(), "the job")
+    said = {name: federation.state(offered, name) for name in federation.names}
+    done = all(finished(federation, job, name) for name in federation.names)
+    for name, (state, sentence) in said.items():
+        if state == states.FAILED:
+            assert any(other in sentence for other in federation.names), (name, sentence)
+    return done, killed
+
+
+def ended(federation, attempt, name):
+    return federation.state(attempt, name)[0] in (*states.ENDED, "")
+
+
+def finished(federation, job, name):
+    with contextlib.suppress(Exception), federation.journal(name) as journal:
+        return journal.job(job).state == FINISHED
+    return False
 
 
 def torture(nodes, kills, rng):
-    """Jobs one after the other in one federation, until so many were killed; how many jobs that took."""
+    """Jobs one after the other in one consortium, until so many were killed; how many jobs that took."""
     names = tuple(f"node{i}" for i in range(nodes))
     folder = Path(tempfile.mkdtemp())  # kept, with all logs, if something fails
     federation = Federation(folder, study_of(names, plan=replace(PLAN, rounds=ROUNDS)))
     print(f"{nodes} nodes in {folder}", flush=True)
-    try:
-        federation.start(timeout=600)
+    with federation:
+        federation.start(timeout=120)
         expected, killed, jobs = federation.expected(), 0, 0
         while killed < kills:
-            jobs, tries, reports = jobs + 1, 0, None
-            while reports is None:
-                reports, dead = attempt(federation, f"job-{jobs}", rng, resume=tries > 0, deadly=tries < 6 and killed < kills)
+            jobs, tries, done = jobs + 1, 0, False
+            while not done:
+                more = min(kills - killed, 8) if tries < 6 else 0
+                try:
+                    done, dead = attempt(federation, f"job-{jobs}", rng, resume=tries > 0, kills=more)
+                except Ended as error:
+                    done, dead = False, 0
+                    print(f"  {error}", flush=True)
                 tries, killed = tries + 1, killed + dead
-            np.testing.assert_array_equal(np.array([reports[name].vector for name in names]), expected)
-            assert all(len(reports[name].earlier) == (jobs - 1) * (ROUNDS + 1) for name in names)  # the ledgers of all jobs before
-            print(f"{nodes} nodes, job {jobs}: the right bits after {tries} submissions; {killed} of {kills} kills", flush=True)
-    finally:
-        federation.close()
+            for name in names:
+                np.testing.assert_array_equal(federation.released(f"job-{jobs}", name), expected)
+                with federation.journal(name) as journal:
+                    assert journal.releases(federation.homes[name].holdings().dataset) == jobs * ROUNDS
+            print(f"{nodes} nodes, job {jobs}: the right bits after {tries} offers; {killed} of {kills} kills", flush=True)
     shutil.rmtree(folder)
     return jobs, killed
 

@@ -15,7 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pdml import PDMLClassifier, TrainingPlan
 from pdml.datasets import adult, raetsch, twonorm
-from pdml.errors import InvalidInput
+from pdml.errors import DataError, InvalidInput
+from pdml.release.estimator import CLASSES_LEAK, RANGES_LEAK, RISK_LEAK
 
 OPEN = TrainingPlan(rounds=2000, regularization=0.05, penalty=0.05, objective_bound=0, noise_scale=0, tolerance=1e-10)
 
@@ -53,8 +54,8 @@ def test_without_privacy_it_is_scikit_learns_optimum(data_dir, name, storage):
         x = x / np.linalg.norm(x, axis=1).max()
     m = len(x) - len(x) % 5  # equal groups: then the mean of the servers' means is the mean
     x, y = x[:m], y[:m]
-    ours = PDMLClassifier(None, n_servers=5, topology="complete", fit_intercept=False, plan=OPEN, random_state=0, diagnostics=False)
-    ours.fit(storage(x), y)
+    settings = {"n_servers": 5, "topology": "complete", "fit_intercept": False, "plan": OPEN}
+    ours = PDMLClassifier(None, random_state=0, **settings).fit(storage(x), y)
     theirs = LogisticRegression(C=1 / (OPEN.regularization / 5 * m), fit_intercept=False, tol=1e-12, max_iter=100_000).fit(x, y)
     distance = np.linalg.norm(ours.coef_ - theirs.coef_) / np.linalg.norm(theirs.coef_)
     assert distance <= 1e-6
@@ -72,7 +73,7 @@ def test_without_privacy_softmax_is_scikit_learns_optimum():
 
 def test_random_state_makes_it_reproducible_to_the_bit(data):
     x, y = data
-    first, second = (PDMLClassifier(random_state=7).fit(x, y) for _ in range(2))
+    first, second = (PDMLClassifier(random_state=7, diagnostics=True).fit(x, y) for _ in range(2))
     np.testing.assert_array_equal(first.coef_, second.coef_)
     np.testing.assert_array_equal(first.history_.risk, second.history_.risk)
     other = PDMLClassifier(random_state=8).fit(x, y)
@@ -133,7 +134,7 @@ def test_clipping_is_counted_and_the_bias_is_inside_the_norm():
     assert with_bias.n_clipped_ == 20  # (0, 0.1, 1) is longer than 1
     without = PDMLClassifier(n_servers=2, fit_intercept=False, random_state=0).fit(x, y)
     assert without.n_clipped_ == 10
-    assert without.model_.provenance["clipped"] == 10
+    assert "clipped" not in without.model_.provenance  # a count of records stays inside
     assert (without.intercept_ == 0).all()
 
 
@@ -149,12 +150,12 @@ def test_declared_ranges_and_the_leak_of_undeclared_ones():
     x = np.column_stack([rng.uniform(18, 100, 600), rng.uniform(0, 1e5, 600)])
     y = (x[:, 0] > 60).astype(int)
     ranges = [(18, 100), (0, 1e5)]
-    model = PDMLClassifier(None, feature_ranges=ranges, diagnostics=False, random_state=0).fit(x, y)
+    model = PDMLClassifier(None, feature_ranges=ranges, classes=(0, 1), random_state=0).fit(x, y)
     assert model.leaks_ == []
     assert model.score(x, y) > 0.8
-    leaky = PDMLClassifier(None, feature_ranges="from_data", random_state=0).fit(x, y)
-    assert any("minimum and maximum" in leak for leak in leaky.leaks_)
-    assert any("risk" in leak for leak in leaky.leaks_)
+    leaky = PDMLClassifier(None, feature_ranges="from_data", diagnostics=True).fit(x, y)
+    assert leaky.leaks_ == [RISK_LEAK, CLASSES_LEAK, RANGES_LEAK]
+    assert leaky.model_.provenance["leaks"] == [CLASSES_LEAK, RANGES_LEAK]  # the file has no risk
     np.testing.assert_array_equal(model.predict(np.array([[17.0, -5.0]])), model.predict(np.array([[18.0, 0.0]])))
     for wrong, sentence in (
         ([(0, 1)], "each of the 2 features"),
@@ -170,7 +171,8 @@ def test_declared_ranges_and_the_leak_of_undeclared_ones():
 def test_history_and_ledger_tell_the_same_story(data):
     x, y = data
     seen = []
-    model = PDMLClassifier(rounds=12, on_round=lambda t, total: seen.append((t, total)), random_state=0).fit(x, y)
+    model = PDMLClassifier(rounds=12, on_round=lambda *told: seen.append(told), diagnostics=True)
+    model.set_params(random_state=0).fit(x, y)
     assert seen == [(t, 12) for t in range(1, 13)]
     history = model.history_
     assert all(len(getattr(history, name)) == 12 for name in ("risk", "consensus", "noise", "spent"))
@@ -179,7 +181,48 @@ def test_history_and_ledger_tell_the_same_story(data):
     assert history.spent[-1] == pytest.approx(model.privacy_.line("features", "other servers").epsilon, rel=1e-6)
     assert model.privacy_.source == "simulated"
     assert model.model_.provenance["noise_source"] == "simulated"
-    assert np.isnan(PDMLClassifier(rounds=2, diagnostics=False).fit(x, y).history_.risk).all()
+    assert np.isnan(PDMLClassifier(rounds=2).fit(x, y).history_.risk).all()  # a leak is opt-in
+
+
+@pytest.mark.parametrize("randomness", ["simulated", "secure"])
+def test_of_the_noise_its_deviation_is_told_and_not_what_was_drawn(data, randomness):
+    """σ(t) = V ρ^((t-1)/2), root mean square over servers, whatever was drawn."""
+    x, y = data
+    for scale, level in ((0.3, 0.3), ((0.1, 0.2, 0.4), np.sqrt(0.07))):
+        plan = TrainingPlan(rounds=9, noise_scale=scale, noise_decay=0.8)
+        model = PDMLClassifier(n_servers=3, plan=plan, randomness=randomness).fit(x, y)
+        expected = level * 0.8 ** (np.arange(9) / 2)
+        np.testing.assert_allclose(model.history_.noise, expected, rtol=1e-12)
+
+
+def test_declared_classes_are_no_leak_and_may_be_absent():
+    x = np.random.default_rng(0).normal(size=(300, 2))
+    y = np.where(x[:, 0] > 0, "yes", "no")
+
+    def fitted(classes, labels=y):
+        return PDMLClassifier(5.0, n_servers=3, random_state=0, classes=classes).fit(x, labels)
+
+    found, told = fitted(None), fitted(["no", "yes"])
+    assert found.leaks_ == found.model_.provenance["leaks"] == [CLASSES_LEAK]
+    assert told.leaks_ == [] and list(told.classes_) == ["no", "yes"]
+    np.testing.assert_array_equal(told.coef_, found.coef_)
+    turned = fitted(["yes", "no"])
+    assert turned.model_.classes == ("yes", "no") and turned.score(x, y) > 0.9
+    more = fitted(["no", "maybe", "yes"])
+    assert more.coef_.shape == (3, 2) and more.score(x, y) > 0.9
+    assert list(fitted(["no", "yes"], np.full(300, "no")).classes_) == ["no", "yes"]
+
+
+@pytest.mark.parametrize("wrong", ["yes", ["yes"], ["yes", "yes"], [["no", "yes"]], []])
+def test_classes_are_different_names(wrong):
+    with pytest.raises(InvalidInput, match="classes must be two or more different names"):
+        PDMLClassifier(n_servers=2, classes=wrong).fit(np.eye(4), ["no", "yes"] * 2)
+
+
+def test_a_label_outside_the_declared_classes_is_not_shown():
+    model, said = PDMLClassifier(n_servers=2, classes=["no", "yes"]), r"got another at record 3$"
+    with pytest.raises(DataError, match=said):
+        model.fit(np.eye(4), ["no", "yes", "SECRET", "no"])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The operator's page: figures that are the mathematics', words for every state, and nothing but text from outside."""
 
+import re
 from dataclasses import replace
 from math import exp, inf, sqrt
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from pdml.accounting import Budget
 from pdml.collect.store import State
@@ -18,7 +20,7 @@ from pdml.report.operator_preview import estimates, preview
 from pdml.study import Study
 
 STUDY = replace(example_study.STUDY, title="A <b>small</b> study", question="Are you <i>ill</i>?", min_records=100)
-PLANNED = replace(STUDY, plan={"rounds": 30, "noise_scale": 0.5})
+PLANNED = replace(STUDY, plan={"rounds": 30, "noise_scale": 0.5}, budget=None)
 
 
 def summary(no: int, yes: int, **changes: object) -> Summary:
@@ -86,11 +88,52 @@ def test_what_can_be_trained_is_the_ledgers_own_answer() -> None:
     assert more.spending[0].planned < features.planned  # more reports, less to learn about each
 
 
-def test_influence_and_worth() -> None:
+def test_weight_and_worth() -> None:
     held = preview(STUDY, summary(600, 400))
     kappa = (exp(1) + 1) / (exp(1) - 1)
-    assert held.influence == pytest.approx(kappa / 1000)
+    assert held.weight == pytest.approx(kappa)
     assert held.worth == pytest.approx(1000 / kappa**2)
+    assert preview(STUDY, summary(0, 0)).weight == 0
+
+
+def coverage(people: int, ill: int, micro: int, shrink: float = 1.0) -> float:
+    """The exact chance that the interval holds the true share, over all that the devices' draws can make of the answers."""
+    p = threshold(micro, 2) / WORD
+    yes = np.convolve(binom.pmf(range(ill + 1), ill, 1 - p), binom.pmf(range(people - ill + 1), people - ill, p))
+    held = 0.0
+    for count, chance in enumerate(yes):
+        _, one = estimates(("no", "yes"), {micro: (people - count, count)})
+        low, high = replace(one, error=shrink * one.error, grain=shrink * one.grain).interval
+        assert 0 <= low <= one.likely <= high <= 1
+        held += chance * (low - 1e-12 <= ill / people <= high + 1e-12)
+    return held
+
+
+@pytest.mark.parametrize("people", [20, 50, 200])
+@pytest.mark.parametrize("micro", [200_000, 1_000_000, 3_000_000])
+def test_the_range_holds_the_truth_in_about_95_of_100_collections(people: int, micro: int) -> None:
+    shares = [coverage(people, ill, micro) for ill in {0, 1, people // 10, people // 3, people // 2, people}]
+    assert min(shares) > 0.94, shares
+    if (people, micro) >= (200, 1_000_000):  # of fewer, or with more noise, any range is nearly everything
+        assert min(coverage(people, ill, micro, shrink=0.5) for ill in (people // 3, people // 2)) < 0.8
+
+
+@pytest.mark.parametrize(("counts", "told"), [((10, 9), False), ((10, 10), True), ((0, 0), False)])
+def test_nothing_is_estimated_from_fewer_than_twenty_reports(counts: tuple[int, int], told: bool) -> None:
+    page = render(summary(*counts), preview(STUDY, summary(*counts)))
+    assert ("In brackets stands the range" in page) is told and ("from 20 reports on" in page) is not told
+    assert page.count('<td class="number">–</td>') == (0 if told else 2)
+
+
+@given(no=st.integers(0, 400), yes=st.integers(0, 400))
+def test_no_share_is_told_that_cannot_be(no: int, yes: int) -> None:
+    """However chance fell: no estimate below 0 or above 100%, each with its range, and no "710%" of anything."""
+    page = render(summary(no, yes), preview(STUDY, summary(no, yes)))
+    visible = re.sub("<[^>]*>", " ", page.partition("<body>")[2])
+    shares = [float(each) for each in re.findall(r"([-−]?[0-9.]+)%", visible.replace("−", "-"))]
+    assert all(0 <= share <= 100 for share in shares)
+    if no + yes >= 20:
+        assert len(re.findall(r"[0-9.]+% +\( *[0-9.]+% +to +[0-9.]+% *\)", visible)) == 2
 
 
 @pytest.mark.parametrize(

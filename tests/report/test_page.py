@@ -15,12 +15,12 @@ from pdml.report import Page, ServerRow, numbers, render, write
 
 T = 30
 LINES = (
-    Line("label", "own server", 1.0, 0.0, "randomised on the device"),
-    Line("label", "other servers", 0.32475738, 1e-6, "both phases"),
-    Line("label", "own and others together", 1.0, 0.0, "back to the device"),
-    Line("features", "own server", inf, 0.0, "it receives them"),
-    Line("features", "other servers", 16.714, 1e-6, "iterate noise"),
-    Line("features", "own and others together", inf, 0.0, "none"),
+    Line("label", "own server", 1.0, 0.0, "randomised on the device", 0.7310586),
+    Line("label", "other servers", 0.32475738, 1e-6, "both phases", 0.6012),
+    Line("label", "own and others together", 1.0, 0.0, "back to the device", 0.7310586),
+    Line("features", "own server", inf, 0.0, "it receives them", 1.0),
+    Line("features", "other servers", 16.714, 1e-6, "iterate noise", 0.99999998),
+    Line("features", "own and others together", inf, 0.0, "none", 1.0),
 )
 
 
@@ -138,7 +138,8 @@ def test_the_ledger_shows_every_line():
     for row, line in zip(rows, LINES, strict=True):
         assert numbers.epsilon(line.epsilon) in row and line.reason in row
     assert "at even odds before, at most 73.1% sure after" in rows[0]
-    assert "10⁻⁶" in rows[1] and "at most 58.0% sure after" in rows[1]
+    assert "but for a chance" not in rows[0]
+    assert "at most 60.1% sure after, but for a chance of 10⁻⁶" in rows[1]
     assert "no protection" in rows[3] and "100%" in rows[3] and "∞" not in render(PAGE)
     assert "over 99.9% sure after: practically no protection" in rows[4] and "100%" not in rows[4]
 
@@ -169,7 +170,7 @@ def test_text_from_outside_is_only_ever_text():
         notes=(EVIL, EVIL),
         made=EVIL,
         servers=tuple(ServerRow(EVIL, 1, 1, 0.5) for _ in range(3)),
-        lines=(Line(EVIL, EVIL, 1.0, 0.1, EVIL),),
+        lines=(Line(EVIL, EVIL, 1.0, 0.1, EVIL, 0.8),),
     )
     page = render(hostile)
     page.encode("utf-8")
@@ -205,11 +206,12 @@ def test_missing_numbers_are_said_to_be_missing():
     bare = Page(title="t", n_servers=2, edges=((0, 1),), source="simulated")
     page = render(bare)
     inert(page)
-    assert cards(page) == {"Accuracy of the released model": ("not measured", None), "Accuracy without privacy": ("not measured", None)}
+    assert cards(page) == {"Accuracy of the released model": ("not on this page", None)}
     assert "assume that everybody can learn everything" in page and "nan" not in page.lower() and "None" not in page
     unknown = replace(PAGE, released_accuracy=nan, servers=tuple(replace(row, accuracy=None) for row in PAGE.servers))
-    assert cards(render(unknown))["Accuracy of the released model"] == ("not measured", None)
-    assert "Accuracy, server by server" not in render(unknown)
+    assert cards(render(unknown))["Accuracy of the released model"] == ("not on this page", None)
+    for words in ("Accuracy, server by server", ">Accuracy<"):  # the figure, and the table's column
+        assert words in render(PAGE) and words not in render(unknown)
 
 
 def test_one_round_and_no_guarantee_at_all():

@@ -7,7 +7,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
+from pdml.accounting import profiles
 from pdml.core.graph import build
 from pdml.errors import InvalidInput
 from pdml.report import accuracy_figure, consensus_figure, graph_figure, layout, risk_figure, spent_figure
@@ -110,11 +112,14 @@ def test_rounds_without_a_guarantee_are_said_and_shown():
 
 
 def test_the_second_scale_translates_epsilon_into_certainty():
-    """At ε = ln 3 odds are 3 to 1: 75%."""
-    svg = spent_figure([0.1, 3.0], None)
+    """75% are odds of 3 to 1, which a Gaussian of this ε exceeds with at most δ."""
+    svg = spent_figure([0.1, 3.0], 1e-6)
     ticks = {t.text: float(t.get("y")) for t in parse(svg).iter(f"{{{NAMESPACE}}}text")}
     bottom, top = ticks["0.0"], ticks["3.0"]
-    assert (ticks["75%"] - bottom) / (top - bottom) == pytest.approx(np.log(3) / 3, abs=0.01)
+    mu = ndtri(1e-6) - ndtri(1e-6 / 3)
+    epsilon = profiles.epsilon_at(profiles.gaussian_profile(mu), 1e-6)
+    assert (ticks["75%"] - bottom) / (top - bottom) == pytest.approx(epsilon / 3, abs=0.01)
+    assert "75%" not in words(spent_figure([0.1, 3.0], None))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-7, 0.01, 12.0, 1e6])
@@ -124,7 +129,7 @@ def test_any_size_of_epsilon_has_readable_ticks(epsilon):
 
 def test_gaps_and_zeros():
     parse(risk_figure([np.nan, 0.5, np.inf, 0.3]))
-    assert "noise of a server" not in words(consensus_figure(FALLING, np.zeros(T)))
+    assert "noise in each coefficient" not in words(consensus_figure(FALLING, np.zeros(T)))
     assert "the models are equal and no noise was added" in words(consensus_figure(np.zeros(3), np.zeros(3)))
 
 

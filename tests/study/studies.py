@@ -22,6 +22,9 @@ times = st.datetimes(datetime(1900, 1, 1), datetime(2900, 1, 1)).map(lambda mome
 
 @st.composite
 def numbers(draw: st.DrawFn, name: str) -> Number:
+    if draw(st.booleans()):
+        first = draw(st.integers(-(10**9), 10**9))
+        return Number(name=name, low=first, high=first + draw(st.integers(1, 10**9)), whole=True)
     low = draw(st.floats(-1e9, 1e9) | st.integers(-100, 100).map(float))
     return Number(name=name, low=low, high=low + draw(st.floats(1e-3, 1e9)))
 
@@ -43,6 +46,11 @@ def answers(draw: st.DrawFn, encoder: Encoder, *, wild: bool = True) -> dict[str
         if isinstance(attribute, Category):
             found[attribute.name] = draw(st.sampled_from(attribute.levels))
         else:
+            if attribute.whole:
+                every = st.integers(int(attribute.low), int(attribute.high))
+                outside = st.integers(-(10**12), 10**12)
+                found[attribute.name] = draw(every | outside if wild else every)
+                continue
             inside = st.floats(attribute.low, attribute.high)
             found[attribute.name] = draw(inside | st.floats(allow_nan=False, allow_infinity=False) if wild else inside)
     return found
@@ -67,6 +75,7 @@ def studies(draw: st.DrawFn) -> Study:
         question=draw(texts),
         classes=tuple(draw(st.lists(texts, min_size=2, max_size=4, unique=True))),
         menu=menu,
+        accept_weak=menu[-1] > math.log(19),
         default_epsilon=draw(st.sampled_from(menu)),
         encoder=encoder,
         servers=tuple(ServerEntry(name, f"https://{i}.example") for i, name in enumerate(names)),

@@ -18,7 +18,7 @@ import pdml
 from pdml.errors import InvalidInput, StudyError
 from pdml.study import ServerEntry, Study
 from pdml.study.contract import MOST_BYTES
-from pdml.study.template import render
+from pdml.study.template import plain, render
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "encoding.json").read_text(encoding="utf-8"))
 STUDY = Study.from_text(TEXT, "study.toml")
@@ -224,7 +224,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"line 2: .*UTF-8"):
         Study.load(path)
     path.write_bytes(b"#" * (MOST_BYTES + 1))
-    with pytest.raises(StudyError, match="at most 1,048,576 bytes"):
+    with pytest.raises(StudyError, match="at most 4,194,304 bytes"):
         Study.load(path)
     path.write_bytes(b"\xef\xbb\xbf" + TEXT.encode())
     assert Study.load(path).hash == STUDY.hash
@@ -250,3 +250,12 @@ def test_any_text_is_a_study_error(text: str) -> None:
     with pytest.raises(StudyError) as caught:
         Study.from_text(text)
     assert all(0 <= line <= text.count("\n") + 1 for line, _ in caught.value.mistakes)
+
+
+@given(studies())
+def test_the_plain_text_gives_the_study_back_in_one_spelling(study: Study) -> None:
+    """A result holds it: a function of the study alone, without comments."""
+    text = plain(study)
+    assert Study.from_text(text) == study
+    assert plain(Study.from_text(text)) == text
+    assert not any(line.startswith("#") for line in text.splitlines())

@@ -37,6 +37,10 @@ def number(name, low, high):
     return {"kind": "number", "name": name, "range": [low, high]}
 
 
+def whole(name, low, high):
+    return {**number(name, low, high), "whole": True}
+
+
 def category(name, *levels):
     return {"kind": "category", "name": name, "levels": list(levels)}
 
@@ -81,6 +85,15 @@ STUDIES = (
             description='Zwei\nZeilen mit "Zitat" und \\.',
         ),
         [{"größe": "😀", "Alter": 61.5}, {"größe": "klein", "Alter": 0}],
+    ),
+    (
+        study("whole", [whole("age", 18, 100), whole("balance", -5, 5), whole("steps", 0, 10**9)]),
+        [
+            {"age": 34, "balance": 0, "steps": 0},
+            {"age": 100, "balance": -1, "steps": 123456789},
+            {"age": 99, "balance": 3, "steps": 10**9},
+            {"age": 18.0, "balance": -5, "steps": 777},
+        ],
     ),
 )
 
@@ -128,8 +141,10 @@ def decode(attributes, data):
             answers[attribute["name"]] = chosen[0]
         else:
             low, high = map(float, attribute["range"])
-            value = round(low + next(shares) * (high - low), 5 - floor(log10(high - low)))
-            answers[attribute["name"]] = min(max(value, low), high)
+            six = 5 - floor(log10(high - low))
+            digits = min(six, 0) if attribute.get("whole") else six
+            value = round(low + next(shares) * (high - low), digits)
+            answers[attribute["name"]] = min(max(value, low), high) + 0.0
     return answers
 
 

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from math import inf, sqrt
+from math import inf
+
+import numpy as np
 
 from pdml import _validate
 from pdml.accounting import spending
 from pdml.accounting.events import Event
-from pdml.accounting.profiles import Profile
 from pdml.errors import InvalidInput
+
+MOST_ROUNDS = 20_000  # ADMM is done long before, and fading noise protects nobody by then
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,39 +48,30 @@ def last_safe_round(
     before = [()] * len(planned) if already is None else already
     if len(before) != len(planned):
         raise InvalidInput(f"already must hold the events of every server ({len(planned)} of them), got {len(before)}")
-    servers = [_Server(new, old, budget, classes) for new, old in zip(planned, before, strict=True)]
-    safe, unsafe = 0, 1 + max((server.rounds for server in servers), default=0)
-    while unsafe - safe > 1:
-        middle = (safe + unsafe) // 2
-        safe, unsafe = (middle, unsafe) if all(server.holds(middle) for server in servers) else (safe, middle)
-    return safe
+    new, old = ([spending.split(events) for events in each] for each in (planned, before))
+    whole = [(*early, *late) for early, late in zip(before, planned, strict=True)]
+    label_epsilon, eta = spending.together([spending.split(events) for events in whole])
+    for server in new:
+        rounds = [event.t for event in server.released]
+        if len(set(rounds)) < len(rounds):
+            twice = next(t for t in rounds if rounds.count(t) > 1)
+            why = "a planned training releases once per round"
+            raise InvalidInput(f"{why}, got round {twice} twice: earlier ones go to already")
+    spent = {}
+    for data in ("features", "label"):
+        first = np.array([spending.iterate_mu(each.released, data) for each in old]) ** 2
+        spent[data] = np.cumsum([first, *spending.costs(new, data)], axis=0)
 
-
-class _Server:
-    """One server's spending as a function of the round."""
-
-    def __init__(self, planned: Sequence[Event], already: Sequence[Event], budget: Budget, classes: int) -> None:
-        new, old = spending.split(planned), spending.split(already)
-        self.epsilon = spending.split([*already, *planned]).epsilon
-        self.budget, self.classes = budget, classes
-        self.rounds = max((event.t for event in new.released), default=0)
-        noised = (*old.noised, *new.noised)
-        self.through_eta: Profile | None = spending.objective_profile(*noised) if noised else None
-        self.totals: dict[str, list[float]] = {}
-        for data in ("features", "label"):
-            costs = [sum(spending.cost(event, data) for event in old.released)] + [0.0] * self.rounds
-            seen = set()
-            for event in new.released:
-                if event.t in seen:
-                    raise InvalidInput(f"a planned training releases once per round, got round {event.t} twice: earlier ones go to already")
-                seen.add(event.t)
-                costs[event.t] += spending.cost(event, data)
-            self.totals[data] = list(accumulate(costs))
-
-    def holds(self, t: int) -> bool:
-        for data, totals in self.totals.items():
-            epsilon, delta = self.budget.limit(data)
-            mu = sqrt(totals[min(t, self.rounds)])
-            if spending.against_others(data, self.epsilon, mu, self.through_eta, self.classes)(epsilon) > delta:
+    def holds(t: int) -> bool:
+        for data, totals in spent.items():
+            epsilon, delta = budget.limit(data)
+            profile = spending.against_others(data, label_epsilon, np.sqrt(totals[t]), eta, classes)
+            if not (profile(epsilon) <= delta).all():
                 return False
         return True
+
+    safe, unsafe = 0, len(spent["label"])
+    while unsafe - safe > 1:
+        middle = (safe + unsafe) // 2
+        safe, unsafe = (middle, unsafe) if holds(middle) else (safe, middle)
+    return safe

@@ -2,12 +2,24 @@
 
 from dataclasses import dataclass
 
+from pdml import _validate
+from pdml.accounting import provenance
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelFlipped:
-    """A server's people reported their labels through randomised response, with at most this ε; the own server sees the reports."""
+    """A server's labels went through randomised response, with at most this ε.
+
+    ``by`` says who flipped them (`provenance.RANDOMISED_BY`). The others never saw the true labels,
+    so that against them every flip counts; against the own server it counts only if that server
+    never had them either.
+    """
 
     epsilon: float
+    by: str = provenance.DEVICES
+
+    def __post_init__(self) -> None:
+        _validate.choice("by", self.by, provenance.RANDOMISED_BY)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,17 @@ Rows are {label, features} x {own server, other servers, own and others together
 unless a server is named.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
-from math import exp, inf, isinf, sqrt
+from math import inf, isinf
 
-from pdml.accounting import profiles, spending
+import numpy as np
+from scipy.special import expit
+
+from pdml._types import Array
+from pdml.accounting import profiles, provenance, spending
 from pdml.accounting.budget import Budget, last_safe_round
+from pdml.accounting.certainty import certainty_at
 from pdml.accounting.events import Event, IterateReleased
 from pdml.accounting.profiles import Profile
 from pdml.accounting.spending import objective_profile
@@ -24,18 +29,18 @@ ADVERSARIES = ("own server", "other servers", "own and others together")
 
 @dataclass(frozen=True)
 class Line:
-    """One row of the ledger: (ε, δ) for a piece of data against an adversary, and how it is obtained."""
+    """One row of the ledger: (ε, δ) of a piece of data against an adversary, and why.
+
+    ``certainty`` is how sure the adversary can be of the truth, from even odds, but for a chance of
+    δ (`accounting.certainty`).
+    """
 
     data: str
     adversary: str
     epsilon: float
     delta: float
     reason: str
-
-    @property
-    def certainty(self) -> float:
-        """How sure an adversary with even prior odds can become: e^ε/(1 + e^ε), up to δ."""
-        return 1.0 if isinf(self.epsilon) else min(1.0, 1 / (1 + exp(-self.epsilon)) + self.delta)
+    certainty: float
 
 
 @dataclass(frozen=True)
@@ -56,25 +61,46 @@ class Ledger:
         """δ(ε) for one piece of data at one server against one adversary."""
         _check_row(data, adversary)
         sent = spending.split(self.events[server])
-        if adversary != "other servers":
-            return profiles.pure_profile(sent.epsilon) if data == "label" else profiles.nothing_profile
-        if not sent.released:
-            return lambda _: 0.0
-        through_eta = objective_profile(*sent.noised) if sent.noised and data == "label" else None
-        return spending.against_others(data, sent.epsilon, spending.iterate_mu(sent.released, data), through_eta, self.classes)
+        if adversary == "other servers":
+            mu = spending.iterate_mu(sent.released, data)
+            return spending.against_others(data, sent.epsilon, mu, sent.eta, self.classes)
+        if data == "features":
+            return profiles.nothing_profile
+        return profiles.pure_profile(sent.own_epsilon)
+
+    def _profile(self, data: str, sent: Sequence[spending.Split], mu: Array) -> Profile:
+        """The same against other servers, with an entry for each of several servers."""
+        epsilon, eta = spending.together(sent)
+        return spending.against_others(data, epsilon, mu, eta, self.classes)
 
     def line(self, data: str, adversary: str, server: int | None = None) -> Line:
         """One row; the worst server's unless one is named."""
         _check_row(data, adversary)
-        servers = range(len(self.events)) if server is None else [server]
-        exact = adversary != "other servers"
-        spent = []
-        for i in servers:
-            if exact:
-                spent.append(spending.split(self.events[i]).epsilon if data == "label" else inf)
-            else:
-                spent.append(profiles.epsilon_at(self.profile(data, adversary, i), self.delta))
-        return Line(data, adversary, max(spent), 0.0 if exact else self.delta, _REASONS[data, adversary])
+        chosen = self.events if server is None else self.events[server : server + 1]
+        sent = [spending.split(events) for events in chosen]
+        if adversary == "other servers":
+            mu = np.array([spending.iterate_mu(each.released, data) for each in sent])
+            profile, delta = self._profile(data, sent, mu), self.delta
+            spent = profiles.epsilon_at(profile, delta)
+            sure = certainty_at(profile, delta, spent)
+        else:
+            spent, delta = [each.own_epsilon if data == "label" else inf for each in sent], 0.0
+            sure = expit(spent)
+        if data == "label" and adversary != "other servers":  # it depends on who flipped them
+            worst = max(spent)
+            known = [each.by for each, own in zip(sent, spent, strict=True) if own == worst]
+            alone = adversary == "own server"
+            reason = provenance.reason(provenance.worst(*known), worst, alone=alone)
+        else:
+            reason = _REASONS[data, adversary]
+        return Line(
+            data=data,
+            adversary=adversary,
+            epsilon=float(np.max(spent)),
+            delta=delta,
+            reason=reason,
+            certainty=float(np.max(sure)),
+        )
 
     def lines(self, server: int | None = None) -> list[Line]:
         """The whole table."""
@@ -128,9 +154,12 @@ class Ledger:
         own = user_lines(self.events, alone, delta=self.delta, classes=self.classes)
         table = []
         for line in self.lines(int(alone.servers[0])):
-            if line.data == "label":
-                column = own.label_other_servers if line.adversary == "other servers" else own.label_own_server
-                line = replace(line, epsilon=float(column[0]))
+            if line.data == "label" and line.adversary == "other servers":
+                spent, sure = own.label_other_servers, own.label_other_servers_certainty
+                line = replace(line, epsilon=float(spent[0]), certainty=float(sure[0]))
+            elif line.data == "label":
+                alone_knows = float(own.label_own_server[0])
+                line = replace(line, epsilon=alone_knows, certainty=float(expit(alone_knows)))
             table.append(line)
         return table
 
@@ -138,23 +167,12 @@ class Ledger:
         """ε of labels or features against other servers after each round (worst server), at the ledger's δ."""
         _check_row(data, "other servers")
         sent = [spending.split(events) for events in self.events]
-        rounds = max((event.t for server in sent for event in server.released), default=0)
-        spent = [0.0] * rounds
-        totals = [[0.0] * rounds for _ in sent]
-        for server, costs in zip(sent, totals, strict=True):
-            for event in server.released:
-                costs[event.t - 1] += spending.cost(event, data)
-            costs[:] = accumulate(costs)
-        if data == "features":
-            worst = [max(costs) for costs in zip(*totals, strict=True)]
-            return [profiles.epsilon_at(profiles.gaussian_profile(sqrt(total)), self.delta) for total in worst]
-        for server, costs in zip(sent, totals, strict=True):
-            through_eta = objective_profile(*server.noised) if server.noised else None
-            for t, total in enumerate(costs):
-                if any(event.t <= t + 1 for event in server.released):
-                    profile = spending.against_others(data, server.epsilon, sqrt(total), through_eta, self.classes)
-                    spent[t] = max(spent[t], profiles.epsilon_at(profile, self.delta))
-        return spent
+        mu = np.sqrt(np.cumsum(spending.costs(sent, data), axis=0))
+        if not len(mu):
+            return []
+        each = profiles.epsilon_at(self._profile(data, sent, mu), self.delta)
+        worst: list[float] = each.max(axis=1).tolist()
+        return worst
 
     def feature_epsilons(self) -> list[float]:
         """`epsilons` of features: what every run watches."""
@@ -171,6 +189,7 @@ class Ledger:
                     "adversary": line.adversary,
                     "epsilon": "inf" if isinf(line.epsilon) else line.epsilon,
                     "delta": line.delta,
+                    "certainty": line.certainty,
                     "reason": line.reason,
                 }
                 for line in self.lines()
@@ -184,9 +203,7 @@ def _check_row(data: str, adversary: str) -> None:
 
 
 _REASONS = {
-    ("label", "own server"): "randomised on the device; training cannot weaken it",
     ("label", "other servers"): "randomised response, then objective noise or iterate noise, whichever is better",
-    ("label", "own and others together"): "back to the randomised response alone",
     ("features", "own server"): "the own server receives them: no protection",
     ("features", "other servers"): "iterate noise over all rounds sent",
     ("features", "own and others together"): "no protection",

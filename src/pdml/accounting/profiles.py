@@ -1,59 +1,78 @@
 """Privacy profiles δ(ε), and the exact joint profile of randomised response followed by a noisy training.
 
 A profile maps ε >= 0 to the smallest δ for which the mechanism is (ε, δ)-DP under replacement.
+Every formula is written for arrays: parameters and ε are broadcast against each other, so that one
+call answers for many servers, rounds or people, and a number is an array of one.
 """
 
 from collections.abc import Callable
-from math import atanh, exp, expm1, inf, isinf, log, tanh
+from functools import reduce
+from math import atanh, inf, isinf, tanh
+from typing import Any
 
-from numpy import logaddexp
+import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from pdml import _validate
+from pdml._types import Array
 
-Profile = Callable[[float], float]
+Values = Any  # a number or an array of them: what comes in as a number goes out as one
+Profile = Callable[[Values], Values]
 TINY = 1e-300  # a Gaussian's δ is never 0: underflow must not look like pure privacy
 
 
-def gaussian_profile(mu: float) -> Profile:
+def gaussian_profile(mu: Values) -> Profile:
     """δ(ε) = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) of a Gaussian mechanism with sensitivity/σ = μ."""
-    _validate.real("mu", mu, low=0)
+    _validate.real("mu", mu if np.isscalar(mu) else float(np.min(mu, initial=inf)), low=0)
+    ratio = np.asarray(mu, dtype=float)
+    known = (ratio > 0) & np.isfinite(ratio)
+    safe = np.where(known, ratio, 1.0)
+    extreme = np.where(ratio > 0, 1.0, 0.0)  # where μ is infinite, or 0
 
-    def delta(epsilon: float) -> float:
-        if mu == 0 or isinf(epsilon):
-            return 0.0
-        if isinf(mu):
-            return 1.0
-        second = exp(min(0.0, epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))))
-        return max(TINY, float(ndtr(mu / 2 - epsilon / mu)) - second)
+    def delta(epsilon: Values) -> Values:
+        far = np.minimum(epsilon, 1e308) / safe
+        second = np.exp(np.minimum(0.0, epsilon + log_ndtr(-safe / 2 - far)))
+        found = np.maximum(TINY, ndtr(safe / 2 - far) - second)
+        return _at_infinity(epsilon, np.where(known, found, extreme))
 
-    return delta
+    return _quiet(delta)
 
 
-def pure_profile(epsilon_p: float) -> Profile:
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """The largest sensitivity/σ of an (ε, δ)-private Gaussian mechanism, to 10⁻¹², rounded down."""
+    low, high = 0.0, 10 * max(1.0, epsilon)
+    if gaussian_profile(high)(epsilon) <= delta:
+        return high
+    while high - low > 1e-12 * max(1.0, high):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_profile(middle)(epsilon) <= delta else (low, middle)
+    return low
+
+
+def pure_profile(epsilon_p: Values) -> Profile:
     """The worst profile of a pure ε_p mechanism: randomised response, δ(ε) = (e^ε_p - e^ε)/(1 + e^ε_p) below ε_p."""
+    pure = np.asarray(epsilon_p, dtype=float)
 
-    def delta(epsilon: float) -> float:
-        if isinf(epsilon_p):
-            return 1.0
-        return 0.0 if epsilon >= epsilon_p else -expm1(epsilon - epsilon_p) / (1 + exp(-epsilon_p))
+    def delta(epsilon: Values) -> Values:
+        found = -np.expm1(np.minimum(0.0, epsilon - pure)) / (1 + np.exp(-pure))
+        return np.where(np.isinf(pure), 1.0, np.where(epsilon >= pure, 0.0, found))
 
-    return delta
+    return _quiet(delta)
 
 
-def nothing_profile(epsilon: float) -> float:
+def nothing_profile(epsilon: Values) -> Values:
     """No protection at all: δ = 1 for every finite ε."""
-    return 1.0 if epsilon < inf else 0.0
+    return _scalar(np.where(np.isinf(epsilon), 0.0, 1.0))
 
 
 def better_of(*profiles: Profile) -> Profile:
     """Two valid bounds on the same mechanism are both true, so the smaller one is."""
-    return lambda epsilon: min(profile(epsilon) for profile in profiles)
+    return lambda epsilon: reduce(np.minimum, (profile(epsilon) for profile in profiles))
 
 
-def plus(profile: Profile, delta: float) -> Profile:
+def plus(profile: Profile, delta: Values) -> Profile:
     """A mechanism composed with one that is (0, ``delta``)-private: their δ add up."""
-    return lambda epsilon: 0.0 if isinf(epsilon) else min(1.0, profile(epsilon) + delta)
+    return _quiet(lambda epsilon: _at_infinity(epsilon, np.minimum(1.0, profile(epsilon) + delta)))
 
 
 def truncated(profile: Profile, outside: float) -> Profile:
@@ -65,18 +84,19 @@ def truncated(profile: Profile, outside: float) -> Profile:
     if not 0 <= outside < 1:
         return nothing_profile
 
-    def bound(epsilon: float) -> float:
-        return min(1.0, (profile(epsilon) + exp(min(epsilon, 700.0)) * outside) / (1 - outside))
+    def bound(epsilon: Values) -> Values:
+        raised = profile(epsilon) + np.exp(np.minimum(epsilon, 700.0)) * outside
+        return np.minimum(1.0, raised / (1 - outside))
 
     low, high = 0.0, 100.0
     for _ in range(200 if outside > 0 else 0):  # a ternary search: the bound falls, then grows
         left, right = low + (high - low) / 3, high - (high - low) / 3
         low, high = (low, right) if bound(left) <= bound(right) else (left, high)
     lowest = low if outside > 0 else inf
-    return lambda epsilon: 0.0 if isinf(epsilon) else bound(min(epsilon, lowest))
+    return _quiet(lambda epsilon: _at_infinity(epsilon, bound(np.minimum(epsilon, lowest))))
 
 
-def truncated_gaussian_profile(mu: float, *, outside: float, edge: float) -> Profile:
+def truncated_gaussian_profile(mu: Values, *, outside: Values, edge: Values) -> Profile:
     """Gaussian noise conditioned on a box, against the same noise shifted.
 
     Both densities are the Gaussian's divided by the same mass 1 - o (``outside`` = o), each on its own box. Where both live their
@@ -84,39 +104,41 @@ def truncated_gaussian_profile(mu: float, *, outside: float, edge: float) -> Pro
     Gaussian, p takes the place of p - e^ε q. So δ̃ <= (δ(ε) + min(edge, e^ε o))/(1 - o). The part with e^ε is lowest at
     ε = -μΦ⁻¹(o) - μ²/2; a profile never grows, so beyond it stays there.
     """
-    if not 0 <= outside < 1:
-        return nothing_profile
-    gaussian = gaussian_profile(mu)
-    lowest = inf if outside == 0 or isinf(mu) else max(0.0, -mu * float(ndtri(outside)) - mu * mu / 2)
+    ratio, cut = np.asarray(mu, dtype=float), np.asarray(outside, dtype=float)
+    protects = (cut >= 0) & (cut < 1)
+    mass = np.where(protects, cut, 0.0)
+    gaussian = gaussian_profile(ratio)
+    with np.errstate(invalid="ignore", over="ignore"):
+        turn = np.maximum(0.0, -ratio * ndtri(mass) - ratio * ratio / 2)
+    lowest = np.where((mass == 0) | np.isinf(ratio), inf, turn)
 
-    def delta(epsilon: float) -> float:
-        if isinf(epsilon):
-            return 0.0
-        least = min(epsilon, lowest)
-        tail = exp(min(least, 700.0)) * outside
-        return min(1.0, (gaussian(epsilon) + edge) / (1 - outside), (gaussian(least) + tail) / (1 - outside))
+    def delta(epsilon: Values) -> Values:
+        least = np.minimum(epsilon, lowest)
+        tail = np.exp(np.minimum(least, 700.0)) * mass
+        found = np.minimum(gaussian(epsilon) + edge, gaussian(least) + tail) / (1 - mass)
+        return _at_infinity(epsilon, np.where(protects, np.minimum(1.0, found), 1.0))
 
-    return delta
+    return _quiet(delta)
 
 
-def joint_profile(epsilon: float, profile: Profile) -> Profile:
+def joint_profile(epsilon: Values, profile: Profile) -> Profile:
     """Exact profile of binary randomised response ε followed by a mechanism with ``profile`` on its output.
 
     δ_J(e') = (e^ε - e^e')/(1 + e^ε) · δ_M(e''), e'' = ln((e^(ε+e') - 1)/(e^ε - e^e')), for e' < ε, else 0.
     """
-    if isinf(epsilon):
+    flip = np.asarray(epsilon, dtype=float)
+    if np.isinf(flip).all():
         return profile
 
-    def delta(target: float) -> float:
-        if target >= epsilon:
-            return 0.0
-        share = -expm1(target - epsilon) / (1 + exp(-epsilon))
-        total = epsilon + target
-        # ln(e^(ε+e') - 1) - ln(e^ε - e^e'), each by its large part
-        inner = (total + log(-expm1(-total))) - (epsilon + log(-expm1(target - epsilon))) if total > 0 else 0.0
-        return share * profile(max(0.0, inner))
+    def delta(target: Values) -> Values:
+        inside = target < flip
+        gap = -np.expm1(np.where(inside, target - flip, -1.0))  # 1 - e^(e' - ε)
+        # ln(e^(ε+e') - 1) - ln(e^ε - e^e'), each without its large part
+        inner = target + np.log(-np.expm1(-flip - target)) - np.log(gap)
+        reached = profile(np.where(inside, np.maximum(0.0, inner), 0.0))
+        return np.where(inside, gap / (1 + np.exp(-flip)) * reached, 0.0)
 
-    return delta
+    return _quiet(delta)
 
 
 def joint_epsilon(epsilon: float, epsilon_p: float) -> float:
@@ -125,20 +147,53 @@ def joint_epsilon(epsilon: float, epsilon_p: float) -> float:
         return 2 * atanh(tanh(epsilon / 2) * tanh(epsilon_p / 2))
     if isinf(epsilon) or isinf(epsilon_p):
         return min(epsilon, epsilon_p)
-    return float(logaddexp(epsilon + epsilon_p, 0) - logaddexp(epsilon, epsilon_p))  # tanh would round to 1
+    # tanh would round to 1
+    return float(np.logaddexp(epsilon + epsilon_p, 0) - np.logaddexp(epsilon, epsilon_p))
 
 
-def epsilon_at(profile: Profile, delta: float, *, most: float = 1e5) -> float:
-    """The smallest ε with δ(ε) <= ``delta`` (to 1e-9, rounded up), or infinity above ``most``."""
+def epsilon_at(profile: Profile, delta: float, *, most: float = 1e5) -> Values:
+    """The smallest ε with δ(ε) <= ``delta`` (to 1e-9, rounded up), or infinity above ``most``.
+
+    All entries are looked for at once, each between ends of its own.
+    """
     _validate.real("delta", delta, low=0, high=1)
-    if profile(0.0) <= delta:
-        return 0.0
-    low, high = 0.0, 1.0
-    while profile(high) > delta:
-        if high >= most:
-            return inf
-        low, high = high, min(2 * high, most)
-    while high - low > 1e-9 * max(1.0, high):
-        middle = (low + high) / 2
-        low, high = (low, middle) if profile(middle) <= delta else (middle, high)
-    return high
+    start = np.asarray(profile(0.0))
+
+    def bracket(ends: Array) -> tuple[Array, Array]:
+        """Of ascending ``ends``, the last at which δ is too large, and the next. That it is so at
+        the first and not at the last is taken on trust."""
+        wanting = np.concatenate([np.full((1, *start.shape), True), profile(ends[1:-1]) > delta])
+        last = len(wanting) - 1 - np.argmax(wanting[::-1], axis=0)
+        low, high = (np.take_along_axis(ends, index[None], axis=0)[0] for index in (last, last + 1))
+        return low, high
+
+    doublings = np.array([0.0, *(2.0**k for k in range(1024) if 2.0**k < most), most, most])
+    low, high = bracket(doublings.reshape(-1, *(1,) * start.ndim) + np.zeros(start.shape))
+    lost = low >= most
+    parts = int(np.clip(4096 // max(1, start.size), 2, 64))
+    steps = np.linspace(0, 1, parts + 1).reshape(-1, *(1,) * start.ndim)
+    while (high - low > 1e-9 * np.maximum(1.0, high)).any():
+        ends = low + steps * (high - low)
+        ends[-1] = high
+        low, high = bracket(ends)
+    return _scalar(np.where(start <= delta, 0.0, np.where(lost, inf, high)))
+
+
+def _at_infinity(epsilon: Values, found: Array) -> Array:
+    """Every mechanism is (∞, 0)-private."""
+    return np.where(np.isinf(epsilon), 0.0, found)
+
+
+def _quiet(delta: Profile) -> Profile:
+    """What overflows or is undefined is replaced: no need to warn. A number in is a number out."""
+
+    def quiet(epsilon: Values) -> Values:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+            return _scalar(delta(epsilon))
+
+    return quiet
+
+
+def _scalar(values: Array) -> Values:
+    """An array without axes as the number that it is."""
+    return values[()]

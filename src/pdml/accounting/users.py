@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri
 
 from pdml._types import Array, IntArray
-from pdml.accounting import profiles, spending
+from pdml.accounting import profiles, provenance, spending
+from pdml.accounting.certainty import certainty_at
 from pdml.accounting.events import Event, IterateReleased
+from pdml.accounting.profiles import Profile
 from pdml.errors import InvalidInput
+
+_AT_ONCE = 1024  # distinct people: more would need much memory for nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +42,17 @@ class Reports:
 
 @dataclass(frozen=True, eq=False)
 class UserLines:
-    """ε per record, in the order of the input; ``delta`` belongs to both columns against the other servers."""
+    """One entry per record, in the order of the input; ``delta`` is that of what others learn.
 
-    label_own_server: Array  # pure ε_j, which is also what own and others together get back to
-    label_other_servers: Array  # ε_J of the person's own flip and weight
+    A certainty is how sure they can be of the truth, from even odds, but for a chance of δ; against
+    the own server it is e^ε/(1 + e^ε), without exception.
+    """
+
+    label_own_server: Array  # pure ε of all reports, ∞ if that server had the label; own and others alike
+    label_other_servers: Array  # ε_J of the person's own flips and weight
+    label_other_servers_certainty: Array
     features_other_servers: Array  # their server's
+    features_other_servers_certainty: Array
     delta: float
 
     def __len__(self) -> int:
@@ -54,47 +63,49 @@ def user_lines(events: Sequence[Sequence[Event]], reports: Reports, *, delta: fl
     """Lines of all records at once; the work is done once per distinct (server, ε, weight)."""
     if len(reports.servers) and not 0 <= reports.servers.min() <= reports.servers.max() < len(events):
         raise InvalidInput(f"reports must name servers from 0 to {len(events) - 1}")
-    others = np.zeros(len(reports.epsilons))
-    features = np.zeros(len(reports.epsilons))
+    own, label, label_sure, features, features_sure = np.zeros((5, len(reports.epsilons)))
     for server, happened in enumerate(events):
         mine = np.flatnonzero(reports.servers == server)
         if not len(mine):
             continue
         sent = spending.split(happened)
         pairs, back = np.unique(np.column_stack([reports.epsilons[mine], reports.weights[mine]]), axis=0, return_inverse=True)
-        if sent.released:
-            others[mine] = _label_epsilons(sent, pairs[:, 0], pairs[:, 1], delta, classes)[back.ravel()]
-        total = profiles.gaussian_profile(spending.iterate_mu(sent.released, "features"))
-        features[mine] = profiles.epsilon_at(total, delta)
-    return UserLines(reports.epsilons, others, features, delta)
+        for start in range(0, len(pairs), _AT_ONCE):
+            some = pairs[start : start + _AT_ONCE]
+            there = (start <= back.ravel()) & (back.ravel() < start + len(some))
+            people, row = mine[there], back.ravel()[there] - start
+            total, profile = _label(sent, some[:, 0], some[:, 1], classes)
+            own[people] = total[row]
+            spent = profiles.epsilon_at(profile, delta)
+            label[people], label_sure[people] = spent[row], certainty_at(profile, delta, spent)[row]
+        if provenance.is_seen(sent.by):
+            own[mine] = inf
+        seen = profiles.gaussian_profile(spending.iterate_mu(sent.released, "features"))
+        features[mine] = profiles.epsilon_at(seen, delta)
+        features_sure[mine] = certainty_at(seen, delta)
+    return UserLines(own, label, label_sure, features, features_sure, delta)
 
 
-def _label_epsilons(sent: spending.Split, epsilons: Array, weights: Array, delta: float, classes: int, most: float = 1e5) -> Array:
-    """Smallest ε' with δ_J(ε') <= δ for every (ε, weight), by one bisection for all of them."""
-    mu = _iterate_mus(sent.released, weights)
-    parts = spending.objective_parts(sent.noised, weights) if sent.noised else None
+def _label(
+    sent: spending.Split,
+    epsilons: Array,
+    weights: Array,
+    classes: int,
+) -> tuple[Array, Profile]:
+    """ε of all reports of each person, and the profile of their label against the other servers."""
+    if len(sent.flips) > 1:  # with which ε anybody made the others is not known: as loud as can be
+        epsilons, weights = _repeated(sent.flips, epsilons), np.ones_like(weights)
+    mu, eta = _iterate_mus(sent.released, weights), spending.objective_parts(sent.noised, weights)
+    return epsilons, spending.against_others("label", epsilons, mu, eta, classes)
 
-    def phase2(target: Array) -> Array:
-        found = _gaussian(mu, target)
-        return found if parts is None else np.minimum(found, _objective(parts, target))
 
-    def joint(target: Array) -> Array:
-        inside = target < epsilons
-        with np.errstate(divide="ignore", invalid="ignore"):
-            if classes == 2:
-                gap = -np.expm1(target - epsilons)
-                inner = np.maximum(0.0, target + np.log(-np.expm1(-epsilons - target)) - np.log(gap))
-                return np.where(inside, gap / (1 + np.exp(-epsilons)) * phase2(np.where(inside, inner, 0.0)), 0.0)
-            pure = np.where(np.isinf(epsilons), 1.0, -np.expm1(target - epsilons) / (1 + np.exp(-epsilons)))
-            return np.where(inside, np.minimum(pure, phase2(target)), 0.0)
-
-    low, high = np.zeros_like(epsilons), np.minimum(epsilons, most)
-    lost = joint(high) > delta
-    while (high - low > 1e-9 * np.maximum(1.0, high)).any():
-        middle = (low + high) / 2
-        fine = joint(middle) <= delta
-        low, high = np.where(fine, low, middle), np.where(fine, middle, high)
-    return np.where(lost, inf, np.where(joint(np.zeros_like(epsilons)) <= delta, 0.0, high))
+def _repeated(flips: Sequence[float], epsilons: Array) -> Array:
+    """ε_j and the largest ε of every other report. Which of the reports ε_j belongs to is not
+    known: of those that it can, the one with the smallest, so that the others are largest."""
+    ordered = np.sort(flips)
+    own = np.searchsorted(ordered, epsilons)  # the first not below ε_j; none: all are others
+    others = [np.delete(ordered, own_is).sum() for own_is in range(len(ordered))]
+    return np.asarray(epsilons + np.array([*others, ordered.sum()])[own])
 
 
 def _iterate_mus(released: Sequence[IterateReleased], weights: Array) -> Array:
@@ -107,26 +118,3 @@ def _iterate_mus(released: Sequence[IterateReleased], weights: Array) -> Array:
     fixed = np.where(moved == 0, 0.0, np.minimum(slack, moved)) / noise
     label = moved / noise - fixed
     return np.asarray(np.sqrt(weights**2 * (label @ label) + 2 * weights * (label @ fixed) + fixed @ fixed))
-
-
-def _gaussian(mu: Array, epsilon: Array) -> Array:
-    """`profiles.gaussian_profile`, for arrays."""
-    safe = np.where((mu > 0) & np.isfinite(mu), mu, 1.0)
-    with np.errstate(over="ignore"):
-        second = np.exp(np.minimum(0.0, epsilon + log_ndtr(-safe / 2 - epsilon / safe)))
-        found = np.maximum(profiles.TINY, ndtr(safe / 2 - epsilon / safe) - second)
-    return np.where(mu == 0, 0.0, np.where(np.isinf(mu), 1.0, found))
-
-
-def _objective(parts: spending.ObjectiveParts, epsilon: Array) -> Array:
-    """`spending.objective_profile`, for arrays."""
-    if not 0 <= parts.outside < 1:
-        return np.ones_like(epsilon)
-    least = epsilon
-    if parts.outside > 0:
-        with np.errstate(invalid="ignore", over="ignore"):
-            lowest = np.maximum(0.0, -parts.mu * ndtri(parts.outside) - parts.mu**2 / 2)
-        least = np.minimum(epsilon, np.where(np.isfinite(lowest), lowest, inf))
-    tail = _gaussian(parts.mu, least) + np.exp(np.minimum(least, 700.0)) * parts.outside
-    cut = np.minimum(_gaussian(parts.mu, epsilon) + parts.edge, tail) / (1 - parts.outside)
-    return np.minimum(1.0, cut + parts.flat)

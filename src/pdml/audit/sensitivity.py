@@ -1,10 +1,14 @@
 """How far do certified solutions of neighbouring data sets lie apart? Never farther than the ledger's events say.
 
-Random servers of many shapes, neighbours that differ by one reported label or one whole record, states and messages from
-moderate to far out (saturated slopes), solvers with different histories, tolerances from negligible to dominant.
+Random servers of many shapes, neighbours that differ by one reported label or one whole record,
+states and messages from moderate to far out (saturated slopes), solvers with different histories,
+tolerances from negligible to dominant. And hostile ones: up to 400,000 records with nearly equal
+columns, and messages as long as a node lets in, along what the records hardly see. There a solver
+that trusts its own arithmetic certifies what is not so.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -15,13 +19,18 @@ from pdml.audit.finding import Finding, compare
 from pdml.audit.inference import FAR, record_victims
 from pdml.audit.victim import Effort, Victim
 from pdml.core import steps
+from pdml.core.labels import record_shift
+from pdml.core.losses import Loss
+from pdml.core.rows import gram
+from pdml.errors import NotCertified
 from pdml.mechanisms.randomness import Simulated
 from pdml.train.engines.jobs import spread
 from pdml.train.node import Node, NodeState
 from pdml.train.plan import TrainingPlan
 
 CHUNK = 100
-ROUNDING = 1e-12
+MOST_RECORDS = 400_000
+EXACT = 1 - 1e-12  # a difference of floats and its norm, as a share of themselves
 
 
 @dataclass(frozen=True)
@@ -73,31 +82,48 @@ def measure(pair: Pair) -> tuple[float, float]:
     points, shares = [], []
     for victim, detours in zip((pair.first, pair.second), pair.detours, strict=True):
         node = Node(victim.server(Simulated(0)), victim.plan, Simulated(0))
-        for message in detours:
-            node.step(pair.state, [message] * victim.degree)
-        _, point = node.step(pair.state, [pair.message] * victim.degree)
+        try:
+            for message in (*detours, pair.message):
+                _, point = node.step(pair.state, [message] * victim.degree)
+        except NotCertified:  # floats are too coarse so far out: nothing is released
+            return 0.0, 0.0
         points.append(point)
         shares.append(_gradient_left(node, victim, pair, point) / node.tolerance)
     apart = float(np.linalg.norm(points[0] - points[1]))
-    rounding = ROUNDING * (1 + float(np.linalg.norm(points[0])))
-    return max(0.0, apart - rounding) / bound, max(shares)
+    return EXACT * apart / bound, max(shares)
 
 
 def _gradient_left(node: Node, victim: Victim, pair: Pair, point: Array) -> float:
-    """|∇G(w) + μw - b|, less what rounding can add here."""
+    """|∇G(w) + μw - b| in the machine's extended precision, less what rounding can add there."""
     settings = {"degree": victim.degree, "penalty": victim.plan.penalty}
     total = steps.sum_heard([pair.message] * victim.degree, pair.state.sent)
     dual = steps.dual_step(pair.state.dual, pair.state.sent, total, **settings)
     target = steps.primal_target(node.linear, dual, pair.state.sent, total, **settings)
     loss = victim.plan.loss_for(victim.classes)
-    slopes = (victim.matrix.T @ loss.slope(victim.matrix @ point.T)).T / len(victim.matrix)
-    gradient = slopes + victim.plan.ridge(victim.degree, victim.n_servers) * point - target
-    return max(0.0, float(np.linalg.norm(gradient)) - ROUNDING * (1 + float(np.linalg.norm(target))))
+    ridge = victim.plan.ridge(victim.degree, victim.n_servers)
+    matrix, fine = victim.matrix.astype(np.longdouble), point.astype(np.longdouble)
+    scores: Any = matrix @ fine.T
+    slopes = (matrix.T @ loss.slope(scores)).T / len(matrix)
+    left = float(np.sqrt(np.square(slopes + ridge * fine - target).sum()))
+    return max(0.0, left - _rounding(victim, loss, ridge, target, point))
+
+
+def _rounding(victim: Victim, loss: Loss, ridge: float, target: Array, point: Array) -> float:
+    """At least what extended precision is off by: a sum over m records, products of width d."""
+    longest, length = victim.norm_bound, float(np.linalg.norm(point))
+    steepest = loss.curvature_bound * longest * length
+    slope = loss.slope_bound if loss.slope_bound < np.inf else steepest
+    sums = (len(victim.matrix) + 64) * slope * longest
+    products = 64 * (steepest * longest + ridge * length + float(np.linalg.norm(target)))
+    return float(np.finfo(np.longdouble).eps) * (sums + products)
 
 
 def draw_pair(rng: np.random.Generator) -> Pair:
-    """One in four pairs is near the worst case; the others are of every shape."""
-    first, second, data = _worst(rng) if rng.random() < 0.25 else _random(rng)
+    """One in four pairs is near the worst case, one in ten hostile, the others of every shape."""
+    kind = rng.random()
+    if kind < 0.1:
+        return _hostile(rng)
+    first, second, data = _worst(rng) if kind < 0.35 else _random(rng)
     shape = (1 if first.classes == 2 else first.classes, first.matrix.shape[1])
     reach = 10 ** rng.uniform(-1, 3)
     if len(first.heard):
@@ -155,7 +181,55 @@ def _random(rng: np.random.Generator) -> tuple[Victim, Victim, str]:
     labels[0] = (labels[0] + rng.integers(1, classes)) % classes
     if data == "label":
         return first, replace(first, labels=labels), data
-    return first, replace(first, matrix=np.vstack([rows[m:], rows[1:m]]), labels=labels if rng.random() < 0.5 else first.labels), data
+    labels = labels if rng.random() < 0.5 else first.labels
+    return first, replace(first, matrix=np.vstack([rows[m:], rows[1:m]]), labels=labels), data
+
+
+def _hostile(rng: np.random.Generator) -> Pair:
+    """Many records with nearly equal columns; long messages along what they seem not to see."""
+    m, d = int(10 ** rng.uniform(3, np.log10(MOST_RECORDS))), int(rng.integers(2, 5))
+    classes = int(rng.choice([2, 2, 3]))
+    loss = str(rng.choice(["logistic", "matsushita"])) if classes == 2 else "logistic"
+    plan = _plan(float(10 ** rng.uniform(-1.5, 0)), float(10 ** rng.uniform(-4, -3)), loss)
+    matrix, unseen = _nearly_equal(rng, m, d, np.float32 if rng.random() < 0.3 else np.float64)
+    first = Victim(
+        plan=plan,
+        matrix=matrix,
+        labels=rng.integers(0, classes, m),
+        epsilon=float(rng.choice([0.2, 1.0, 4.0])),
+        heard=np.empty((0, 1, d)),
+        n_servers=int(10 ** rng.uniform(1.5, 2.5)),
+        degree=int(rng.integers(1, 5)),
+        classes=classes,
+    )
+    replaced = matrix.copy()
+    replaced[0] *= -1
+    shape = (1 if classes == 2 else classes, d)
+    usual = rng.uniform(-3, 3, size=(shape[0], 1)) + 0.1 * rng.normal(size=shape)
+    away = rng.normal(size=(shape[0], 1)) * unseen
+    far = usual + rng.uniform(0.3, 0.9) * _norm_cap(first) * away / np.linalg.norm(away)
+    message, pasts = (far, (usual,)) if rng.random() < 0.7 else (usual, (far, 0.5 * far))
+    state = NodeState(1, np.zeros(shape), np.zeros(shape))
+    return Pair(first, replace(first, matrix=replaced), "features", state, message, (pasts, ()))
+
+
+def _nearly_equal(rng: np.random.Generator, m: int, d: int, dtype: type) -> tuple[Array, Array]:
+    """Records whose columns differ as much as rounding hides, and where they seem to vanish."""
+    base = rng.uniform(0.7, 0.99, size=(m, 1)) / np.sqrt(d)
+    signs = rng.choice([-1, 1], size=(m, d))
+    for gap in 10 ** -np.arange(7, 9, 0.25):
+        matrix = (base + gap * signs).astype(dtype)
+        values, directions = np.linalg.eigh(gram(matrix) / m)
+        if values[0] < gap**2 / 10:  # of about gap², were it not rounded
+            break
+    return matrix, directions[:, 0]
+
+
+def _norm_cap(victim: Victim) -> float:
+    """The least that `Contract.norm_cap` lets in: without any noise."""
+    loss = victim.plan.loss_for(victim.classes)
+    shift = record_shift(victim.epsilon, victim.norm_bound, loss, victim.classes)
+    return 10 * (shift / 2) * victim.n_servers / victim.plan.regularization
 
 
 def _rows(rng: np.random.Generator, count: int, width: int, bound: float) -> Array:

@@ -14,9 +14,11 @@ from pdml.cli.node import node
 from pdml.cli.plan import plan
 from pdml.cli.predict import predict
 from pdml.cli.privacy import privacy
+from pdml.cli.relay import relay
 from pdml.cli.reproduce import reproduce
 from pdml.cli.study import study
 from pdml.cli.train import train
+from pdml.cli.verify import verify
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -54,9 +56,10 @@ def _main(
     """
 
 
-for command in (demo, train, predict, privacy, audit, plan, bound, reproduce, contribute):
+for command in (demo, train, predict, privacy, audit, plan, bound, reproduce, contribute, verify):
     app.command()(command)
 app.add_typer(data, name="data")
 app.add_typer(study, name="study")
 app.add_typer(collect, name="collect")
 app.add_typer(node, name="node")
+app.add_typer(relay, name="relay")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import pdml
 from pdml._types import Matrix
 from pdml.cli import screen
-from pdml.release.estimator import RISK_LEAK, PDMLClassifier
+from pdml.release.estimator import PDMLClassifier
 from pdml.release.model import Model
 from pdml.report import numbers
 
@@ -20,8 +20,10 @@ SIMULATED = (
     "Simulated: one process played every party and drew the noise from a pseudo-random generator, so this run itself "
     "protected nobody; the figures say what a deployment with these settings would give away."
 )
-WEAK = 5.0  # an epsilon that lets somebody become 99.3% sure
-CURVES = "The accuracies and the risk per round are computed from records without noise: publish the model, keep the report."
+WEAK = 0.99  # whoever can be so sure is hardly kept from knowing
+PAGE_LEAK = "the page shows figures computed from records without noise: keep it inside"
+INSIDE = "computed from records without noise, so that no file holds it: keep it inside"
+INSIDE_ONLY = ("accuracy", "servers.accuracy", "mean_server_accuracy", "clipped")  # of the summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +58,8 @@ def measure(fitted: PDMLClassifier, names: Sequence[str], x: Matrix | None, trut
 
 def released(fitted: PDMLClassifier, *, leaks: Sequence[str], **changes: Any) -> Model:
     """The model as a file: the estimator's, with the version and the leaks that concern the file itself."""
-    own = [sentence for sentence in fitted.leaks_ if sentence != RISK_LEAK]
-    provenance = {**fitted.model_.provenance, "leaks": [*own, *leaks], "pdml_version": pdml.__version__}
+    own = fitted.model_.provenance
+    provenance = {**own, "leaks": [*own["leaks"], *leaks], "pdml_version": pdml.__version__}
     return replace(fitted.model_, provenance=provenance, **changes)
 
 
@@ -73,25 +75,43 @@ def summary(training: Training, model: Model, **more: Any) -> dict[str, Any]:
         "mean_server_accuracy": None if each is None else sum(each) / len(each),
         "plan": model.plan,
         "privacy": model.privacy,
-        "clipped": model.provenance["clipped"],
-        "leaks": model.provenance["leaks"],
+        "clipped": training.fitted.n_clipped_,
+        "inside_only": list(INSIDE_ONLY),
+        "leaks": [*model.provenance["leaks"], *page_leaks(training)],
         "noise_source": model.provenance["noise_source"],
     }
 
 
-def remarks(training: Training) -> list[str]:
-    """What somebody who chose the settings should know about what they led to."""
+def page_leaks(training: Training) -> list[str]:
+    """What the page holds that no noise protects: nothing unless it was asked for."""
+    return [PAGE_LEAK] if training.fitted.diagnostics else []
+
+
+def counted(training: Training) -> str:
+    """Which trainings the ledger is about."""
+    return f"The ledger counts {training.fitted.model_.privacy['counted']}."
+
+
+def inside(training: Training) -> list[str]:
+    """What only whoever holds the records may know: words for the terminal, never for a file."""
     fitted = training.fitted
+    if not fitted.n_clipped_:
+        return []
     total = sum(fitted.model_.provenance["records_per_server"])
+    bias = " (which counts the constant 1 of every record)" if fitted.fit_intercept else ""
+    return [
+        f"{fitted.n_clipped_:,} of {total:,} records were longer than the norm bound "
+        f"{fitted.norm_bound:g}{bias} and shrunk to it; this count is {INSIDE}."
+    ]
+
+
+def remarks(training: Training) -> list[str]:
+    """What whoever chose the settings should know about where they lead: it follows from them."""
+    fitted = training.fitted
     said = []
-    if fitted.n_clipped_:
-        bias = " (which counts the constant 1 that every record carries)" if fitted.fit_intercept else ""
-        said.append(
-            f"{fitted.n_clipped_:,} of {total:,} records were longer than the norm bound {fitted.norm_bound:g}{bias} and shrunk to it."
-        )
-    spent = fitted.privacy_.line("features", "other servers").epsilon
-    if spent > WEAK:
-        how = "not" if isinf(spent) else "hardly"
+    line = fitted.privacy_.line("features", "other servers")
+    if line.certainty > WEAK:
+        spent, how = line.epsilon, "not" if isinf(line.epsilon) else "hardly"
         said.append(
             f"Against other servers, features are {how} protected (epsilon {numbers.significant(spent)}): train fewer rounds, or with "
             "a larger noise scale, a slower noise decay (closer to 1), a larger penalty, or more records per server."
@@ -101,15 +121,11 @@ def remarks(training: Training) -> list[str]:
 
 def show_privacy(out: Any, training: Training, *notes: str) -> None:
     """The ledger, in words first."""
-    ledger = training.fitted.privacy_
-    screen.show(
-        out,
-        "If I said yes, how sure can they be?",
-        screen.privacy_table(ledger.lines()),
-        f"Starting from 50%, for the person protected least; against other servers but for a chance of {ledger.delta:g} (delta).",
-    )
+    lines = training.fitted.privacy_.lines()
+    screen.show(out, screen.PEOPLE, screen.privacy_table(lines), screen.even_odds(lines))
     out.print()
-    for note in (*notes, *remarks(training), SIMULATED):
+    said = (*inside(training), *remarks(training), counted(training))
+    for note in (*notes, *said, SIMULATED):
         out.print(note)
 
 
@@ -126,23 +142,40 @@ def _plain(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def page(training: Training, *, title: str, lead: str, settings: dict[str, str], notes: Sequence[str], **more: Any) -> Any:
-    """The report's page: everything above, with plots."""
+def page(
+    training: Training,
+    *,
+    title: str,
+    lead: str,
+    settings: dict[str, str],
+    notes: Sequence[str],
+    accuracies: bool,
+    **more: Any,
+) -> Any:
+    """The page: a function of releases and public settings, unless diagnostics were asked for.
+
+    ``accuracies``: show them, because the records they were measured on are nobody's, or because
+    that was asked for.
+    """
     from pdml.report.page import Page, ServerRow
 
     fitted = training.fitted
+    servers = tuple(
+        ServerRow(name=name, records=m, links=links, accuracy=accuracy if accuracies else None)
+        for name, m, links, accuracy in training.rows
+    )
     return Page(
         title=title,
         lead=lead,
         history=fitted.history_,
         n_servers=fitted.graph_.n,
         edges=fitted.graph_.edges,
-        servers=tuple(ServerRow(name=name, records=m, links=links, accuracy=a) for name, m, links, a in training.rows),
-        released_accuracy=training.accuracy,
+        servers=servers,
+        released_accuracy=training.accuracy if accuracies else None,
         lines=tuple(fitted.privacy_.lines()),
         source=fitted.privacy_.source,
         settings=settings,
-        notes=(*notes, *remarks(training), CURVES),
+        notes=(*notes, *page_leaks(training), *remarks(training), counted(training)),
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
         **more,
     )

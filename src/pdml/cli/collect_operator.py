@@ -1,8 +1,10 @@
 """The operator of a collection service: the token that opens the page, and the page."""
 
+import errno
 import hashlib
 import os
 import secrets
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,9 @@ from pdml.errors import InvalidInput
 if TYPE_CHECKING:
     from pdml.collect.service import Render
     from pdml.study import Study
+
+
+_LONGEST = 4096  # bytes of a token's file
 
 
 def token(file: Path | None, database: str) -> tuple[Path, str]:
@@ -24,10 +29,35 @@ def token(file: Path | None, database: str) -> tuple[Path, str]:
             new.write(secrets.token_urlsafe(24) + "\n")
     except FileExistsError:
         pass
-    secret = file.read_text(encoding="utf-8").strip()
+    secret = _read(file)
     if len(secret) < 16:
         raise InvalidInput(f"the operator's token in {file} must have at least 16 characters, got {len(secret)}: others could guess it")
     return file, hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _read(file: Path) -> str:
+    """What only we can read, and nobody else has put there."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise InvalidInput(f"the operator's token {file} is a symbolic link, which could lead anywhere: name the file itself") from None
+        raise
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise InvalidInput(f"the operator's token {file} must be a file")
+        if found.st_uid not in (0, os.geteuid()):
+            raise InvalidInput(f"the operator's token {file} belongs to another user, who knows it")
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            raise InvalidInput(f"the operator's token {file} can be read by others: make a new one, or chmod 600 {file}")
+        content = os.read(handle, _LONGEST)
+    finally:
+        os.close(handle)
+    try:
+        return content.decode("utf-8").strip()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"the operator's token {file} is not text") from None
 
 
 def page(study: "Study") -> "Render":

@@ -2,16 +2,19 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdml.errors import DataError, InvalidInput
+from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pdml.cli.contribute_answers import Said
     from pdml.contribute.client import Preview
+    from pdml.contribute.delivery import Service
+    from pdml.contribute.memo import Memory
     from pdml.messages import Receipt
     from pdml.study import Study
 
@@ -42,9 +45,12 @@ def contribute(
     clamp: Annotated[bool, typer.Option("--clamp", help="With --csv: move numbers into their declared ranges.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Answer a study from this device. The true answer never leaves it: chance decides here what is reported.
+    """Answer a study from this device: chance decides here what is reported.
 
-    Chance decides once for each record: running the command again sends the same report, which counts once.
+    That may or may not be the true answer, and what is stored here says no
+    more about it than the report does. Chance decides once for each record:
+    running the command again repeats its decision, and a report that has
+    left goes out again as it is, which counts once.
 
     \b
     Example:
@@ -71,8 +77,9 @@ def contribute(
         raise InvalidInput(f"{given[0]} needs --csv: it is about a table of people")
     if as_json and not yes:
         raise InvalidInput("--json needs --yes: there is nobody to ask")
-    given_answers = contribute_answers.given(answers, answer or [])
-    _one(contract, address, ca, given_answers, epsilon, label, token, record, memory, yes=yes, as_json=as_json)
+    said = contribute_answers.given(contract, answers, answer or [], epsilon, label, token)
+    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    _one(contract, address, ca, said, record, memory or home / "pdml", yes=yes, as_json=as_json)
 
 
 def _address(study: "Study", server: str) -> str:
@@ -88,48 +95,28 @@ def _one(
     study: "Study",
     address: str,
     ca: Path | None,
-    given: dict[str, Any],
-    epsilon: float | None,
-    label: str,
-    token: str,
+    said: "Said",
     record: str,
-    memory: Path | None,
+    folder: Path,
     *,
     yes: bool,
     as_json: bool,
 ) -> None:
-    from pdml.cli import contribute_answers as said
     from pdml.cli import screen
     from pdml.contribute import client
     from pdml.contribute.delivery import Service
     from pdml.contribute.memo import Memory
 
-    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    kept = Memory(memory or home / "pdml")
+    memory = Memory(folder)
     with Service(address, ca=ca) as service:
-        known = kept.recall(study.hash, record)
-        if known is not None and known.sent:
-            data = known.sent.encode("ascii")
-            _tell("A report of this record has left this device already. It cannot be changed; the same one is sent again.", as_json)
-        else:
-            values = {one.name: given.pop(one.name) if one.name in given else said.ask(study, one) for one in study.attributes}
-            if given:
-                raise DataError(f"answers must be to the study's questions, got one to {next(iter(given))!r}")
-            values = {one.name: said.value_of(one, values[one.name]) for one in study.attributes}
-            client.require_in_range(study, values)
-            if known is not None:
-                _tell(f"Epsilon is {known.epsilon / 1e6:g}: it was settled when chance decided, and stays for this record.", as_json)
-            micro_epsilon = known.epsilon if known is not None else said.epsilon_of(study, epsilon)
-            position = said.label_of(study, label)
-            data = client.prepare(study, kept, values, position, micro_epsilon, record=record, token=said.token_of(token))
-        seen = client.preview(study, data)
+        data = _prepared(study, memory, service, said, record, as_json=as_json)
         if not as_json:
-            _show(study, seen, service.url)
+            _show(study, client.preview(study, data), service.url)
             if not yes and not typer.confirm("Send this?", err=True):
-                typer.echo("Nothing was sent. This device remembers the draw: asking again will show the same.", err=True)
+                typer.echo("Nothing was sent. Chance does not decide again.", err=True)
                 raise typer.Exit(1)
         with screen.working("Sending"):
-            receipt = client.submit(kept, service, data, record=record)
+            receipt = client.submit(memory, service, data, record=record)
     if as_json:
         import json
 
@@ -140,17 +127,49 @@ def _one(
         _thank(receipt)
 
 
-def _show(study: "Study", seen: "Preview", address: str) -> None:
-    from pdml.report import numbers
+def _prepared(
+    study: "Study",
+    memory: "Memory",
+    service: "Service",
+    said: "Said",
+    record: str,
+    *,
+    as_json: bool,
+) -> bytes:
+    """What has left before, as it is; else a new report, if the service would take one."""
+    from pdml.cli import contribute_answers as asking
+    from pdml.contribute import client
 
+    known = memory.recall(study.hash, record)
+    if known is not None and known.sent:
+        _tell("A report of this record has left before. The same one is sent again.", as_json)
+        return known.sent.encode("ascii")
+    service.require_study(study.hash)
+    service.require_admission(study.hash, said.token)
+    answers = asking.complete(study, said.answers)
+    if known is not None:
+        settled = f"epsilon {known.epsilon / 1e6:g}, and {study.classes[known.label]!r} is reported"
+        _tell(f"Chance has decided for this record before: {settled}.", as_json)
+        _tell("The secret question is not asked again.", as_json)
+        return client.prepare(study, memory, answers, None, None, record=record, token=said.token)
+    micro_epsilon = asking.epsilon_of(study, said.micro_epsilon)
+    label = asking.label_of(study, said.label)
+    chosen = (label, micro_epsilon)
+    return client.prepare(study, memory, answers, *chosen, record=record, token=said.token)
+
+
+def _show(study: "Study", seen: "Preview", address: str) -> None:
+    from pdml.contribute import words
+
+    kept = words.share(words.kept(seen.report.epsilon, len(study.classes)))
     facts: Mapping[str, str] = {
         **{name: f"{value:g}" if isinstance(value, float) else value for name, value in seen.answers.items()},
-        study.question: f"{seen.label}  (after chance: {numbers.percent(seen.flip_probability)} of all reports at this level are not true)",
+        study.question: f"{seen.label}  (after chance, which lets a true answer stand with {kept})",
         "epsilon": f"{seen.epsilon:g}",
         "report number": seen.report.id,
     }
     width = max(map(len, facts))
-    typer.echo(f"\nThis goes to {address}, and nothing else does:\n")
+    typer.echo(f"\nThe report to {address}, read back from its bytes:\n")
     for name, value in facts.items():
         typer.echo(f"  {name:<{width}}  {value}")
     typer.echo(f"\nThe exact bytes:\n{seen.bytes.decode('ascii')}\n")

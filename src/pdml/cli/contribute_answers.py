@@ -1,7 +1,8 @@
-"""What one person says to `pdml contribute`: by options, by a file, or when asked in the terminal."""
+"""What one person says to `pdml contribute`: by options, checked first of all, or when asked."""
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,42 @@ import typer
 from pdml.errors import DataError, InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pdml.encoder import Attribute
     from pdml.study import Study
 
 
-def given(file: Path | None, pairs: list[str]) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What the options say; None and missing answers are asked for."""
+
+    answers: "Mapping[str, float | str]"
+    micro_epsilon: int | None
+    label: int | None
+    token: str
+
+
+def given(
+    study: "Study",
+    file: Path | None,
+    pairs: list[str],
+    epsilon: float | None,
+    label: str,
+    token: str,
+) -> Said:
+    """Everything that was given, or a refusal if any of it is wrong: nobody is asked in vain."""
+    from pdml.contribute import answers
+
+    return Said(
+        answers=answers.checked(study, _answers(file, pairs)),
+        micro_epsilon=None if epsilon is None else _on_menu(study, epsilon),
+        label=_class(study, label) if label else None,
+        token=_token(token),
+    )
+
+
+def _answers(file: Path | None, pairs: list[str]) -> dict[str, Any]:
     """Answers by name; a pair NAME=VALUE stands above the file."""
     found: dict[str, Any] = {}
     if file is not None:
@@ -36,72 +68,96 @@ def given(file: Path | None, pairs: list[str]) -> dict[str, Any]:
     return found
 
 
-def ask(study: "Study", attribute: "Attribute") -> str:
-    from pdml.encoder import Number
-
-    wording = study.wording.get(attribute.name)
-    words = (wording.label if wording else "") or attribute.name
-    if isinstance(attribute, Number):
-        return str(typer.prompt(f"{words} (from {attribute.low:g} to {attribute.high:g})", err=True))
-    return attribute.levels[_choose(words, attribute.levels)]
-
-
-def _choose(words: str, levels: "tuple[str, ...]", *, hidden: bool = False) -> int:
-    """The position of a level, chosen by its number or its name."""
-    typer.echo(words, err=True)
-    for i, level in enumerate(levels, start=1):
-        typer.echo(f"  {i}  {level}", err=True)
-    while True:
-        hide = hidden and sys.stdin.isatty()
-        said = str(typer.prompt("Your choice" + (" (not shown)" if hide else ""), err=True, hide_input=hide)).strip()
-        if said in levels:
-            return levels.index(said)
-        if said.isascii() and said.isdigit() and 1 <= int(said) <= len(levels):
-            return int(said) - 1
-        typer.echo(f"Please give a number from 1 to {len(levels)}.", err=True)
-
-
-def value_of(attribute: "Attribute", value: Any) -> Any:
-    from pdml.encoder import Number
-
-    if not isinstance(attribute, Number) or not isinstance(value, str):
-        return value
-    try:
-        return float(value.replace(",", ".", 1)) if "_" not in value else value  # encoding says what is wrong with the rest
-    except ValueError:
-        return value
-
-
-def epsilon_of(study: "Study", epsilon: float | None) -> int:
-    """In millionths. Asked before the label, so that the choice says nothing about it."""
+def _on_menu(study: "Study", epsilon: float) -> int:
     from pdml.mechanisms.label_flip import micro
 
-    if epsilon is not None:
-        if not 0 < epsilon < float("inf"):
-            raise InvalidInput(f"--epsilon must be on the study's menu, got {epsilon:g}")
-        return micro(epsilon)
-    menu = tuple(f"{value:g}: {_meaning(study, one)}" for value, one in zip(study.menu, study.epsilon_micro, strict=True))
-    return study.epsilon_micro[_choose("How private? (smaller is more private)", menu)]
+    if not 0 < epsilon < float("inf") or (millionths := micro(epsilon)) not in study.epsilon_micro:
+        menu = ", ".join(f"{choice:g}" for choice in study.menu)
+        raise InvalidInput(f"--epsilon must be on the study's menu ({menu}), got {epsilon:g}")
+    return millionths
 
 
-def _meaning(study: "Study", micro_epsilon: int) -> str:
-    from pdml.mechanisms.label_flip import WORD, threshold
-    from pdml.report import numbers
-
-    kept = 1 - threshold(micro_epsilon, len(study.classes)) / WORD
-    return f"the server sees your true answer with {numbers.certainty(kept)}, it can never be sure"
-
-
-def label_of(study: "Study", label: str) -> int:
-    if not label:
-        return _choose(study.question, study.classes, hidden=True)
+def _class(study: "Study", label: str) -> int:
     if label not in study.classes:
-        raise InvalidInput(f"--label must be one of {', '.join(map(repr, study.classes))}, got something else")
+        classes = ", ".join(map(repr, study.classes))
+        raise InvalidInput(f"--label must be one of {classes}, got something else")
     return study.classes.index(label)
 
 
-def token_of(text: str) -> str:
+def _token(text: str) -> str:
     token = text.rpartition("#t=")[2].strip()
     if token and not (len(token) == 32 and set(token) <= set("0123456789abcdef")):
         raise InvalidInput("--token must be 32 hex digits, or a link that ends in #t= and these")
     return token
+
+
+# In the terminal
+
+
+def complete(study: "Study", answers: "Mapping[str, float | str]") -> dict[str, float | str]:
+    """All answers: those that are there, and the others asked for."""
+    asked = (one for one in study.attributes if one.name not in answers)
+    return {**answers, **{one.name: _ask(study, one) for one in asked}}
+
+
+def _ask(study: "Study", attribute: "Attribute") -> float | str:
+    from pdml.contribute.answers import checked
+    from pdml.encoder import Number
+
+    wording = study.wording.get(attribute.name)
+    words = (wording.label if wording else "") or attribute.name
+    if not isinstance(attribute, Number):
+        return attribute.levels[_choose(words, attribute.levels)]
+    domain = f"from {attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
+    while True:
+        said = str(typer.prompt(f"{words} ({domain})", err=True))
+        try:
+            return checked(study, {attribute.name: said})[attribute.name]
+        except DataError as error:
+            typer.echo(f"Please answer again: {error}.", err=True)
+
+
+def _choose(words: str, levels: "tuple[str, ...]", *, hidden: bool = False) -> int:
+    """The position of a level, by its number or its name; what is typed unseen is asked twice."""
+    typer.echo(words, err=True)
+    for i, level in enumerate(levels, start=1):
+        typer.echo(f"  {i}  {level}", err=True)
+    hide = hidden and sys.stdin.isatty()
+    while True:
+        chosen = _position(levels, "Your choice" + (" (not shown)" if hide else ""), hide)
+        if chosen is not None and (not hide or _position(levels, "Once more", hide) == chosen):
+            return chosen
+        same = " the same both times" if hide else ""
+        typer.echo(f"Please give a number from 1 to {len(levels)}{same}.", err=True)
+
+
+def _position(levels: "tuple[str, ...]", prompt: str, hide: bool) -> int | None:
+    said = str(typer.prompt(prompt, err=True, hide_input=hide)).strip()
+    if said in levels:
+        return levels.index(said)
+    number = int(said) if said.isascii() and said.isdigit() else 0
+    return number - 1 if 1 <= number <= len(levels) else None
+
+
+def epsilon_of(study: "Study", micro_epsilon: int | None) -> int:
+    """In millionths. Asked before the label: the service sees the choice."""
+    from pdml.contribute.words import meaning
+
+    if micro_epsilon is not None:
+        return micro_epsilon
+    micros = study.epsilon_micro
+    menu = tuple(f"{one / 1e6:g}: {meaning(one, study.classes)}" for one in micros)
+    words = (
+        "How private? (smaller is more private)\n"
+        "The service sees which one you choose: choose without regard to your answer.\n"
+        "Somebody who leaned towards an answer before can become surer than is said here."
+    )
+    return micros[_choose(words, menu)]
+
+
+def label_of(study: "Study", label: int | None) -> int:
+    """The true class. After it chance decides, and it cannot be changed: nothing remembers it."""
+    if label is not None:
+        return label
+    said = "chance then decides what is reported, once; nothing remembers what you chose"
+    return _choose(f"{study.question} ({said})", study.classes, hidden=True)

@@ -67,15 +67,22 @@ def _split(option: str, text: str, form: str) -> tuple[str, str]:
 
 
 def _range(text: str) -> Number:
-    form = "COLUMN=LOW:HIGH, for example age=18:100"
+    form = "COLUMN=LOW:HIGH, for example age=18:100 or age=18:100:whole"
     name, rest = _split("--range", text, form)
-    low, colon, high = rest.partition(":")
     try:
-        return Number(name=name, low=float(low), high=float(high if colon else "no number"))
+        return number(name, rest)
     except InvalidInput:
         raise
     except ValueError:
         raise InvalidInput(f"--range must look like {form}, got {text!r}") from None
+
+
+def number(name: str, text: str) -> Number:
+    """LOW:HIGH, or LOW:HIGH:whole where fractions are no answers; a ValueError if it is neither."""
+    low, high, *whole = text.split(":")
+    if whole not in ([], ["whole"]):
+        raise ValueError(text)
+    return Number(name=name, low=float(low), high=float(high), whole=bool(whole))
 
 
 def _levels(text: str) -> Category:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pdml.cli import settings
+
 if TYPE_CHECKING:
     from pdml.cli.card import Training
 
@@ -21,6 +23,7 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Another seed: other people, another graph, other noise.")] = 1,
     epsilon: Annotated[float, typer.Option(help="How private each label is on the device; smaller is more private.")] = 1.0,
     rounds: Annotated[int, typer.Option(help="Rounds of training; more rounds give away more.")] = ROUNDS,
+    diagnostics: settings.Diagnostics = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """See the method work, offline, in a few seconds.
@@ -42,7 +45,7 @@ def demo(
     flipped = LabelFlip(epsilon).flip_probability
     files = {"report": out / "report.html", "model": out / "model.json"}
     outputs.check(list(files.values()), force=_is_ours(files["model"]), way_out="the demo replaces only its own files; choose --out")
-    training, unprotected = _train(seed, epsilon, rounds)
+    training, unprotected = _train(seed, epsilon, rounds, diagnostics)
     model = card.released(training.fitted, leaks=(), feature_names=tuple(f"x{k}" for k in range(1, 21)), label="y")
     model = replace(model, provenance={**model.provenance, "made_by": NAME})
     page = card.page(
@@ -50,7 +53,8 @@ def demo(
         title="PDML demo: Twonorm",
         lead=f"{USERS:,} simulated people flipped their labels with epsilon = {epsilon:g}; {SERVERS} servers trained over {LINKS} links.",
         reference_accuracy=unprotected.accuracy,
-        reference_risk=float(unprotected.fitted.history_.risk[-1]),
+        reference_risk=float(unprotected.fitted.history_.risk[-1]) if diagnostics else None,
+        accuracies=True,  # on records that are nobody's
         accuracy_note=f"on {TESTED:,} fresh records of the same kind",
         settings=card.settings(training, **{"label epsilon": f"{epsilon:g}", "seed": str(seed)}),
         notes=(),
@@ -76,7 +80,7 @@ def _is_ours(model: Path) -> bool:
         return False
 
 
-def _train(seed: int, epsilon: float, rounds: int) -> "tuple[Training, Training]":
+def _train(seed: int, epsilon: float, rounds: int, leaky: bool) -> "tuple[Training, Training]":
     """With privacy, and the same people on the same graph without."""
     import numpy as np
 
@@ -95,7 +99,14 @@ def _train(seed: int, epsilon: float, rounds: int) -> "tuple[Training, Training]
     for title, kept, off in (("Training privately", epsilon, {}), ("The same without privacy", None, NO_NOISE)):
         with progress(title) as on_round:
             model = PDMLClassifier(
-                kept, n_servers=SERVERS, links=LINKS, plan=TrainingPlan(**{**plan, **off}), on_round=on_round, random_state=seed
+                kept,
+                n_servers=SERVERS,
+                links=LINKS,
+                plan=TrainingPlan(**{**plan, **off}),
+                classes=(-1, 1),
+                diagnostics=leaky,
+                on_round=on_round,
+                random_state=seed,
             )
             model.fit(x, y.astype(int))
         trained.append(card.measure(model, names, tested, truth))

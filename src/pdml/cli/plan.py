@@ -155,8 +155,8 @@ def _show(proposal: "Proposal", sizes: "Sizes", graph: "Graph", budget: "Budget"
     for row in proposal.rows:
         rows.add_row(row.data, numbers.significant(row.allowed), numbers.significant(row.spent), f"{row.delta:g}")
     screen.show(console, "The budget", rows)
-    book = ledger(chosen, sizes, graph, budget.features_delta)
-    screen.show(console, "If I said yes, how sure can they be?", screen.privacy_table(book.lines()))
+    lines = ledger(chosen, sizes, graph, budget.features_delta).lines()
+    screen.show(console, screen.PEOPLE, screen.privacy_table(lines), screen.even_odds(lines))
     terms = screen.new_table("predicted error from", "share")
     for name, share in (
         ("unfinished optimisation, and the ridge", proposal.forecast.optimisation),

@@ -12,8 +12,6 @@ from pdml.errors import DataError, InvalidInput
 if TYPE_CHECKING:
     from pdml.accounting import Budget, Ledger, Line
 
-PEOPLE = "If I said yes, how sure can they be?"
-
 
 def privacy(
     model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="A model.json: tell what it has spent.")] = None,
@@ -41,8 +39,9 @@ def privacy(
 ) -> None:
     """Tell who can learn what: from a model, or from settings before any training.
 
-    The table says how sure each party can become of one person's label or features, starting from 50%. With a budget, also the
-    last round that stays within it.
+    The table says how sure each party can become of one person's label or features, starting from
+    50%: against other servers but for a chance of delta. With a budget, also the last round that
+    stays within it.
 
     \b
     Example, before a training:
@@ -76,9 +75,10 @@ def _stored(path: Path, as_json: bool) -> None:
         screen.print_json({"model": str(path), **told, "lines": [_line(line) for line in lines]})
         return
     out = screen.console()
-    screen.show(out, PEOPLE, screen.privacy_table(lines), _even(lines))
+    screen.show(out, screen.PEOPLE, screen.privacy_table(lines), screen.even_odds(lines))
     out.print()
     out.print(f"Noise: {told.get('source', 'not said')}.")
+    out.print(f"Counted: {told.get('counted', 'not said')}.")
 
 
 def _lines(told: dict[str, Any], path: Path) -> "list[Line]":
@@ -86,7 +86,14 @@ def _lines(told: dict[str, Any], path: Path) -> "list[Line]":
 
     try:
         return [
-            Line(str(row["data"]), str(row["adversary"]), float(row["epsilon"]), float(row["delta"]), str(row["reason"]))
+            Line(
+                data=str(row["data"]),
+                adversary=str(row["adversary"]),
+                epsilon=float(row["epsilon"]),
+                delta=float(row["delta"]),
+                reason=str(row["reason"]),
+                certainty=float(row["certainty"]),
+            )
             for row in told["lines"]
         ]
     except (KeyError, TypeError, ValueError):
@@ -160,7 +167,8 @@ def _show(ledger: "Ledger", spent: list[tuple[float, float]], rounds: int, budge
 
     out = screen.console()
     lines = ledger.lines()
-    screen.show(out, PEOPLE, screen.privacy_table(lines), _even(lines), f"After all {rounds} rounds.")
+    told = (screen.even_odds(lines), f"After all {rounds} rounds.")
+    screen.show(out, screen.PEOPLE, screen.privacy_table(lines), *told)
     table = screen.new_table("round", "epsilon of features", "epsilon of labels", words=0)
     for t in _milestones(rounds, safe):
         table.add_row(str(t), *(numbers.epsilon(value) for value in spent[t - 1]))
@@ -175,7 +183,7 @@ def _show(ledger: "Ledger", spent: list[tuple[float, float]], rounds: int, budge
 
 
 def _verdict(rounds: int, safe: int) -> str:
-    from pdml.train.plan import MOST_ROUNDS
+    from pdml.accounting.budget import MOST_ROUNDS
 
     if safe == 0:
         return "not even the first round is safe, and a training would be refused."
@@ -188,11 +196,6 @@ def _milestones(rounds: int, safe: int | None) -> list[int]:
     """1, 2, 5, 10, 20, ... and the rounds that matter."""
     steps = {lead * 10**power for power in range(7) for lead in (1, 2, 5)}
     return sorted(t for t in steps | {rounds, safe or 0, (safe or 0) + 1} if 1 <= t <= rounds)
-
-
-def _even(lines: "list[Line]") -> str:
-    delta = max((line.delta for line in lines), default=0.0)
-    return f"Starting from 50%, for the person protected least; against other servers but for a chance of {delta:g} (delta)."
 
 
 def _line(line: "Line") -> dict[str, Any]:

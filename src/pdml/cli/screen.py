@@ -19,6 +19,7 @@ from rich.text import Text
 from pdml.accounting.ledger import Line
 from pdml.report import numbers
 
+PEOPLE = "If I said yes, how sure can they be?"
 MOST_SERVERS = 20  # rows that still fit on a screen
 _LOG_EVERY = 10.0  # seconds between lines where no bar can be drawn
 _INDENT, _GAP = 2, 2
@@ -110,6 +111,13 @@ def privacy_table(lines: Sequence[Line]) -> Table:
                 cells += [Text(numbers.certainty(line.certainty), style=style), numbers.epsilon(line.epsilon)]
         table.add_row(who, *cells)
     return table
+
+
+def even_odds(lines: Sequence[Line]) -> str:
+    """What the percentages of `privacy_table` mean; it stands beside every such table."""
+    delta = max((line.delta for line in lines), default=0.0)
+    start = "Starting from 50%, for the person protected least"
+    return f"{start}; against other servers but for a chance of {delta:g} (delta)."
 
 
 def new_table(*columns: str, words: int | Container[str] = 1) -> Table:

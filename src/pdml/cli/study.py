@@ -23,8 +23,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 def check(file: File = Path("study.toml"), as_json: Json = False) -> None:
     """Find every mistake in a study file, each with its line; exit code 1 if there is one.
 
-    Warnings are told as well: addresses that are placeholders, and a plan that would exceed the budget with as few records as
-    the study allows.
+    A study under which nobody could ever train is a mistake: one without a budget that ends, or
+    with a plan that cannot keep to it. Warnings are told as well: addresses that are placeholders,
+    and a plan that would exceed the budget with as few records as the study allows.
 
     \b
     Example:
@@ -34,12 +35,13 @@ def check(file: File = Path("study.toml"), as_json: Json = False) -> None:
 
     found = studyfile.examine(file)
     if as_json:
-        told = {"file": str(file), "valid": found.study is not None, "hash": found.study.hash if found.study else None}
+        named = found.study.hash if found.study else None
+        told = {"file": str(file), "valid": not found.mistakes, "hash": named}
         screen.print_json(told | {name: studyfile.as_json(getattr(found, name)) for name in ("mistakes", "warnings")})
     else:
         _list(file, found.mistakes, "")
         _list(file, found.warnings, "warning: ")
-    if found.study is None:
+    if found.mistakes or found.study is None:
         count = len(found.mistakes)
         raise InvalidInput(f"{file} has {count} mistake{'s' if count > 1 else ''}")
     if not as_json:
@@ -63,12 +65,57 @@ def show(file: File = Path("study.toml"), as_json: Json = False) -> None:
         raise StudyError(str(file), found.mistakes)
     facts = _facts(found.study)
     if as_json:
-        screen.print_json({**facts, "study": found.study.to_dict(), "warnings": studyfile.as_json(found.warnings)})
+        told = {name: studyfile.as_json(getattr(found, name)) for name in ("mistakes", "warnings")}
+        screen.print_json({**facts, "study": found.study.to_dict(), **told})
         return
     from pdml.cli.study_words import tell
 
     tell(found.study, facts)
+    _list(file, found.mistakes, "")
     _list(file, found.warnings, "warning: ")
+
+
+@study.command()
+def add_server(
+    file: File,
+    cards: Annotated[list[Path], typer.Argument(metavar="CARD...", help="Public cards that `pdml node init` printed.")],
+    url: Annotated[str, typer.Option(help="The collection service of a server that the study does not have yet.")] = "",
+    revision: Annotated[
+        bool, typer.Option("--revision", help="The study is in use: name what this revision replaces, so that data sets stay usable.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Pin the public keys of servers in the study: from then on its hash covers them.
+
+    Compare each card's fingerprint with its organisation first, by a way that whoever sent the card does not control.
+
+    \b
+    Example:
+      pdml study add-server study.toml alice.card bob.card
+    Example, after alice has lost its keys:
+      pdml study add-server study.toml alice.card --revision
+    """
+    from pdml.cli import screen
+    from pdml.cli.node import needs_node
+    from pdml.files import atomic_write
+    from pdml.study import Study, edit
+    from pdml.study.contract import read_text
+
+    with needs_node():
+        from pdml.node.card import Card
+    if url and len(cards) > 1:
+        raise InvalidInput("--url is one server's address: give its card alone")
+    found = [Card.load(path) for path in cards]
+    text = edit.pin_servers(read_text(file), [card.entry(url) for card in found], revision=revision, source=str(file))
+    study = Study.from_text(text, str(file))
+    atomic_write(file, text)
+    if as_json:
+        fingerprints = {card.name: card.fingerprint for card in found}
+        screen.print_json({"study": study.id, "hash": study.hash, "replaces": study.replaces, "cards": fingerprints})
+        return
+    for card in found:
+        typer.echo(f"{card.name}: {card.fingerprint}")
+    typer.echo(f"hash {study.hash}" + (f", replaces {study.replaces}" if study.replaces else ""))
 
 
 def _list(file: Path, told: "tuple[Told, ...]", kind: str) -> None:
@@ -83,24 +130,32 @@ def _sizes(study: "Study") -> str:
 
 def _facts(study: "Study") -> dict[str, Any]:
     """What follows from a study and is not written in it."""
-    from pdml.cli import studyfile
+    from pdml.contribute import words
     from pdml.core.labels import keep_weight
-    from pdml.mechanisms.label_flip import LabelFlip
+    from pdml.mechanisms.label_flip import is_weak
+    from pdml.train import trainable
 
     classes = len(study.classes)
     floor = float(keep_weight(study.menu[0], classes))
-    plan = studyfile.plan_of(study)
+    plan = trainable.plan_of(study)
     return {
         "hash": study.hash,
         "page_sha256": _page(study),
         "width": study.width,
         "menu": [
-            {"epsilon": epsilon, "millionths": micro, "true_answer": 1 - LabelFlip(epsilon, classes).flip_probability}
+            {
+                "epsilon": epsilon,
+                "millionths": micro,
+                "true_answer": float(words.kept(micro, classes)),
+                "certainty": float(words.certainty(micro)),
+                "weak": is_weak(micro),
+                "meaning": words.meaning(micro, study.classes),
+            }
             for epsilon, micro in zip(study.menu, study.epsilon_micro, strict=True)
         ],
         "influence": {"weight": floor, "records": study.min_records, "cap": floor / study.min_records},
         "plan": None if plan is None else plan.to_dict(),
-        "ledger": None if plan is None else studyfile.planned(study, plan).to_dict(),
+        "ledger": None if plan is None else trainable.planned(study, plan).to_dict(),
     }
 
 

@@ -4,18 +4,18 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pdml.cli import study_budget
+from pdml.cli.asking import ask as _ask
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pdml.encoder import Attribute
     from pdml.study.findings import Findings
     from pdml.tables import Table
-
-    Check = Callable[[Findings, str], Any]
 
 LEAK = "TAKEN FROM THE DATA: whoever is extreme or rare shows here. Replace it by what can be known without any record."
 
@@ -24,7 +24,10 @@ def new(
     file: Annotated[Path, typer.Argument(metavar="STUDY", help="The file to write.")] = Path("study.toml"),
     from_csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Take names (and kinds) of attributes from a table.")] = None,
     label: Annotated[str, typer.Option(metavar="COLUMN", help="Its column that people keep secret.")] = "",
-    ranges: Annotated[list[str] | None, typer.Option("--range", metavar="COLUMN=LOW:HIGH", help="Declared range of a number.")] = None,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option("--range", metavar="COLUMN=LOW:HIGH[:whole]", help="Range of a number."),
+    ] = None,
     levels: Annotated[list[str] | None, typer.Option("--levels", metavar="COLUMN=A,B,...", help="Declared levels of a category.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column that is no attribute.")] = None,
     from_data: Annotated[
@@ -35,7 +38,14 @@ def new(
     question: Annotated[str, typer.Option(help="The question whose answer is kept secret.")] = "",
     classes: Annotated[str, typer.Option(metavar="A,B,...", help="Its possible answers.")] = "",
     menu: Annotated[str, typer.Option(metavar="E,E,...", help="Epsilons to choose from, ascending.")] = "0.4,1,2",
+    accept_weak: Annotated[
+        bool,
+        typer.Option("--accept-weak", help="Take epsilons above 2.944438, which hardly protect."),
+    ] = False,
     default: Annotated[float | None, typer.Option(help="The one suggested.  [default: the middle]", show_default=False)] = None,
+    features_epsilon: study_budget.Features = None,
+    labels_epsilon: study_budget.Labels = None,
+    yes: study_budget.Yes = False,
     servers: Annotated[str, typer.Option(metavar="A,B,...", help="Names of the servers, or NAME=URL.")] = "",
     topology: Annotated[str, typer.Option(help="Who talks to whom: ring or complete.")] = "ring",
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
@@ -45,6 +55,9 @@ def new(
 
     Ranges and levels are part of the contract, and so are public. Declare what can be known without looking at anybody's
     record: --from-data takes the rest from the table, which shows whoever is extreme or rare, and no noise protects that.
+
+    The budget is the most that all other servers together may learn about one person from all
+    trainings. It is part of the contract, too: changed later it makes another study.
 
     \b
     Example, asked step by step:
@@ -56,6 +69,7 @@ def new(
     from pdml.cli import declared, outputs
     from pdml.study import Study
     from pdml.study.template import render
+    from pdml.train import trainable
 
     outputs.check([file], force=force)
     if from_csv is None and (label or ranges or levels or ignore or from_data):
@@ -74,26 +88,36 @@ def new(
         leaks = [*guessed, *([] if classes else [label])]
         answers = _split(classes) if classes else _classes(table, label, from_data)
         title, question = title or f"A study of {label}", question or f"{label}?"
+    asked = from_csv is None and not yes
+    budget = study_budget.rows(features_epsilon, labels_epsilon, ask=asked)
     choices = _numbers("--menu", menu)
     document = {
         "study": {"id": id or _slug(title), "title": title},
         "label": {
             "question": question,
             "classes": answers,
-            "epsilon": {"menu": choices, "default": choices[len(choices) // 2] if default is None else default},
+            "epsilon": {
+                "menu": choices,
+                "default": choices[len(choices) // 2] if default is None else default,
+                "accept_weak": accept_weak,
+            },
         },
         "attributes": [attribute.to_dict() for attribute in attributes],
         "servers": [_server(text) for text in _split(servers or "alice,bob,carol")],
         "topology": {"kind": topology},
+        "budget": budget,
     }
     study = Study.from_document(document, "what was asked for")
+    trainable.check(study)
     outputs.commit({file: _writer(render(study, dict.fromkeys(guessed, LEAK)))})
     if as_json:
         from pdml.cli import screen
 
-        screen.print_json({"file": str(file), "hash": study.hash, "leaks": leaks})
+        told = {"file": str(file), "hash": study.hash, "budget": study.to_dict()["budget"]}
+        screen.print_json(told | {"leaks": leaks})
         return
     typer.echo(f"wrote {file}; next: replace what is a placeholder, then pdml study check {file}")
+    typer.echo(study_budget.told(study))
     if leaks:
         from pdml.tables import listed
 
@@ -135,20 +159,6 @@ def _classes(table: "Table", label: str, from_data: bool) -> list[str]:
 # Asked step by step
 
 
-def _ask(prompt: str, check: "Check", default: str | None = None) -> str:
-    """Ask until the answer passes ``check``."""
-    from pdml.study.findings import Findings
-
-    def proved(text: str) -> str:
-        findings = Findings()
-        check(findings, text.strip())
-        if findings.mistakes:
-            raise typer.BadParameter(findings.mistakes[0][1])
-        return text.strip()
-
-    return str(typer.prompt(prompt, default=default, value_proc=proved, err=True))
-
-
 def _two_or_more(f: "Findings", text: str) -> None:
     f.texts(("answer",), _split(text), least=2, most=100)
 
@@ -174,7 +184,8 @@ def _kind(f: "Findings", text: str) -> None:
 
 
 def _ask_attribute(name: str, kind: str) -> "Attribute":
-    from pdml.encoder import Category, Number
+    from pdml.cli import declared
+    from pdml.encoder import Category
     from pdml.tables import MISSING
 
     if kind == "category":
@@ -186,21 +197,16 @@ def _ask_attribute(name: str, kind: str) -> "Attribute":
 
     def two(f: "Findings", text: str) -> None:
         try:
-            low, high = _ends(text)
-            Number(name=name, low=low, high=high)
+            declared.number(name, text)
         except ValueError:
-            f.wrong(("range",), "be LOW:HIGH with LOW below HIGH", text)
+            f.wrong(("range",), "be LOW:HIGH with LOW below HIGH, or LOW:HIGH:whole", text)
 
-    low, high = _ends(_ask(f"Range of {name} that can be known without looking at anybody, as LOW:HIGH", two))
-    return Number(name=name, low=low, high=high)
+    known = f"Range of {name} that can be known without looking at anybody"
+    form = "LOW:HIGH, or LOW:HIGH:whole if fractions are no answers"
+    return declared.number(name, _ask(f"{known}, as {form}", two))
 
 
 # Small pieces of text
-
-
-def _ends(text: str) -> tuple[float, float]:
-    low, _, high = text.partition(":")
-    return float(low), float(high)
 
 
 def _split(text: str) -> list[str]:

@@ -4,13 +4,18 @@ from typing import Any
 
 from rich.text import Text
 
-from pdml.cli import screen
-from pdml.encoder import Number
+from pdml.cli import budget_words, screen
+from pdml.encoder import Attribute, Number
 from pdml.report import numbers
 from pdml.study import Study, Wording
 from pdml.tables import listed
 
 MOST_ROWS = 40
+_CHANCE = (
+    "Your device lets chance decide, once, what is sent in place of your answer: it may or may not "
+    "be the true one. Whoever leaned towards an answer before can become surer than the table "
+    "says; what is sent multiplies the odds between two answers by at most e^epsilon."
+)
 
 
 def tell(study: Study, facts: dict[str, Any]) -> None:
@@ -22,20 +27,18 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
         out.print()
         out.print(study.description)
 
-    table = screen.new_table("if you choose", "the server sees your true answer with")
+    table = screen.new_table("if you choose", "it means", words=2)
     for choice in facts["menu"]:
-        default = "  (suggested)" if choice["epsilon"] == study.default_epsilon else ""
-        table.add_row(f"epsilon {choice['epsilon']:g}{default}", f"{choice['true_answer']:.0%}")
+        default = " (suggested)" if choice["epsilon"] == study.default_epsilon else ""
+        table.add_row(f"epsilon {choice['epsilon']:g}{default}", Text(choice["meaning"]))
     answers = ", ".join(study.classes)
-    screen.show(
-        out, "What is kept secret?", table, f"{study.question} ({answers})", "Your device replaces the answer by chance before it is sent."
-    )
+    screen.show(out, "What is kept secret?", table, f"{study.question} ({answers})", _CHANCE)
 
     table = screen.new_table("question", "answer", "features", words=2)
     for attribute in study.attributes[:MOST_ROWS]:
         wording = study.wording.get(attribute.name, Wording())
         number = isinstance(attribute, Number)
-        answer = f"{attribute.low:g} to {attribute.high:g}" if isinstance(attribute, Number) else listed(attribute.levels).replace("'", "")
+        answer = _domain(attribute)
         table.add_row(Text(wording.label or attribute.name), Text(answer), "1" if number else str(len(attribute.feature_names)))
     if len(study.attributes) > MOST_ROWS:
         table.add_row(f"... and {len(study.attributes) - MOST_ROWS} more", "", "")
@@ -51,7 +54,7 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
 
     out.print()
     out.print(Text("What is promised?", style="bold cyan"))
-    for sentence in (*_budget(study), *_influence(study, facts)):
+    for sentence in (*budget_words.tell(study), *_influence(study, facts)):
         out.print(sentence)
     if facts["plan"] is not None:
         table = screen.new_table("setting", "value")
@@ -64,21 +67,15 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
         out.print(f"{name:<12} {value}", soft_wrap=True)
 
 
+def _domain(attribute: Attribute) -> str:
+    if isinstance(attribute, Number):
+        return f"{attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
+    return listed(attribute.levels).replace("'", "")
+
+
 def _when(study: Study) -> str:
     opens = f"from {study.opens:%Y-%m-%d %H:%M} UTC" if study.opens else "from now on"
     return f"{opens}, " + (f"until {study.closes:%Y-%m-%d %H:%M} UTC" if study.closes else "without an end")
-
-
-def _budget(study: Study) -> list[str]:
-    if study.budget is None:
-        return ["No budget: nothing limits what other servers may learn from training."]
-    rows = (("features", "the answers above"), ("label", "the secret answer"))
-    told = []
-    for data, what in rows:
-        epsilon, delta = study.budget.limit(data)
-        limit = f"at most epsilon {epsilon:g} (delta {delta:g})" if epsilon < float("inf") else "no limit"
-        told.append(f"All other servers together learn of {what}: {limit}.")
-    return told
 
 
 def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
@@ -93,7 +90,13 @@ def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
 def _ledger(study: Study, facts: dict[str, Any]) -> None:
     out = screen.console()
     out.print()
+    who = f"With {study.min_records:,} reports at every server, other servers learn"
     for line in facts["ledger"]["lines"]:
-        if line["adversary"] == "other servers":
-            spent = "no limit" if line["epsilon"] == "inf" else f"epsilon {numbers.epsilon(line['epsilon'])} (delta {line['delta']:g})"
-            out.print(f"With {study.min_records:,} reports at every server, other servers learn of the {line['data']}: {spent}.")
+        if line["adversary"] != "other servers":
+            continue
+        spent = "no limit"
+        if line["epsilon"] != "inf":
+            most, delta = numbers.certainty(line["certainty"]), f"{line['delta']:g}"
+            spent = f"epsilon {numbers.epsilon(line['epsilon'])} (delta {delta}); "
+            spent += f"from even odds at most {most} sure, but for a chance of {delta}"
+        out.print(f"{who} of the {line['data']}: {spent}.")

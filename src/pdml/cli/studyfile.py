@@ -1,4 +1,4 @@
-"""A study file with all that can be said against it: its own rules, the plan's, and whether the plan keeps to the budget."""
+"""A study file with all that can be said against it: its own rules, the plan's, the budget's."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -7,23 +7,26 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pdml.accounting import Ledger
-from pdml.accounting.events import LabelFlipped
+from pdml.contribute import words
 from pdml.errors import BudgetExceeded, InvalidInput, StudyError
+from pdml.mechanisms.label_flip import is_weak
 from pdml.study import Study, rules
 from pdml.study.contract import line_of, parse, read_text
 from pdml.study.lines import Path as Key
+from pdml.train import trainable
 from pdml.train.plan import TrainingPlan
 
 MANY_FEATURES = 1_000  # above, training in the shape of the paper becomes slow and its noise large
-HIGH_EPSILON = 5.0  # the answer passes unchanged with more than 99%
 
 Told = tuple[int, str]  # line and sentence
 
 
 @dataclass(frozen=True, kw_only=True)
 class Examined:
-    """What a file is, and everything that was found in it, by line."""
+    """What a file is, and everything that was found in it, by line.
+
+    A study with mistakes is one by which people could be asked, and under which nobody may train.
+    """
 
     study: Study | None
     mistakes: tuple[Told, ...]
@@ -47,45 +50,19 @@ def examine(path: Path) -> Examined:
     if mistakes:
         return Examined(study=None, mistakes=_by_line(mistakes, where))
     study = Study.from_text(text, source)
-    plan = plan_of(study)
+    plan = trainable.plan_of(study)
     try:
         if plan is not None:
             plan.loss_for(len(study.classes))
     except InvalidInput as error:
         return Examined(study=None, mistakes=_by_line([(("plan", "loss"), f"plan.{error}")], where))
-    return Examined(study=study, mistakes=(), warnings=_by_line(_warnings(study), where))
+    refused = trainable.mistakes(study)
+    warnings = _by_line(_warnings(study, told=bool(refused)), where)
+    return Examined(study=study, mistakes=_by_line(refused, where), warnings=warnings)
 
 
 def _by_line(told: Sequence[tuple[Key, str]], where: Mapping[Key, int]) -> tuple[Told, ...]:
     return tuple(sorted(((line_of(key, where), text) for key, text in told), key=lambda item: item[0]))
-
-
-def plan_of(study: Study) -> TrainingPlan | None:
-    """The study's plan, if it settles one."""
-    return TrainingPlan(**study.plan) if study.plan else None
-
-
-def planned(study: Study, plan: TrainingPlan) -> Ledger:
-    """What the plan spends at worst: every server with as few records as the study allows, the whole menu in use."""
-    graph = study.graph()
-    flip = LabelFlipped(epsilon=study.menu[-1])
-    events = tuple(
-        (
-            flip,
-            *plan.events(
-                server=i,
-                n_servers=graph.n,
-                degree=int(graph.degrees[i]),
-                records=study.min_records,
-                epsilon=study.menu[0],
-                norm_bound=1.0,
-                width=study.width,
-                classes=len(study.classes),
-            ),
-        )
-        for i in range(graph.n)
-    )
-    return Ledger(events, source="planned", classes=len(study.classes))
 
 
 def _plan_mistakes(plan: object, servers: int) -> list[tuple[Key, str]]:
@@ -111,20 +88,21 @@ def _has_type(value: object, kind: type, each: bool) -> bool:
     return not isinstance(value, bool) and isinstance(value, (int, float) if kind is float else kind)
 
 
-def _warnings(study: Study) -> list[tuple[Key, str]]:
+def _warnings(study: Study, *, told: bool) -> list[tuple[Key, str]]:
+    """What is allowed but unwise; ``told``: that nobody could train under it is known already."""
     found: list[tuple[Key, str]] = []
     for i, server in enumerate(study.servers):
         if (urlsplit(server.url).hostname or "").endswith(".example"):
             found.append((("servers", i, "url"), f"{server.url} is a placeholder: no contributor can reach it"))
-    for i, epsilon in enumerate(study.menu):
-        if epsilon > HIGH_EPSILON:
-            found.append((("label", "epsilon", "menu", i), f"epsilon {epsilon:g} hides almost nothing: few answers are ever replaced"))
+    for i, micro_epsilon in enumerate(study.epsilon_micro):
+        if is_weak(micro_epsilon):
+            found.append((("label", "epsilon", "menu", i), words.weakness(micro_epsilon)))
     if study.width > MANY_FEATURES:
         found.append((("attributes",), f"{study.width:,} features are many: every report has {16 * study.width // 3:,} bytes of them"))
-    plan = plan_of(study)
-    if plan is not None and study.budget is not None:
+    plan = trainable.plan_of(study)
+    if plan is not None and study.budget is not None and not told:
         try:
-            planned(study, plan).check(study.budget)
+            trainable.planned(study, plan).check(study.budget)
         except BudgetExceeded as error:
             why = f"with {study.min_records:,} records per server (min_records), {error}"
             found.append((("plan",), f"the plan does not keep to the budget: {why}"))

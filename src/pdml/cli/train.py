@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pdml.cli import settings
+from pdml.cli.seconds import finite
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ SERVERS = 10
 
 def train(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Records (.csv, .csv.gz or .parquet), or a study.toml.", show_default=False)],
-    label: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict; people randomise it on their devices.")] = "",
+    label: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict.")] = "",
     ranges: Annotated[list[str] | None, typer.Option("--range", metavar="COLUMN=LOW:HIGH", help="Range of a number; repeat.")] = None,
     levels: Annotated[list[str] | None, typer.Option(metavar="COLUMN=A,B,...", help="Levels of a category; repeat.")] = None,
     encoder: Annotated[Path | None, typer.Option(metavar="FILE", help="Ranges and levels as JSON, as in a model's encoder.")] = None,
@@ -41,28 +42,32 @@ def train(
     norm_bound: Annotated[float, typer.Option(help="Longer records are shrunk to this length.")] = 1.0,
     test: Annotated[Path | None, typer.Option(metavar="FILE", help="Records to measure the accuracy on.")] = None,
     test_fraction: Annotated[float, typer.Option(help="Or hold back this share of DATA for it.")] = 0.0,
+    diagnostics: settings.Diagnostics = False,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to.")] = Path("."),
     model: Annotated[Path, typer.Option(metavar="FILE", help="The model's name in it.")] = Path("model.json"),
     report: Annotated[Path, typer.Option(metavar="FILE", help="The report's name in it.")] = Path("report.html"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Makes the run repeatable: who knows it can subtract the noise.")] = None,
     engine: Annotated[
-        str, typer.Option(help="local (one process), ray (a cluster); for a study also flare (between organisations).")
+        str, typer.Option(help="local (one process), ray (a cluster); for a study also nodes (between organisations).")
     ] = "local",
     folders: Annotated[list[str] | None, typer.Option("--data", metavar="NAME=FOLDER", help="A server's frozen data set; repeat.")] = None,
-    admin: Annotated[Path | None, typer.Option(metavar="KIT", help="The kit `admin` of `pdml node provision`.")] = None,
+    node: Annotated[Path | None, typer.Option(metavar="FOLDER", help="This organisation's node, which offers the job.")] = None,
     job: Annotated[str, typer.Option(metavar="NAME", help="The job's name.  [default: study and time]")] = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a job that was stopped.")] = False,
-    start_timeout: Annotated[float, typer.Option(min=1, help="Seconds in which all nodes must be there.")] = 300.0,
-    round_timeout: Annotated[float, typer.Option(min=1, help="Seconds that a node waits for a neighbour.")] = 120.0,
+    start_timeout: Annotated[float, typer.Option(min=1, callback=finite, help="Seconds in which all nodes must be there.")] = 300.0,
+    round_timeout: Annotated[float, typer.Option(min=1, callback=finite, help="Seconds that a node waits for a neighbour.")] = 120.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Train a model from a table, with simulated people and servers, or for a study.
 
-    Every label is randomised before anything else looks at it; the servers then train together and add noise to what
-    they send. Writes model.json and report.html.
+    Every label is randomised before the training sees it; the servers then train together and add
+    noise to what they send. Writes model.json and report.html, which hold nothing but noisy
+    releases and public settings; accuracies on records are shown here only, unless --diagnostics
+    asks for them on the page.
 
-    Ranges and levels are declared, not looked up: a maximum or a rare level in the data is somebody's.
+    Ranges, levels and classes are declared, not looked up: a maximum or a rare level in the data
+    is somebody's.
 
     \b
     Example:
@@ -71,7 +76,7 @@ def train(
     Example, for data that needs no protection:
       pdml train people.csv --label diagnosis --from-data
     Example, between organisations:
-      pdml train study.toml --engine flare --admin kits/admin --job first
+      pdml train study.toml --engine nodes --node alice --job first
     """
     files = {"report": out / report, "model": out / model}
     given = _given(
@@ -86,11 +91,14 @@ def train(
     if data.suffix == ".toml":
         from pdml.cli import train_study
 
+        if diagnostics:
+            raise InvalidInput("--diagnostics belongs to a table: nothing is measured for a study")
         asked = train_study.Choices(
             engine=engine,
             job=job,
             resume=resume,
-            admin=admin,
+            node=node,
+            out=None if out == Path(".") else out,
             folders=tuple(folders or ()),
             settings=given,
             seed=seed,
@@ -111,8 +119,8 @@ def train(
     from pdml.train.plan import TrainingPlan
 
     _ = LabelFlip(epsilon).threshold  # refuses a bad epsilon before the data are read
-    if engine == "flare":
-        raise InvalidInput("--engine flare trains a study, whose records are at the organisations; for a table: local or ray")
+    if engine == "nodes":
+        raise InvalidInput("--engine nodes trains a study, whose records are at the organisations; for a table: local or ray")
     choices: dict[str, Any] = {"epsilon": epsilon, "norm_bound": norm_bound, "engine": engine}
     if plan is None:
         choices |= {"topology": topology, "links": links, "plan": TrainingPlan(**given)}
@@ -125,7 +133,9 @@ def train(
     with working(f"Reading {data}"):
         people = records.read(data, roles, attributes=attributes, from_data=from_data, classes=names)
         taught, tested = records.split(people, test=test, label=label, fraction=test_fraction, seed=seed)
-    training = _fit(taught, tested, servers, {**choices, "random_state": seed})
+    choices |= {"random_state": seed, "diagnostics": diagnostics}
+    choices["classes"] = range(len(people.classes))
+    training = _fit(taught, tested, servers, choices)
 
     released = card.released(
         training.fitted,
@@ -137,13 +147,17 @@ def train(
     )
     randomised = f"each person's own epsilon (column {epsilon_column})" if epsilon_column else f"epsilon {epsilon:g}"
     lead = _lead(training, people, randomised)
-    measured = f"on {len(tested):,} records that were not trained on" if tested is not None else "no records were kept to measure it on"
+    measured = "no records were kept to measure it on"
+    if tested is not None:
+        measured = f"on {len(tested):,} records that were not trained on"
+    kept_inside = tested is not None and not diagnostics
     page = card.page(
         training,
+        accuracies=diagnostics,
         title=f"{label}, learnt from {data.name}",
         lead=lead,
         reference_accuracy=None,
-        accuracy_note=measured,
+        accuracy_note=card.INSIDE if kept_inside else measured,
         settings=card.settings(training, **{"label epsilon": f"column {epsilon_column}" if epsilon_column else f"{epsilon:g}"}),
         notes=people.leaks,
     )
@@ -155,7 +169,7 @@ def train(
         paths = {name: str(path) for name, path in files.items()}
         print_json(card.summary(training, released, **counts, label=label, files=paths))
     else:
-        _show(training, lead, measured, people.leaks, files)
+        _show(training, lead, measured, (*people.leaks, *card.page_leaks(training)), files)
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -195,8 +209,11 @@ def _show(training: "Training", lead: str, measured: str, leaks: tuple[str, ...]
 
     out = screen.console()
     totals = () if training.accuracy is None else (("released model", training.accuracy),)
-    hint = "" if totals else " (--test FILE or --test-fraction 0.2)"
-    screen.show(out, "How accurate is it?", screen.accuracy_table(training.rows, totals), lead, f"Accuracy: {measured}{hint}.")
+    hint = f"; {card.INSIDE}" if totals else " (--test FILE or --test-fraction 0.2)"
+    if training.fitted.diagnostics:
+        hint = ""  # the leak is named below
+    table = screen.accuracy_table(training.rows, totals)
+    screen.show(out, "How accurate is it?", table, lead, f"Accuracy: {measured}{hint}.")
     out.print()
     out.print(training.disagreement)
     card.show_privacy(out, training, *(f"Leak: {sentence}." for sentence in leaks))

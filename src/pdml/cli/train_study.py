@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from pdml.study import Study
     from pdml.train.plan import TrainingPlan
 
-ENGINES = ("local", "ray", "flare")
+ENGINES = ("local", "ray", "nodes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,8 @@ class Choices:
     engine: str
     job: str = ""
     resume: bool = False
-    admin: Path | None = None
+    node: Path | None = None
+    out: Path | None = None  # of --engine nodes
     folders: Sequence[str] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the plan
     seed: int | None = None
@@ -31,25 +33,34 @@ class Choices:
 
 
 def run(file: Path, choices: Choices, files: dict[str, Path], *, force: bool, as_json: bool) -> None:
-    from pdml.cli import outputs, screen, train_flare, train_together
+    from pdml.cli import outputs, screen, train_nodes, train_together
     from pdml.cli import train_study_words as words
     from pdml.node import holdings
     from pdml.study import Study
 
     if choices.engine not in ENGINES:
         raise InvalidInput(f"engine must be one of {', '.join(ENGINES)}, got {choices.engine!r}")
-    outputs.check(list(files.values()), force=force)
+    between = choices.engine == "nodes"
+    if not between:
+        outputs.check(list(files.values()), force=force)
     study = Study.load(file)
     job = choices.job or _job_name(study, choices.resume)
     contract = holdings.agreed(study, _plan(study, choices.settings), job)
     engine = choices.engine
-    outcome = train_flare.train(contract, choices) if engine == "flare" else train_together.train(study, contract, choices)
+    if between:
+        out = choices.out or Path(f"result-{job}")
+        if out.exists():
+            raise InvalidInput(f"{out} exists already: a result is a folder of its own, give another one with --out")
+        train_nodes.write(train_nodes.train(contract, choices), job, out, as_json=as_json)
+        return
+    outcome = train_together.train(study, contract, choices)
     model = outcome.model(study)
-    outputs.commit({files["report"]: lambda path: words.write_page(path, study, outcome, engine), files["model"]: model.save})
+    page = partial(words.write_page, study=study, outcome=outcome)
+    outputs.commit({files["report"]: page, files["model"]: model.save})
     if as_json:
         screen.print_json(words.summary(outcome, model, engine, files))
     else:
-        words.show(study, outcome, engine, files)
+        words.show(study, outcome, files)
 
 
 def _job_name(study: "Study", resume: bool) -> str:

@@ -8,48 +8,22 @@ if TYPE_CHECKING:
     from pdml.release.consortium import Outcome
     from pdml.study import Study
 
-ONE_PROCESS = "One process held every organisation's records: the ledger says what the parties would have learnt."
-
 
 def _rows(outcome: "Outcome") -> list[tuple[str, int, int, None]]:
     degrees = outcome.contract.graph.degrees
     return [(part.server, part.records, int(degrees[i]), None) for i, part in enumerate(outcome.parts)]
 
 
-def _notes(outcome: "Outcome", engine: str) -> list[str]:
-    from pdml.cli.card import SIMULATED
-
-    said = []
-    for part in outcome.parts:
-        if part.earlier:
-            said.append(f"{part.server}'s data set was used before; its ledger holds the earlier jobs too.")
-    if outcome.source == "simulated":
-        said.append(SIMULATED)
-    elif engine == "local":
-        said.append(ONE_PROCESS)
-    return said
-
-
-def _lead(study: "Study", outcome: "Outcome") -> str:
-    from pdml.report import numbers
-
-    total, contract = sum(part.records for part in outcome.parts), outcome.contract
-    sizes = {"organisation": len(contract.servers), "link": contract.graph.n_edges, "round": contract.plan.rounds}
-    return (
-        f"{total:,} reports with {study.encoder.n_features} features, classes {', '.join(study.classes)}; labels randomised on "
-        f"people's devices; {', '.join(numbers.count(size, noun) for noun, size in sizes.items())}."
-    )
-
-
-def write_page(path: Path, study: "Study", outcome: "Outcome", engine: str) -> None:
+def write_page(path: Path, study: "Study", outcome: "Outcome") -> None:
     import pdml
     from pdml.report.page import Page, ServerRow, write
+    from pdml.report.result import lead, notes_of
 
     plan = outcome.contract.plan.to_dict()
     shown = {name.replace("_", " "): str(value) for name, value in plan.items() if value is not None}
     page = Page(
         title=study.title,
-        lead=_lead(study, outcome),
+        lead=lead(study, outcome),
         history=outcome.history(),
         n_servers=outcome.contract.graph.n,
         edges=outcome.contract.graph.edges,
@@ -58,7 +32,7 @@ def write_page(path: Path, study: "Study", outcome: "Outcome", engine: str) -> N
         lines=tuple(outcome.ledger.lines()),
         source=outcome.source,
         settings={"study": study.id, "study hash": study.hash, "job": outcome.contract.job, **shown},
-        notes=tuple(_notes(outcome, engine)),
+        notes=notes_of(outcome),
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
     )
     write(path, page)
@@ -70,7 +44,10 @@ def summary(outcome: "Outcome", model: Any, engine: str, files: dict[str, Path])
         "job": outcome.contract.job,
         "engine": engine,
         "classes": list(model.classes),
-        "servers": [{"name": name, "records": m, "links": links} for name, m, links, _ in _rows(outcome)],
+        "servers": [
+            {"name": name, "records": m, "links": links, "labels_randomised_by": part.randomised_by}
+            for (name, m, links, _), part in zip(_rows(outcome), outcome.parts, strict=True)
+        ],
         "consensus_distance": outcome.consensus,
         "plan": model.plan,
         "privacy": model.privacy,
@@ -79,15 +56,15 @@ def summary(outcome: "Outcome", model: Any, engine: str, files: dict[str, Path])
     }
 
 
-def show(study: "Study", outcome: "Outcome", engine: str, files: dict[str, Path]) -> None:
+def show(study: "Study", outcome: "Outcome", files: dict[str, Path]) -> None:
     from pdml.cli import screen
+    from pdml.report.result import lead, notes_of
 
     out = screen.console()
-    screen.show(out, study.title, screen.accuracy_table(_rows(outcome), ()), _lead(study, outcome))
-    ledger = outcome.ledger
-    sentence = f"Starting from 50%, for the person protected least; against other servers but for a chance of {ledger.delta:g} (delta)."
-    screen.show(out, "If I said yes, how sure can they be?", screen.privacy_table(ledger.lines()), sentence)
+    screen.show(out, study.title, screen.accuracy_table(_rows(outcome), ()), lead(study, outcome))
+    lines = outcome.ledger.lines()
+    screen.show(out, screen.PEOPLE, screen.privacy_table(lines), screen.even_odds(lines))
     out.print()
-    for note in _notes(outcome, engine):
+    for note in notes_of(outcome):
         out.print(note)
     screen.list_files(out, files)

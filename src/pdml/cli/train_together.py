@@ -34,7 +34,7 @@ class Loader:
 
 
 def train(study: "Study", contract: "Contract", choices: "Choices") -> "Outcome":
-    """The budget is checked for the whole job before the first round."""
+    """The budget is checked for the whole job before the first round, and for this job alone."""
     import numpy as np
 
     from pdml.accounting import Budget
@@ -44,10 +44,11 @@ def train(study: "Study", contract: "Contract", choices: "Choices") -> "Outcome"
     from pdml.node import holdings
     from pdml.release.consortium import Outcome
     from pdml.train.engines import local
+    from pdml.train.node import compiles
 
-    for name, given in (("--admin", choices.admin), ("--resume", choices.resume)):
+    for name, given in (("--node", choices.node), ("--resume", choices.resume)):
         if given:
-            raise InvalidInput(f"{name} belongs to --engine flare")
+            raise InvalidInput(f"{name} belongs to --engine nodes")
     folders = _folders(contract, choices.folders)
     held = [holdings.hold(study, name, open_frozen(folders[name], study_hash=study.hash)) for name in contract.servers]
     source = source_named("secure" if choices.seed is None else "simulated", choices.seed)
@@ -63,15 +64,17 @@ def train(study: "Study", contract: "Contract", choices: "Choices") -> "Outcome"
             apart.append([max(distances) for distances in near])
             on_round(t, contract.plan.rounds)
 
+        flags = [compiles(each.server, contract.plan) for each in held]
         if choices.engine == "local":
-            trained = local.train(contract.graph, local.Run(contract.plan, [each.server for each in held], source), observe=observe)
+            run = local.Run(contract.plan, [each.server for each in held], source)
+            trained = local.train(contract.graph, run, observe=observe, use_numba=flags)
         else:
             from pdml.train.engines import ray
 
             loaders = [Loader(study.canonical(), name, folders[name].absolute()) for name in contract.servers]
             with ray.connected():
                 shards = [ray.Shard((i,), load) for i, load in enumerate(loaders)]
-                trained = ray.train(contract.graph, contract.plan, source, shards, observe=observe)
+                trained = ray.train(contract.graph, contract.plan, source, shards, observe=observe, use_numba=flags)
 
     parts = tuple(
         replace(part, released=trained.released[i], apart=[distances[i] for distances in apart[:-1]])
@@ -93,6 +96,7 @@ def _planned(contract: "Contract", held: "Holdings") -> "Part":
         released=np.zeros(contract.shape),
         apart=(),
         label_epsilon=held.label_epsilon,
+        randomised_by=held.randomised_by,
         events=contract.events(contract.servers[server.index], records=server.records, epsilon=server.epsilon),
     )
 

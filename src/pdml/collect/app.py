@@ -13,19 +13,31 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from pdml.collect import metrics, openapi
+from pdml.collect import openapi
+from pdml.collect.attempts import Attempts
+from pdml.collect.guard import Guard
 from pdml.collect.http import Gone, Receive, Refused, Scope, Send, problem_headers, read_body, require_type, send, send_problem
 from pdml.collect.operator import Door
 from pdml.collect.rules import Clock
 from pdml.collect.service import Render, Service
 from pdml.collect.store import Store
-from pdml.errors import StorageUnavailable
-from pdml.messages import MAX_BATCH, Problem, Receipt, problem, split_batch
+from pdml.errors import MessageError, StorageUnavailable
+from pdml.messages import (
+    MAX_BATCH,
+    MAX_INVITATION_BYTES,
+    Admission,
+    Problem,
+    Receipt,
+    decode_invitation,
+    problem,
+    split_batch,
+)
 from pdml.study import Study
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 _log = logging.getLogger("pdml.collect")
-_encode = msgspec.json.Encoder().encode
+_encoder = msgspec.json.Encoder()
+_encode = _encoder.encode
 JSON = b"application/json"
 NDJSON = b"application/x-ndjson"
 
@@ -42,17 +54,32 @@ def create(
     clock: Clock = time.time,
     require_tokens: bool = True,
     secure: bool = False,
+    proxied: bool = False,
+    guard: Guard | None = None,
     capacity: int = 50_000,
+    attempts: Attempts | None = None,
 ) -> App:
     """The application for one server of ``study``.
 
     ``page`` is the contributor's page and ``operator`` renders the operator's, both made elsewhere: this room imports
-    neither. ``secure`` says that people reach it by https, so that cookies may only travel there. ``capacity`` bounds the
-    reports waiting to be stored.
+    neither. ``secure`` says that people reach it by https, so that cookies may only travel there, and ``proxied`` that
+    something in front of it passes requests on, so that a connection from this machine may be anybody's. ``guard`` is the one
+    that `serve` was given: what it refuses is told with the rest. ``capacity`` bounds the reports waiting to be stored.
+    ``attempts`` slows down whoever tries unknown invitations.
     """
-    service = Service(study, server, store, clock=clock, require_tokens=require_tokens, capacity=capacity)
-    rest = _rest(service, page, page_headers, operator, operator_token_hash, secure)
-    hot = {"/v1/reports": _reports, "/v1/batches": _batches}
+    service = Service(
+        study,
+        server,
+        store,
+        clock=clock,
+        require_tokens=require_tokens,
+        capacity=capacity,
+        attempts=attempts or Attempts(),
+        guard=guard,
+    )
+    door = Door(service, operator, operator_token_hash, secure=secure, proxied=proxied)
+    rest = _rest(service, page, page_headers, door, operator=operator is not None)
+    hot = {"/v1/reports": _reports, "/v1/batches": _batches, "/v1/invitations": _invitations}
 
     async def app(scope: Scope, receive: Receive, sender: Send) -> None:
         if scope["type"] != "http":
@@ -83,7 +110,26 @@ async def _reports(service: Service, scope: Scope, receive: Receive, sender: Sen
     if type(answer) is Receipt:
         await send(sender, 201 if new else 200, _encode(answer), JSON)
     else:
+        await service.attempts.after(scope, (answer,))
         await send_problem(sender, answer)  # type: ignore[arg-type]
+
+
+async def _invitations(service: Service, scope: Scope, receive: Receive, sender: Send) -> None:
+    """Whether a report with this invitation would be taken now: asked before any person is."""
+    require_type(scope, JSON)
+    body = await read_body(scope, receive, MAX_INVITATION_BYTES)
+    try:
+        answer = await service.admit(decode_invitation(body).token)
+    except MessageError as error:
+        answer = problem(error.code, str(error))
+    except StorageUnavailable:
+        answer = problem("storage_unavailable", "the store cannot be read now")
+    if isinstance(answer, Admission):
+        await send(sender, 200, _encode(answer), JSON)
+        return
+    service.counters.problems[answer.code] += 1
+    await service.attempts.after(scope, (answer,))
+    await send_problem(sender, answer)
 
 
 async def _batches(service: Service, scope: Scope, receive: Receive, sender: Send) -> None:
@@ -95,15 +141,14 @@ async def _batches(service: Service, scope: Scope, receive: Receive, sender: Sen
     if len(lines) > MAX_BATCH:
         raise Refused("batch_too_long", f"a batch holds at most {MAX_BATCH} reports, got {len(lines)}")
     answers = await service.intake.accept(lines)
-    await send(sender, 200, b"".join([_encode(answer) + b"\n" for answer, _ in answers]), NDJSON)
+    await service.attempts.after(scope, (answer for answer, _ in answers))
+    await send(sender, 200, _encoder.encode_lines([answer for answer, _ in answers]), NDJSON)
 
 
-def _rest(
-    service: Service, page: bytes, page_headers: Mapping[str, str], operator: Render | None, token_hash: str, secure: bool
-) -> Starlette:
+def _rest(service: Service, page: bytes, page_headers: Mapping[str, str], door: Door, *, operator: bool) -> Starlette:
     study = service.study
     canonical = study.canonical()
-    document = _encode(openapi.document(study, service.server, service.rules, operator=operator is not None))
+    document = _encode(openapi.document(study, service.server, service.rules, operator=operator))
     safe = {"x-content-type-options": "nosniff"}
 
     async def front(request: Request) -> Response:
@@ -117,10 +162,6 @@ def _rest(
         if await service.ailment():
             return _problem(problem("storage_unavailable", "the store cannot commit now"))
         return Response(b'{"status":"ok"}', media_type="application/json", headers={"cache-control": "no-store", **safe})
-
-    async def measured(request: Request) -> Response:
-        headers = {"content-type": metrics.CONTENT_TYPE, "cache-control": "no-store", **safe}
-        return Response(metrics.render(service), headers=headers)
 
     async def described(request: Request) -> Response:
         return Response(document, media_type="application/json", headers=safe)
@@ -154,12 +195,11 @@ def _rest(
         Route("/v1/study", contract),
         Route("/v1/reports", _never, methods=["POST"]),  # taken before; named here so that other methods get 405
         Route("/v1/batches", _never, methods=["POST"]),
+        Route("/v1/invitations", _never, methods=["POST"]),
         Route("/healthz", health),
-        Route("/metrics", measured),
         Route("/openapi.json", described),
     ]
-    if operator is not None:
-        routes += Door(service, operator, token_hash, secure=secure).routes()
+    routes += door.routes()
     handlers = {HTTPException: http_error, Refused: refused, StorageUnavailable: unavailable, Exception: failed}
     rest = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     rest.router.redirect_slashes = False  # one address for each thing

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pdml.accounting.provenance import DEVICES
 from pdml.collect.intake import hour_text
 from pdml.collect.store import Store
 from pdml.errors import DataError
@@ -28,7 +29,15 @@ def export(store: Store, folder: Path, *, hour: int, min_records: int) -> Manife
             f"the collection holds {reports:,} reports and the study asks for at least {min_records:,}: collect more before freezing it"
         )
     who = store.identity
-    writer = FrozenWriter(folder, width=who.width, classes=who.classes, study_hash=who.study_hash, study_id=who.study_id, server=who.server)
+    writer = FrozenWriter(
+        folder,
+        width=who.width,
+        classes=who.classes,
+        study_hash=who.study_hash,
+        study_id=who.study_id,
+        server=who.server,
+        randomised_by=DEVICES,
+    )
     with writer:
         frozen = hour_text(store.freeze(hour))
         totals = store.totals()
@@ -40,7 +49,7 @@ def export(store: Store, folder: Path, *, hour: int, min_records: int) -> Manife
             done += len(rows)
         if done != totals.reports:
             raise DataError(f"the collection counts {totals.reports:,} reports but holds {done:,}: the database was altered")
-        manifest = writer.finish(frozen_at=frozen)
+        manifest = writer.finish(frozen_at=frozen, known=totals.digest)
     if not totals.digest:
         store.set_digest(manifest.digest)
     elif totals.digest != manifest.digest:

@@ -3,8 +3,8 @@
 Frameworks' request objects cost more than checking and storing a report does.
 """
 
-import asyncio
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -15,9 +15,10 @@ Scope = Any
 Receive = Any
 Send = Any
 
-_PATIENCE = 30.0  # seconds for a body to arrive
 _RETRY = b"1"  # seconds: the queue drains in less
 Headers = list[tuple[bytes, bytes]]
+PROBLEM = b"application/problem+json"
+_CLOSE: Headers = [(b"connection", b"close")]
 SAFE: Headers = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
 
@@ -54,28 +55,19 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     declared = header(scope, b"content-length")
     if declared and (len(declared) > 15 or int(declared) > limit):
         raise Refused("too_large", f"the body may have at most {limit} bytes")
-    if getattr(getattr(receive, "__self__", None), "more_body", True) is False:  # uvicorn has all of it: nothing to be patient about
-        message = await receive()
-        if message["type"] == "http.request" and len(message["body"]) <= limit:
-            return bytes(message["body"])
-        raise Gone if message["type"] != "http.request" else Refused("too_large", f"the body may have at most {limit} bytes")
     parts = []
     size = 0
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    raise Gone
-                part = message.get("body", b"")
-                size += len(part)
-                if size > limit:
-                    raise Refused("too_large", f"the body may have at most {limit} bytes")
-                parts.append(part)
-                if not message.get("more_body"):
-                    return b"".join(parts)
-    except TimeoutError:
-        raise Refused("timeout", f"the body must arrive within {_PATIENCE:g} seconds") from None
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Gone
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise Refused("too_large", f"the body may have at most {limit} bytes")
+        parts.append(part)
+        if not message.get("more_body"):
+            return part if size == len(part) else b"".join(parts)
 
 
 async def send(send: Send, status: int, body: bytes, kind: bytes, more: Iterable[tuple[bytes, bytes]] = ()) -> None:
@@ -86,12 +78,24 @@ async def send(send: Send, status: int, body: bytes, kind: bytes, more: Iterable
 
 def problem_headers(answer: Problem) -> Mapping[str, str]:
     """What HTTP wants beside some statuses."""
-    if answer.status == 503:
+    if answer.status in (429, 503):
         return {"retry-after": _RETRY.decode()}
     return {"www-authenticate": "Bearer"} if answer.status == 401 else {}
 
 
 async def send_problem(sender: Send, answer: Problem, *, close: bool = False) -> None:
     """``close``: the body was not read, and the connection must not be used on with it in the way."""
-    more = [(key.encode(), value.encode()) for key, value in problem_headers(answer).items()]
-    await send(sender, answer.status, msgspec.json.encode(answer), b"application/problem+json", more + [(b"connection", b"close")] * close)
+    await send(sender, answer.status, msgspec.json.encode(answer), PROBLEM, _headers(answer) + _CLOSE * close)
+
+
+def raw_problem(answer: Problem) -> bytes:
+    """The same as it travels, for when nobody but the socket can be told any more."""
+    body = msgspec.json.encode(answer)
+    kind = [(b"content-type", PROBLEM), (b"content-length", b"%d" % len(body))]
+    lines = [b"%s: %s\r\n" % line for line in (*kind, *SAFE, *_headers(answer), *_CLOSE)]
+    phrase = HTTPStatus(answer.status).phrase.encode()
+    return b"".join([b"HTTP/1.1 %d %s\r\n" % (answer.status, phrase), *lines, b"\r\n", body])
+
+
+def _headers(answer: Problem) -> Headers:
+    return [(key.encode(), value.encode()) for key, value in problem_headers(answer).items()]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from pdml.collect.rules import Clock, Refusal, Rules
-from pdml.collect.store import Entry, Outcome
+from pdml.collect.store import STORED, Entry, Outcome
 from pdml.collect.summary import Counters
 from pdml.collect.writer import Overloaded, Writer
 from pdml.errors import StorageUnavailable
@@ -34,18 +34,27 @@ class Intake:
         now = self._clock()
         read = self.rules.read(lines, now)
         entries = [each for each in read if type(each) is Entry]
-        outcomes = iter(await self._commit(entries) if entries else ())
-        answers = [self._answer(each, next(outcomes) if type(each) is Entry else None) for each in read]
-        stored = 0
-        for answer, new in answers:
-            if new:
-                stored += 1
-            elif type(answer) is Problem:
-                self._counters.problems[answer.code] += 1
-            else:
-                self._counters.replayed += 1
+        outcomes = await self._commit(entries) if entries else []
+        stored = outcomes.count(STORED)
+        everything = stored == len(read)  # nearly always
+        answers = self._receipts(entries) if everything else self._answers(read, outcomes)
         if stored:
             self._counters.store(stored, now)
+        return answers
+
+    def _receipts(self, entries: Sequence[Entry]) -> list[tuple[Receipt | Problem, bool]]:
+        study, server = self.rules.study_hash, self._server
+        return [(Receipt(each[0].hex(), study, server, each[1].hex(), hour_text(each[4])), True) for each in entries]
+
+    def _answers(self, read: Sequence[Entry | Refusal], outcomes: Sequence[Outcome]) -> list[tuple[Receipt | Problem, bool]]:
+        """Whatever each line's fate; what is not newly stored is counted here."""
+        fates = iter(outcomes)
+        answers = [self._answer(each, next(fates) if type(each) is Entry else None) for each in read]
+        for answer, new in answers:
+            if type(answer) is Problem:
+                self._counters.problems[answer.code] += 1
+            elif not new:
+                self._counters.replayed += 1
         return answers
 
     async def _commit(self, entries: Sequence[Entry]) -> list[Outcome]:

@@ -5,11 +5,20 @@ from typing import Any
 import msgspec
 
 from pdml.collect.rules import Rules
-from pdml.messages import MAX_BATCH, PROBLEMS, VERSION, Problem, Receipt, Report
+from pdml.messages import (
+    MAX_BATCH,
+    PROBLEMS,
+    VERSION,
+    Admission,
+    Invitation,
+    Problem,
+    Receipt,
+    Report,
+)
 from pdml.study import Study
 
 _REF = "#/components/schemas/{name}"
-_WHOLE = ("malformed", "too_large", "unsupported_type", "timeout")
+_WHOLE = ("malformed", "too_large", "unsupported_type", "timeout", "too_many_requests")
 _RULES = ("wrong_version", "wrong_study", "bad_id", "epsilon_not_on_menu", "bad_label", "bad_features", "token_missing")
 _STORE = ("token_unknown", "token_used", "id_conflict", "too_early", "closed", "frozen", "storage_unavailable")
 
@@ -18,6 +27,8 @@ def document(study: Study, server: str, rules: Rules, *, operator: bool) -> dict
     """The document of the service that collects for ``study`` at ``server``."""
     report = {"application/json": {"schema": _ref("Report")}}
     receipt = {"application/json": {"schema": _ref("Receipt")}}
+    invitation = {"application/json": {"schema": _ref("Invitation")}}
+    admission = {"application/json": {"schema": _ref("Admission")}}
     lines = {"application/x-ndjson": {"schema": {"type": "string", "description": f"One report per line, at most {MAX_BATCH}."}}}
     answers = {"application/x-ndjson": {"schema": {"type": "string", "description": "A receipt or a problem per line, in the same order."}}}
     paths: dict[str, Any] = {
@@ -41,18 +52,32 @@ def document(study: Study, server: str, rules: Rules, *, operator: bool) -> dict
                 "responses": {"200": {"description": "One answer per line.", "content": answers}, **_problems(*_WHOLE, "batch_too_long")},
             }
         },
+        "/v1/invitations": {
+            "post": {
+                "operationId": "askAdmission",
+                "summary": "Whether a report with this token would be taken now; uses nothing up.",
+                "requestBody": {"required": True, "content": invitation},
+                "responses": {
+                    "200": {"description": "It would.", "content": admission},
+                    **_problems(*_WHOLE, "token_missing", *_STORE),
+                },
+            }
+        },
         "/v1/study": _get("getStudy", "The study in canonical JSON; its SHA-256 is in the header pdml-study-hash.", "application/json", {}),
         "/": _get("getPage", "The page for contributors.", "text/html", {"type": "string"}),
         "/healthz": _get(
             "getHealth", "Whether the store can commit, shown by a commit.", "application/json", {"type": "object"}, "storage_unavailable"
         ),
-        "/metrics": _get("getMetrics", "Totals of this process, for Prometheus.", "text/plain", {"type": "string"}),
+        "/metrics": _metrics(),
         "/openapi.json": _get("getDocument", "This document.", "application/json", {"type": "object"}),
     }
     if operator:
         paths |= _operator()
-    _, schemas = msgspec.json.schema_components([Report, Receipt, Problem], ref_template=_REF)
+    types = [Report, Receipt, Problem, Invitation, Admission]
+    _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
     _constrain(schemas["Report"], rules)
+    schemas["Invitation"]["properties"]["token"]["pattern"] = "^([0-9a-f]{32})?$"
+    schemas["Admission"]["properties"]["study"] = {"const": rules.study_hash}
     schemas["Problem"]["properties"]["code"]["enum"] = list(PROBLEMS)
     return {
         "openapi": "3.1.0",
@@ -63,6 +88,12 @@ def document(study: Study, server: str, rules: Rules, *, operator: bool) -> dict
             "securitySchemes": {"operator": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _metrics() -> dict[str, Any]:
+    told = _get("getMetrics", "Totals of this process, for Prometheus.", "text/plain", {"type": "string"}, "unauthorized")
+    told["get"]["security"] = [{"operator": []}, {}]  # from this machine, where nothing stands in front, without
+    return told
 
 
 def _operator() -> dict[str, Any]:

@@ -12,12 +12,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from pdml.collect import metrics
 from pdml.collect.http import Refused, read_body
 from pdml.collect.service import Render, Service
+from pdml.messages import is_loopback
 
 _COOKIE = "pdml_operator"
 _LASTS = 12 * 3600  # seconds
 _MOST_SESSIONS = 100
+_FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-real-ip")  # a proxy nobody told us of
 _HEADERS = {
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
@@ -42,23 +45,38 @@ input, button {{ font: inherit; width: 100%; box-sizing: border-box; padding: .6
 class Door:
     """Knows the token's hash and the sessions it has opened; both die with the process, the token's file does not."""
 
-    def __init__(self, service: Service, render: Render, token_hash: str, *, secure: bool) -> None:
+    def __init__(self, service: Service, render: Render | None, token_hash: str, *, secure: bool, proxied: bool) -> None:
         self._service = service
         self._render = render
         self._token_hash = token_hash
         self._secure = secure
+        self._proxied = proxied
         self._sessions: dict[str, float] = {}
 
     def routes(self) -> list[Route]:
-        return [
+        pages = [
             Route("/operator", self.page, methods=["GET"]),
             Route("/operator", self.enter, methods=["POST"]),
             Route("/operator.json", self.json, methods=["GET"]),
         ]
+        return [Route("/metrics", self.metrics, methods=["GET"]), *(pages if self._render else [])]
+
+    async def metrics(self, request: Request) -> Response:
+        """Also for this machine itself, where that can be told: from a proxy's connections it cannot."""
+        if not (self._admitted(request) or self._is_here(request)):
+            raise Refused("unauthorized")
+        headers = {"content-type": metrics.CONTENT_TYPE, "cache-control": "no-store", "x-content-type-options": "nosniff"}
+        return Response(metrics.render(self._service), headers=headers)
+
+    def _is_here(self, request: Request) -> bool:
+        if self._proxied or request.client is None or any(name in request.headers for name in _FORWARDED):
+            return False
+        return is_loopback(request.client.host)
 
     async def page(self, request: Request) -> Response:
         if not self._admitted(request):
             return self._form("The token is in the file that the service named when it started.")
+        assert self._render is not None
         summary = await self._service.summary()
         return HTMLResponse(await asyncio.to_thread(self._render, summary), headers=_HEADERS)
 
@@ -90,7 +108,8 @@ class Door:
         return self._sessions.get(request.cookies.get(_COOKIE, ""), 0) > self._service.clock()
 
     def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(hashlib.sha256(given.encode("utf-8", "replace")).hexdigest(), self._token_hash)
+        given_hash = hashlib.sha256(given.encode("utf-8", "replace")).hexdigest()
+        return bool(self._token_hash) and hmac.compare_digest(given_hash, self._token_hash)
 
     def _form(self, said: str) -> Response:
         text = _FORM.format(study=escape(self._service.study.title), said=escape(said))

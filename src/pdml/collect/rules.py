@@ -61,8 +61,7 @@ class Rules:
 
     def read(self, lines: Sequence[bytes], now: float) -> list[Entry | Refusal]:
         """Each report's entry, or the first rule it breaks; a bad line never harms its neighbours."""
-        barred = "too_early" if now < self.opens else "closed" if now >= self.closes else ""
-        hour = int(now // 3600)
+        barred, hour = self.barred(now), int(now // 3600)
         read = [self._one(line, hour, barred) for line in lines]
         entries = [each for each in read if type(each) is Entry]
         if entries:
@@ -71,6 +70,10 @@ class Rules:
                 kept = iter(fine)
                 read = [each if type(each) is Refusal or next(kept) else _outside(each) for each in read]
         return read
+
+    def barred(self, now: float) -> str:
+        """The problem's code outside the study's times, else nothing."""
+        return "too_early" if now < self.opens else "closed" if now >= self.closes else ""
 
     def _fine(self, features: Sequence[bytes]) -> list[bool]:
         """`acceptable` of each; one alone by a shorter way, because NumPy costs more than the sum does."""

@@ -1,4 +1,4 @@
-"""uvicorn, set up so that nothing about people reaches a log and nothing travels in the clear."""
+"""uvicorn, set up so that nothing about people reaches a log, nothing travels in the clear, and nobody shuts others out."""
 
 import asyncio
 import gc
@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from pdml.collect.guard import Guard
 from pdml.errors import InvalidInput
 from pdml.messages import is_loopback
 
-_PATIENCE = 30.0  # seconds for the head of a request
-_LARGEST_HEAD = 64 << 10
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of 1.3 are all good
+_STRICT = ("strict-transport-security", "max-age=31536000")
+_log = logging.getLogger("pdml.collect")
 
 
 def check_transport(host: str, *, cert: Path | None, key: Path | None, insecure_http: bool) -> bool:
@@ -33,123 +33,88 @@ def check_transport(host: str, *, cert: Path | None, key: Path | None, insecure_
 
 
 def serve(
-    app: Any, *, host: str, port: int, cert: Path | None = None, key: Path | None = None, on_ready: Callable[[str], None] = lambda url: None
+    app: Any,
+    *,
+    host: str,
+    port: int,
+    guard: Guard | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+    secure: bool = False,
+    on_ready: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve until a signal asks to stop; reports taken by then are stored and answered first. ``on_ready`` is told the address."""
+    """Serve until a signal asks to stop; reports taken by then are stored and answered first.
+
+    Parameters
+    ----------
+    app : ASGI application
+    host, port : str, int
+        Where to listen; port 0 is any free one.
+    guard : Guard, optional
+        Who may connect and for how long; the usual limits without one.
+    cert, key : Path, optional
+        Certificate chain and private key (PEM), for TLS.
+    secure : bool
+        That people reach it by https, here or at a proxy in front: browsers are told to come by no other way.
+    on_ready : callable
+        Told the address once connections are taken.
+    """
+    guard = guard or Guard()
     config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
+        guard.around(app),
         lifespan="on",
         access_log=False,  # addresses and times of people
         log_config=None,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=False,  # the guard knows whom to believe
         ws="none",
-        http=_Patient,
+        http="httptools",
+        headers=[_STRICT] if secure or cert else [],
         ssl_certfile=cert,
         ssl_keyfile=key,
         ssl_ciphers=_CIPHERS,
-        timeout_keep_alive=30,
+        timeout_keep_alive=int(guard.limits.head) + 1,  # the guard is first
         timeout_graceful_shutdown=10,
-        backlog=2048,
     )
     try:
         config.load()  # reads the certificate
     except OSError as error:
         raise InvalidInput(f"cannot use --cert {cert} with --key {key}: {(error.strerror or str(error)).lower()}") from None
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     gc.freeze()  # what was loaded stays; and a report leaves no cycles, so that looking for them often is waste
     gc.set_threshold(50_000, 20, 20)
     sys.setswitchinterval(0.0005)  # the writer's thread needs the interpreter often and briefly: it should not wait 5 ms each time
     listener = _listen(host, port)
     place = f"[{host}]" if ":" in host else host
-    server = _Announcing(config, lambda: on_ready(f"{'https' if cert else 'http'}://{place}:{listener.getsockname()[1]}"))
-    with listener:
-        server.run(sockets=[listener])
+    url = f"{'https' if cert else 'http'}://{place}:{listener.getsockname()[1]}"
+    with listener, asyncio.Runner(loop_factory=lambda: _guarded_loop(guard, lambda: on_ready(url))) as runner:
+        runner.run(uvicorn.Server(config).serve(sockets=[listener]))
 
 
-class _Patient(HttpToolsProtocol):
-    """uvicorn's protocol, with two changes.
+def _guarded_loop(guard: Guard, ready: Callable[[], None]) -> asyncio.AbstractEventLoop:
+    """A loop whose servers get their connections from the guard. uvicorn asks for one when the application has started."""
+    try:
+        from uvloop import Loop as Base
+    except ModuleNotFoundError:
+        from asyncio import SelectorEventLoop as Base  # type: ignore[assignment]
 
-    - The head of an answer leaves in one write with its body: half the system calls and packets.
-    - Patience has an end: a request's head must be complete within `_PATIENCE` seconds and `_LARGEST_HEAD` bytes, else the
-      connection is cut. uvicorn would hold it for ever, and as many as there are file descriptors. Bodies have their own limits.
-    """
+    class Loop(Base):
+        async def create_server(  # type: ignore[override]
+            self, factory: Any, *_: Any, sock: socket.socket, ssl: Any = None, **__: Any
+        ) -> Any:
+            server = guard.listen(factory, sock, ssl)
+            ready()
+            return server
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(_Joining(transport, self.loop))  # type: ignore[arg-type]
-        self._received = 0
-        self._waiting: float | None = self.loop.time()  # since when for a head; None: for none
-        self._watch = self.loop.call_later(_PATIENCE, self._look)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._watch.cancel()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._waiting is not None:
-            self._received += len(data)
-            if self._received > _LARGEST_HEAD:
-                self.transport.abort()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        if self._waiting is None:
-            self._received, self._waiting = 0, self.loop.time()
-
-    def on_headers_complete(self) -> None:
-        self._waiting = None
-        super().on_headers_complete()
-
-    def _look(self) -> None:
-        """One timer per connection, set anew when it ends: cheaper than one per request."""
-        left = _PATIENCE if self._waiting is None else self._waiting + _PATIENCE - self.loop.time()
-        if left > 0:
-            self._watch = self.loop.call_later(left, self._look)
-        else:
-            self.transport.abort()
+    loop = Loop()
+    loop.set_exception_handler(_complain)
+    return loop
 
 
-class _Joining:
-    """A transport that holds back the head of an answer for the body, until the end of the loop's turn at the latest."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self._head = b""
-
-    def write(self, data: bytes) -> None:
-        if not self._head and data.startswith(b"HTTP/1.1 "):
-            self._head = data
-            self._loop.call_soon(self._flush)  # an answer without a body, as to HEAD
-        else:
-            self._transport.write(self._head + data)
-            self._head = b""
-
-    def _flush(self) -> None:
-        if self._head:
-            self.write(b"")
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-
-class _Announcing(uvicorn.Server):
-    """Says when it is ready, not when it hopes to be."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._ready()
+def _complain(loop: Any, context: dict[str, Any]) -> None:
+    """One line, and only the kind of what happened: asyncio's own words hold people's addresses."""
+    error = context.get("exception")
+    if not isinstance(error, OSError):  # a connection that broke is nobody's mistake
+        _log.error("the event loop met %s", type(error).__name__ if error else "a problem")
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Callable
 
+from pdml.collect.attempts import Attempts
+from pdml.collect.guard import Guard
 from pdml.collect.intake import Intake
-from pdml.collect.rules import Clock, Rules
-from pdml.collect.store import Store, Totals
+from pdml.collect.rules import Clock, Rules, hash_token
+from pdml.collect.store import Store, Totals, refused
 from pdml.collect.summary import Counters, Summary
 from pdml.collect.writer import Writer
 from pdml.errors import StorageUnavailable
+from pdml.messages import Admission, Problem, problem
 from pdml.study import Study
 
 _HEALTH_LASTS = 1.0  # seconds for which a proof of health is good: asking often must not cost a sync each
@@ -17,14 +20,27 @@ _HEALTH_LASTS = 1.0  # seconds for which a proof of health is good: asking often
 class Service:
     """Everything the routes share. Between `start` and `stop` it takes reports."""
 
-    def __init__(self, study: Study, server: str, store: Store, *, clock: Clock, require_tokens: bool, capacity: int) -> None:
+    def __init__(
+        self,
+        study: Study,
+        server: str,
+        store: Store,
+        *,
+        clock: Clock,
+        require_tokens: bool,
+        capacity: int,
+        attempts: Attempts,
+        guard: Guard | None = None,
+    ) -> None:
         self.study = study
         self.server = server
         self.clock = clock
         self.rules = Rules.of(study, require_tokens=require_tokens)
         self.counters = Counters(clock())
+        self.attempts = attempts
         self.writer: Writer
         self.intake: Intake
+        self.guard = guard or Guard()
         self._store = store
         self._capacity = capacity
         self._health: tuple[float, str] = (-1.0, "")
@@ -51,6 +67,19 @@ class Service:
                 self._health = (loop.time() + _HEALTH_LASTS, found)
             return self._health[1]
 
+    async def admit(self, token: str) -> Admission | Problem:
+        """Whether a report with this token would be taken now. Raises `StorageUnavailable`."""
+        state, used = await asyncio.to_thread(self._store.invitation, hash_token(token))
+        missing = "token_missing" if self.rules.require_tokens and not token else ""
+        code = refused(state, self.rules.barred(self.clock()) or missing)
+        if token and not code:
+            code = "token_unknown" if used is None else "token_used" if used else ""
+        return problem(code) if code else Admission(self.rules.study_hash)
+
+    def problems(self) -> dict[str, int]:
+        """What was refused since the start, by code: reports, requests and connections."""
+        return dict(sorted((self.counters.problems + self.guard.problems).items()))
+
     async def summary(self) -> Summary:
         """Raises `StorageUnavailable`."""
         return self.summarize(await asyncio.to_thread(self._store.totals))
@@ -74,7 +103,7 @@ class Service:
             per_epsilon={epsilon: sum(counts) for epsilon, counts in grid.items()},
             per_class=tuple(map(sum, zip(*grid.values(), strict=True))),
             per_epsilon_and_class=grid,
-            problems=dict(sorted(self.counters.problems.items())),
+            problems=self.problems(),
             replayed=self.counters.replayed,
             uptime=now - self.counters.started,
             taken_at=now,

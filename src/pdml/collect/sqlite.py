@@ -2,52 +2,41 @@
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from functools import cache
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from itertools import count
 from pathlib import Path
+from typing import Any
 
+from pdml.collect import sqlite_schema
+from pdml.collect.keys import KeyDestroyed, KeyRing
 from pdml.collect.sqlite_file import Busy, SqliteFile
 from pdml.collect.store import (
-    SCHEMA,
     STORED,
     Entry,
     Identity,
     Outcome,
     State,
+    Tallies,
     Totals,
-    check_identity,
-    check_schema,
+    counted,
     decided,
     frozen_refuses,
-    tally,
-    tokens_used,
+    stored_of,
     totals_of,
+    without,
 )
+from pdml.collect.vault import SealedTallies, Vault
 from pdml.errors import InvalidInput, StorageUnavailable
 
-_APPLICATION = 0x70646D6C  # "pdml", so that `file` and we recognise the database
-_TABLES = """
-CREATE TABLE collection (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    study_id TEXT NOT NULL, study_hash TEXT NOT NULL, server TEXT NOT NULL, width INTEGER NOT NULL, classes INTEGER NOT NULL,
-    state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'closed', 'frozen')),
-    frozen_hour INTEGER, digest TEXT NOT NULL DEFAULT '',
-    withdrawn INTEGER NOT NULL DEFAULT 0, invited INTEGER NOT NULL DEFAULT 0, invited_used INTEGER NOT NULL DEFAULT 0
-) STRICT;
-CREATE TABLE probe (one INTEGER PRIMARY KEY CHECK (one = 1), room BLOB NOT NULL) STRICT;
--- Withdrawn: all but the id is NULL. Rows keep the order of arrival because a table ordered by random ids would write a page for each.
-CREATE TABLE reports (
-    row INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, digest BLOB, epsilon INTEGER, label INTEGER, hour INTEGER, features BLOB
-) STRICT;
-CREATE TABLE tallies (epsilon INTEGER NOT NULL, label INTEGER NOT NULL, reports INTEGER NOT NULL, PRIMARY KEY (epsilon, label)) STRICT;
--- No link to the report: who knows whose token it was must not find the report by it.
-CREATE TABLE invitations (hash BLOB PRIMARY KEY, used INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
-"""
 _ROOM = 64 << 10  # bytes that a healthy disk must have room for: more than a report needs, so that health fails first
-_PARTS = (256, 64, 16, 4, 1)  # rows per statement: few statements to prepare, and the interpreter's lock is passed on seldom
+_PARTS = (256, 64, 16, 4, 1)  # rows per statement: few to prepare, and the interpreter's lock is passed on seldom
+_HELD = "SELECT state, tallies_key, tallies FROM collection"
+_TOTALS = "SELECT state, withdrawn, invited, invited_used, frozen_hour, digest, tallies_key, tallies FROM collection"
+_KNOWN = "SELECT key, sealed FROM ids LEFT JOIN reports USING (key) WHERE id = ?"
+_ROWS = "SELECT key, id, sealed FROM ids CROSS JOIN reports USING (key) ORDER BY id"  # CROSS: in this order
 _USE = "UPDATE invitations SET used = 1 WHERE hash = ? AND used = 0"
-_ERASE = "UPDATE reports SET digest = NULL, epsilon = NULL, label = NULL, hour = NULL, features = NULL WHERE id = ?"
-_TALLY = "INSERT INTO tallies VALUES {} ON CONFLICT DO UPDATE SET reports = reports + excluded.reports"
+_COUNT = "UPDATE collection SET tallies_key = ?, tallies = ?, invited_used = invited_used + ?"
 
 
 class _NotAll(Exception):
@@ -55,16 +44,35 @@ class _NotAll(Exception):
 
 
 class SqliteStore:
-    """`Store` in a file that only its owner can read."""
+    """`Store` in a file that only its owner can read, with its keys in a folder beside it."""
 
-    def __init__(self, path: Path, identity: Identity, *, synchronous: str = "FULL", vfs: str = "") -> None:
-        """Open, or make, the collection at ``path``; anything but FULL is for showing that FULL is needed."""
+    def __init__(
+        self,
+        path: Path,
+        identity: Identity,
+        *,
+        keys: Path | None = None,
+        synchronous: str = "FULL",
+        vfs: str = "",
+    ) -> None:
+        """Open, or make, the collection at ``path``, with its keys beside it unless ``keys`` says where.
+
+        Anything but FULL is for showing that FULL is needed.
+        """
         self.identity = identity
+        self._ring: str | None = None
         self._file = SqliteFile(path, self._is_ours, synchronous=synchronous, vfs=vfs)
         try:
             with self._file.transaction() as db:
-                self._found(db, identity)
+                found = sqlite_schema.found(db, identity, str(path))
+            with self._file.transaction():  # one at a time, where several start at once
+                self._vault = Vault(KeyRing(keys or path.with_suffix(".keys"), found.ring, fresh=found.fresh))
+            self._ring = found.ring
+            if found.schema == 1:
+                self._seal_first()
+            self._destroy_doomed()
         except StorageUnavailable as error:
+            self.close()
             raise InvalidInput(f"cannot use {path} as a collection: {error}") from error
         except BaseException:
             self.close()
@@ -84,70 +92,129 @@ class SqliteStore:
         outcomes = self._store_all(entries)
         if outcomes is not None:
             return outcomes
-        with self._file.transaction() as db:
-            state = _state(db)
-            outcomes = [_decide(db, entry, state) for entry in entries]
-            _count(db, entries, outcomes)
+        with self._sealing() as db:
+            state, held = _held(db)
+            tallied = self._tallied(db, state, held)
+            outcomes = [self._decide(db, entry, state) for entry in entries]
+            if stored := stored_of(entries, outcomes):
+                self._count(db, *tallied, stored)
             return outcomes
 
     def _store_all(self, entries: Sequence[Entry], *, wait: bool = True) -> list[Outcome] | None:
-        """The common case at full speed: open, every entry new and in time, every token fresh. Otherwise None, and nothing done."""
+        """The common case at full speed: open, every entry new and in time, every token fresh. Otherwise None, and nothing done.
+
+        Asked before anything is sealed: a key that sealed something for nothing is lost.
+        """
+        ids = [entry[0] for entry in entries]
         if any([entry[7] for entry in entries]):  # barred
             return None
-        outcomes = [STORED] * len(entries)
-        with suppress(_NotAll), self._file.transaction(wait=wait) as db:
-            stored = 0
-            for part in _parts(entries):
-                values = [value for entry in part for value in entry[:6]]
-                stored += db.execute(_insert(len(part)), values).rowcount
-            tokens = [(entry[6],) for entry in entries if entry[6]]
-            fresh = db.executemany(_USE, tokens).rowcount if tokens else 0
-            if stored != len(entries) or fresh != len(tokens):
+        tokens = [(entry[6],) for entry in entries if entry[6]]
+        with suppress(_NotAll), self._sealing(wait=wait) as db:
+            state, held = _held(db)
+            if state is not State.OPEN or (tokens and db.executemany(_USE, tokens).rowcount != len(tokens)):
                 raise _NotAll
-            _count(db, entries, outcomes)
-            return outcomes
+            tallied = self._tallied(db, state, held)
+            used = partial(sqlite_schema.used, db)
+            first = self._vault.keys.next(len(entries), used)
+            if _insert(db, "ids", list(zip(ids, count(first), strict=False))) != len(ids):  # one is known
+                raise _NotAll
+            sealed = self._vault.seal(entries, used)
+            if sealed[0][0] != first:
+                raise StorageUnavailable("the keys were moved away just now")
+            _insert(db, "reports", [(key, content) for key, _, content in sealed])
+            self._count(db, *tallied, entries)
+            return [STORED] * len(entries)
         return None
 
+    def _decide(self, db: sqlite3.Connection, entry: Entry, state: State) -> Outcome:
+        """One entry by itself."""
+        known = db.execute(_KNOWN, (entry.id,)).fetchone()
+        if (outcome := decided(entry, state, known, self._vault.open)) is not None:
+            return outcome
+        if entry.token and db.execute(_USE, (entry.token,)).rowcount == 0:
+            issued = db.execute("SELECT 1 FROM invitations WHERE hash = ?", (entry.token,)).fetchone()
+            return Outcome("token_used" if issued else "token_unknown")
+        ((key, id, sealed),) = self._vault.seal([entry], partial(sqlite_schema.used, db))
+        _insert(db, "ids", [(id, key)])
+        _insert(db, "reports", [(key, sealed)])
+        return STORED
+
+    def _count(self, db: sqlite3.Connection, tallies: Tallies, held: SealedTallies, stored: Sequence[Entry]) -> None:
+        """Keep the totals in step with the reports, in the same transaction."""
+        now = self._vault.seal_tallies(counted(tallies, stored), held, partial(sqlite_schema.used, db))
+        db.execute(_COUNT, (*now, sum([1 for entry in stored if entry[6]])))
+
+    def _tallied(self, db: sqlite3.Connection, state: State, held: SealedTallies) -> tuple[Tallies, SealedTallies]:
+        """The totals as they are held, before anything is stored.
+
+        In a database from before a withdrawal they are counted anew, and the withdrawal happens to it now.
+        """
+        try:
+            return self._vault.tallies(held), held
+        except KeyDestroyed:
+            tallies, gone = self._vault.recount(db.execute(_ROWS), frozen=state is State.FROZEN)
+        db.executemany("DELETE FROM reports WHERE key = ?", gone)
+        db.execute("UPDATE collection SET withdrawn = withdrawn + ?", (len(gone),))
+        return tallies, SealedTallies(None, None)
+
     def probe(self) -> None:
-        with self._file.transaction() as db:
+        with self._sealing() as db:
             db.execute("INSERT OR REPLACE INTO probe VALUES (1, randomblob(?))", (_ROOM,))
+            self._vault.keys.probe(partial(sqlite_schema.used, db))
 
     def totals(self) -> Totals:
+        with self._file.connection() as db:
+            row = db.execute(_TOTALS).fetchone()
+            with suppress(KeyDestroyed):  # by a withdrawal just now, or before this database was restored
+                return totals_of(row[:6], self._vault.tallies(SealedTallies(*row[6:])))
+        with self._sealing() as db:
+            state, held = _held(db)
+            self._count(db, *self._tallied(db, state, held), [])
+        return self.totals()
+
+    def invitation(self, token: bytes) -> tuple[State, bool | None]:
         with self._file.transaction("BEGIN") as db:
-            row = db.execute("SELECT state, withdrawn, invited, invited_used, frozen_hour, digest FROM collection").fetchone()
-            tallies = {(epsilon, label): n for epsilon, label, n in db.execute("SELECT epsilon, label, reports FROM tallies") if n}
-        return totals_of(row, tallies)
+            row = db.execute("SELECT used FROM invitations WHERE hash = ?", (token,)).fetchone()
+            return _held(db)[0], None if row is None else bool(row[0])
 
     def invite(self, hashes: Iterable[bytes]) -> None:
         with self._file.transaction() as db:
-            if _state(db) is State.FROZEN:
+            if _held(db)[0] is State.FROZEN:
                 raise frozen_refuses("an invitation to it would lead nowhere")
             added = db.executemany("INSERT INTO invitations (hash) VALUES (?)", ((each,) for each in hashes)).rowcount
             db.execute("UPDATE collection SET invited = invited + ?", (added,))
 
     def withdraw(self, report: bytes) -> bool:
-        with self._file.transaction() as db:
-            db.execute("PRAGMA secure_delete = ON")  # what was there is overwritten, not only unlinked
-            if _state(db) is State.FROZEN:
+        with self._sealing() as db:
+            db.execute("PRAGMA secure_delete = ON")  # the sealed bytes go too, where that costs nothing
+            state, held = _held(db)
+            if state is State.FROZEN:
                 raise frozen_refuses("nothing can be withdrawn from it any more")
-            found = db.execute("SELECT epsilon, label FROM reports WHERE id = ?", (report,)).fetchone()
+            tallies, held = self._tallied(db, state, held)
+            found = db.execute(_KNOWN, (report,)).fetchone()
             if found is None:
                 raise InvalidInput(f"there is no report {report.hex()} in this collection")
-            new = found[0] is not None
-            if new:
-                db.execute("UPDATE tallies SET reports = reports - 1 WHERE epsilon = ? AND label = ?", found)
-                db.execute("UPDATE collection SET withdrawn = withdrawn + 1")
-                db.execute(_ERASE, (report,))
-        if not self._file.empty_log():  # which holds the page as it was
-            raise StorageUnavailable(
-                "the report is withdrawn, but the database's log still holds its bytes because another program is reading it: "
-                "withdraw it again when that has ended"
-            )
-        return new
+            key, sealed = found
+            if sealed is not None:
+                content = self._vault.open(key, report, sealed)
+                now = self._vault.seal_tallies(without(tallies, content), held, partial(sqlite_schema.used, db), anew=True)
+                db.executemany("INSERT INTO doomed VALUES (?)", [(key,)] if held.key is None else [(key,), (held.key,)])
+                db.execute("UPDATE collection SET withdrawn = withdrawn + 1, tallies_key = ?, tallies = ?", now)
+                db.execute("DELETE FROM reports WHERE key = ?", (key,))
+        self._destroy_doomed()
+        return sealed is not None
+
+    def _destroy_doomed(self) -> None:
+        """What a transaction has given up; also what a withdrawal left that was cut short."""
+        with self._file.transaction() as db:
+            doomed = [key for (key,) in db.execute("SELECT key FROM doomed")]
+            if doomed:
+                self._vault.keys.destroy(doomed)
+                db.execute("DELETE FROM doomed")
 
     def set_open(self, is_open: bool) -> None:
         with self._file.transaction() as db:
-            if _state(db) is State.FROZEN:
+            if _held(db)[0] is State.FROZEN:
                 raise frozen_refuses("it can neither be opened nor closed")
             db.execute("UPDATE collection SET state = ?", (State.OPEN if is_open else State.CLOSED,))
 
@@ -159,14 +226,14 @@ class SqliteStore:
 
     def rows(self, chunk: int) -> Iterator[Sequence[tuple[bytes, int, int]]]:
         with self._file.connection() as db:
-            cursor = db.execute("SELECT features, label, epsilon FROM reports INDEXED BY sqlite_autoindex_reports_1 ORDER BY id")
+            cursor = db.execute(_ROWS)
         while True:
             with self._file.connection():
                 rows = cursor.fetchmany(chunk)
+                opened = [self._vault.open(*row) for row in rows]
             if not rows:
                 return
-            if kept := [row for row in rows if row[0] is not None]:
-                yield kept
+            yield [(content.features, content.label, content.epsilon) for content in opened]
 
     def set_digest(self, digest: str) -> None:
         with self._file.transaction() as db:
@@ -174,75 +241,52 @@ class SqliteStore:
 
     def close(self) -> None:
         self._file.close()
+        if vault := vars(self).get("_vault"):
+            vault.keys.close()
+
+    @contextmanager
+    def _sealing(self, *, wait: bool = True) -> Iterator[sqlite3.Connection]:
+        """A transaction that may seal."""
+        with self._file.lock, self._vault.settling(), self._file.transaction(wait=wait) as db:
+            yield db
+
+    def _seal_first(self) -> None:
+        """Bring a collection of schema 1 up to date, and see that its log does not keep what was in the clear."""
+        with self._sealing() as db:
+            sqlite_schema.seal_first(db, self._vault)
+        if not self._file.empty_log():
+            raise InvalidInput(
+                f"the reports in {self._file.path} are sealed now, but its log still holds them in the clear because another "
+                "program is reading it: stop that program, and then nothing is left to do"
+            )
 
     def _is_ours(self, db: sqlite3.Connection) -> bool:
         """Whoever puts another database in the place of an open one must not get this collection's reports."""
         try:
-            found = db.execute("SELECT study_hash, server FROM collection").fetchone()
+            found = db.execute("SELECT study_hash, server, ring FROM collection").fetchone()
         except sqlite3.Error:
             return False
-        return bool(found == (self.identity.study_hash, self.identity.server))
-
-    def _found(self, db: sqlite3.Connection, asked: Identity) -> None:
-        """Check whose collection this is, or make it in an empty file."""
-        (application,) = db.execute("PRAGMA application_id").fetchone()
-        (schema,) = db.execute("PRAGMA user_version").fetchone()
-        if application == 0 and schema == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
-            for statement in _TABLES.split(";\n"):
-                if statement.strip():
-                    db.execute(statement)
-            values = (asked.study_id, asked.study_hash, asked.server, asked.width, asked.classes)
-            db.execute("INSERT INTO collection (one, study_id, study_hash, server, width, classes) VALUES (1, ?, ?, ?, ?, ?)", values)
-            db.execute(f"PRAGMA application_id = {_APPLICATION}")
-            db.execute(f"PRAGMA user_version = {SCHEMA}")
-            return
-        if application != _APPLICATION:
-            raise InvalidInput(f"{self._file.path} is a database of something else, not a collection of pdml")
-        check_schema(schema, str(self._file.path))
-        study_id, study_hash, server, width, classes = db.execute(
-            "SELECT study_id, study_hash, server, width, classes FROM collection"
-        ).fetchone()
-        found = Identity(study_id=study_id, study_hash=study_hash, server=server, width=width, classes=classes)
-        check_identity(found, asked, str(self._file.path))
+        return bool(found == (self.identity.study_hash, self.identity.server, self._ring))
 
 
-def _state(db: sqlite3.Connection) -> State:
-    return State(db.execute("SELECT state FROM collection").fetchone()[0])
+def _held(db: sqlite3.Connection) -> tuple[State, SealedTallies]:
+    state, key, tallies = db.execute(_HELD).fetchone()
+    return State(state), SealedTallies(key, tallies)
 
 
-def _decide(db: sqlite3.Connection, entry: Entry, state: State) -> Outcome:
-    """One entry by itself."""
-    known = db.execute("SELECT digest, hour FROM reports WHERE id = ?", (entry.id,)).fetchone()
-    if (outcome := decided(entry, state, known)) is not None:
-        return outcome
-    if entry.token and db.execute(_USE, (entry.token,)).rowcount == 0:
-        issued = db.execute("SELECT 1 FROM invitations WHERE hash = ?", (entry.token,)).fetchone()
-        return Outcome("token_used" if issued else "token_unknown")
-    db.execute(_insert(1), entry[:6])
-    return STORED
+def _insert(db: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, Any]]) -> int:
+    """How many were new."""
+    start = new = 0
+    for size in _PARTS:
+        while len(rows) - start >= size:
+            values = [value for row in rows[start : start + size] for value in row]
+            new += db.execute(_inserting(table, size), values).rowcount
+            start += size
+    return new
 
 
 @cache
-def _insert(rows: int) -> str:
-    """Insert so many rows while the collection is open."""
-    return (
-        "INSERT INTO reports (id, digest, epsilon, label, hour, features) "
-        f"SELECT * FROM (VALUES {', '.join(['(?, ?, ?, ?, ?, ?)'] * rows)}) WHERE (SELECT state FROM collection) = 'open' "
-        "ON CONFLICT DO NOTHING"
-    )
-
-
-def _parts(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-    start = 0
-    for size in _PARTS:
-        while len(entries) - start >= size:
-            yield entries[start : start + size]
-            start += size
-
-
-def _count(db: sqlite3.Connection, entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
-    """Keep the totals in step with the reports, in the same transaction."""
-    if rows := tally(entries, outcomes):
-        db.execute(_TALLY.format(", ".join(["(?, ?, ?)"] * len(rows))), [value for row in rows for value in row])
-    if used := tokens_used(entries, outcomes):
-        db.execute("UPDATE collection SET invited_used = invited_used + ?", (used,))
+def _inserting(table: str, rows: int) -> str:
+    """A known id is passed over; a key that has a report would be a mistake of ours."""
+    conflict = " ON CONFLICT DO NOTHING" if table == "ids" else ""
+    return f"INSERT INTO {table} VALUES {', '.join(['(?, ?)'] * rows)}{conflict}"

@@ -1,16 +1,20 @@
 """What a collection keeps, and what every store promises about it; `sqlite` and `postgres` keep it.
 
-A database holds one collection: the reports of one study at one server. docs/collect.md tells each row's life.
+A database holds one collection: the reports of one study at one server, sealed, while their keys lie in a folder (`keys`).
+docs/collect.md tells each row's life.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
-from pdml.errors import InvalidInput
+from pdml.errors import DataError, InvalidInput
 
-SCHEMA = 1  # raised with every change of the tables; an older program refuses a newer database
+SCHEMA = 2  # raised with every change of the tables; an older program refuses a newer database, a newer one brings it up to date
+
+Tallies = Mapping[tuple[int, int], int]  # (ε in millionths, reported class): reports
 
 
 class State(StrEnum):
@@ -36,13 +40,25 @@ class Entry(NamedTuple):
     """A report that obeys every rule, on its way into the store."""
 
     id: bytes  # 16
-    digest: bytes  # SHA-256 of the report's bytes
+    digest: bytes  # SHA-256 of the report's bytes, for its receipt; never kept: it could confirm a guess, and find the invitation
     epsilon: int  # millionths
     label: int
     hour: int  # hours since 1970: the only time that is kept
     features: bytes  # d little-endian float32
     token: bytes  # SHA-256 of the invitation; empty without one
     barred: str = ""  # problem code if the study's opening times refuse new reports now
+
+
+class Content(NamedTuple):
+    """What a stored report says, and the hour it came."""
+
+    epsilon: int
+    label: int
+    hour: int
+    features: bytes
+
+
+Opened = Callable[[int, bytes, bytes], Content]  # of the number of a key, a report's id, and its sealed bytes
 
 
 class Outcome(NamedTuple):
@@ -60,7 +76,7 @@ class Totals:
     """What a store can tell without touching a report."""
 
     state: State
-    tallies: Mapping[tuple[int, int], int]  # (ε in millionths, reported class): reports
+    tallies: Tallies
     withdrawn: int
     invitations: int
     invitations_used: int
@@ -95,11 +111,17 @@ class Store(Protocol):
 
     def totals(self) -> Totals: ...
 
+    def invitation(self, token: bytes) -> tuple[State, bool | None]:
+        """The state, and whether the invitation of this hash was used (None: unknown)."""
+
     def invite(self, hashes: Iterable[bytes]) -> None:
         """Add invitations by the SHA-256 of their tokens."""
 
     def withdraw(self, report: bytes) -> bool:
-        """Erase a report but for its id, which stays refused; False if it already was. Raises `InvalidInput`."""
+        """Destroy a report's key and erase it but for its id, which stays refused; False if it already was.
+
+        Raises `InvalidInput` for an unknown report or a frozen collection. After `StorageUnavailable` it is to be done again.
+        """
 
     def set_open(self, is_open: bool) -> None:
         """Close, or open again; a frozen collection refuses both."""
@@ -131,8 +153,8 @@ def check_schema(found: int, where: str) -> None:
     """Refuse tables this program does not know."""
     if found > SCHEMA:
         raise InvalidInput(f"{where} was written by a newer pdml (schema {found}, this one knows {SCHEMA}): update pdml")
-    if found < SCHEMA:
-        raise InvalidInput(f"{where} has schema {found}, and this pdml only knows {SCHEMA}")
+    if found < 1:
+        raise InvalidInput(f"{where} has schema {found}, which no pdml ever wrote")
 
 
 def frozen_refuses(what: str) -> InvalidInput:
@@ -143,40 +165,57 @@ def no_collection(where: str) -> InvalidInput:
     return InvalidInput(f"there is no collection in {where}: `pdml collect serve` and `pdml collect invite` make one")
 
 
-def decided(entry: Entry, state: State, known: Sequence[Any] | None) -> Outcome | None:
+def decided(entry: Entry, state: State, known: Sequence[Any] | None, opened: Opened) -> Outcome | None:
     """What became of an entry by its id and the times; None: it is new and in time, so that its token decides.
 
-    ``known`` is (digest, hour) of the report with this id. It comes first: whoever repeats a report gets the first answer,
-    whatever has happened since.
+    ``known`` is (key, sealed) of the report with this id. It comes first: whoever repeats a report gets the first answer,
+    whatever has happened since. The token is not compared: nothing that is kept can tell which one a report came with.
     """
     if known is not None:
-        digest, hour = known
-        return Outcome("withdrawn") if digest is None else Outcome("replayed", hour) if digest == entry.digest else Outcome("id_conflict")
-    if state is not State.OPEN or entry.barred:
-        return Outcome("frozen" if state is State.FROZEN else entry.barred or "closed")
-    return None
+        key, sealed = known
+        if sealed is None:
+            return Outcome("withdrawn")
+        try:
+            epsilon, label, hour, features = opened(key, entry.id, sealed)
+        except DataError:  # its key is lost: no promise about this report can be repeated, and the others go on
+            return Outcome("storage_unavailable")
+        same = (epsilon, label, features) == (entry.epsilon, entry.label, entry.features)
+        return Outcome("replayed", hour) if same else Outcome("id_conflict")
+    code = refused(state, entry.barred)
+    return Outcome(code) if code else None
 
 
-def tally(entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> list[tuple[int, int, int]]:
-    """(ε, label, reports) of what was stored, sorted so that every writer touches the rows in the same order."""
-    counts: dict[tuple[int, int], int] = {}
-    for entry, outcome in zip(entries, outcomes, strict=True):
-        if outcome is STORED:
-            key = (entry.epsilon, entry.label)
-            counts[key] = counts.get(key, 0) + 1
-    return [(epsilon, label, n) for (epsilon, label), n in sorted(counts.items())]
+def refused(state: State, barred: str) -> str:
+    """Why nothing new is taken now, as a code; empty if it is. ``barred`` is what the rules say."""
+    if state is State.FROZEN:
+        return "frozen"
+    return barred or ("" if state is State.OPEN else "closed")
 
 
-def tokens_used(entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> int:
-    return sum(1 for entry, outcome in zip(entries, outcomes, strict=True) if outcome is STORED and entry.token)
+def stored_of(entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> list[Entry]:
+    """Those that are stored now."""
+    return [entry for entry, outcome in zip(entries, outcomes, strict=True) if outcome is STORED]
 
 
-def totals_of(row: Sequence[Any], tallies: Mapping[tuple[int, int], int]) -> Totals:
+def counted(tallies: Tallies, stored: Sequence[Entry]) -> Tallies:
+    """The tallies with what was stored now."""
+    counts = Counter(tallies)
+    counts.update([(entry[2], entry[3]) for entry in stored])
+    return counts
+
+
+def without(tallies: Tallies, content: Content) -> Tallies:
+    """The tallies without one report."""
+    key = (content.epsilon, content.label)
+    return {**tallies, key: tallies[key] - 1}
+
+
+def totals_of(row: Sequence[Any], tallies: Tallies) -> Totals:
     """The row (state, withdrawn, invited, invited_used, frozen_hour, digest) of a collection, and its tallies."""
     state, withdrawn, invited, used, hour, digest = row
     return Totals(
         state=State(state),
-        tallies=tallies,
+        tallies={key: n for key, n in sorted(tallies.items()) if n},
         withdrawn=withdrawn,
         invitations=invited,
         invitations_used=used,

@@ -7,15 +7,19 @@ from pdml.collect.store import Identity, Store, no_collection
 from pdml.errors import InvalidInput
 
 
-def open_store(database: str, identity: Identity, *, create: bool) -> Store:
-    """Open the collection of ``identity`` in ``database``; with ``create`` it is made if there is none."""
+def open_store(database: str, identity: Identity, *, create: bool, keys: Path | None = None) -> Store:
+    """Open the collection of ``identity`` in ``database``; with ``create`` it is made if there is none.
+
+    ``keys`` is the folder of its keys: beside a file unless given, and for PostgreSQL in the folder the program runs in.
+    """
     if urlsplit(database).scheme in ("postgresql", "postgres"):
         try:
             from pdml.collect.postgres import PostgresStore
         except ModuleNotFoundError as missing:
             raise InvalidInput(f"PostgreSQL needs the package {missing.name}: pip install 'pdml[collect]'") from None
 
-        return PostgresStore(database, identity, create=create)
+        keys = keys or Path(f"{identity.study_id}-{identity.server}.keys").absolute()
+        return PostgresStore(database, identity, keys=keys, create=create)
     if "://" in database:
         raise InvalidInput(f"db must be a file or postgresql://..., got {database.partition('://')[0]}://...")
     from pdml.collect.sqlite import SqliteStore
@@ -23,7 +27,7 @@ def open_store(database: str, identity: Identity, *, create: bool) -> Store:
     path = Path(database)
     if not create and not path.exists():
         raise no_collection(str(path))
-    return SqliteStore(path, identity)
+    return SqliteStore(path, identity, keys=keys)
 
 
 def shown(database: str) -> str:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import msgspec
 
 from pdml.contribute.delivery import Service
-from pdml.contribute.memo import Memo, Memory
-from pdml.encoder import Number
-from pdml.errors import DataError, InvalidInput, NotDelivered
-from pdml.mechanisms.label_flip import MILLION, WORD, threshold
+from pdml.contribute.memo import Memory
+from pdml.errors import InvalidInput, NotDelivered
+from pdml.mechanisms.label_flip import MILLION
 from pdml.messages import VERSION, Problem, Receipt, Report, decode_report, encode_report, features_of, pack_features
 from pdml.study import Study
 
@@ -22,36 +21,70 @@ class Preview:
     answers: Mapping[str, float | str]
     label: str  # as reported
     epsilon: float
-    flip_probability: float
     bytes: bytes
 
 
 def prepare(
-    study: Study, memory: Memory, answers: Mapping[str, object], label: int, micro_epsilon: int, *, record: str = "", token: str = ""
+    study: Study,
+    memory: Memory,
+    answers: Mapping[str, object],
+    label: int | None,
+    micro_epsilon: int | None,
+    *,
+    record: str = "",
+    token: str = "",
 ) -> bytes:
-    """The bytes to send. Chance decides here, before any network activity, and once: the memory holds its decision.
+    """The bytes to send. Chance decides here, before they can leave, and once: the memory keeps it.
+
+    Parameters
+    ----------
+    study : Study
+    memory : Memory
+    answers : mapping of str to object
+        By attribute; may be corrected until a report has left.
+    label, micro_epsilon : int or None
+        The true class and ε in millionths. Once chance has decided they are not looked at.
+    record : str
+        Whose record, where several people share the device.
+    token : str
+        The invitation, if there is one.
+
+    Returns
+    -------
+    bytes
+        A report; what has left without a clear answer as it left, whatever is asked now.
+
+    Raises
+    ------
+    InvalidInput
+        For a value outside its domain; nothing is drawn then.
 
     Guarantees
     ----------
-    - The label in the bytes is ε-LDP in the true one, with the ε of the memory's draw.
-    - The same record in the same study gets the same draw, whatever is corrected; what has once left is the only thing that leaves.
-    - The true label is stored nowhere.
+    - The label in the bytes is ε-LDP in the true one, with the ε of the draw.
+    - The same record in the same study gets the same draw, whatever is corrected or said later.
+    - The true label is stored nowhere: what the memory holds is a function of the returned bytes.
     """
-    if not 0 <= label < len(study.classes):
-        raise InvalidInput(f"label must be the index of one of the {len(study.classes)} classes")
-    if micro_epsilon not in study.epsilon_micro:
-        menu = ", ".join(f"{epsilon:g}" for epsilon in study.menu)
-        raise InvalidInput(f"epsilon must be on the study's menu ({menu}), got {micro_epsilon / MILLION:g}")
-    features = study.encode(answers)
-    memo = memory.settle(study.hash, record, micro_epsilon, len(study.classes))
-    if memo.sent:
+    memo = memory.recall(study.hash, record)
+    if memo is not None and memo.sent:
         return memo.sent.encode("ascii")
+    features = study.encode(answers)
+    if memo is None:
+        if label is None or not 0 <= label < len(study.classes):
+            raise InvalidInput(f"label must be the index of one of {len(study.classes)} classes")
+        if micro_epsilon is None or micro_epsilon not in study.epsilon_micro:
+            menu = ", ".join(f"{epsilon:g}" for epsilon in study.menu)
+            got = "nothing" if micro_epsilon is None else f"{micro_epsilon / MILLION:g}"
+            raise InvalidInput(f"epsilon must be on the study's menu ({menu}), got {got}")
+        memo = memory.settle(study.hash, record, label, micro_epsilon, len(study.classes))
+        if memo.sent:  # by another process meanwhile
+            return memo.sent.encode("ascii")
     report = Report(
         version=VERSION,
         study=study.hash,
         id=memo.id,
         epsilon=memo.epsilon,
-        label=memo.reported[label],
+        label=memo.label,
         features=pack_features(features),
         token=token,
     )
@@ -59,13 +92,13 @@ def prepare(
 
 
 def preview(study: Study, data: bytes) -> Preview:
+    """A report in words, read back from its bytes."""
     report = decode_report(data)
     return Preview(
         report=report,
         answers=study.decode(features_of(report)),
         label=study.classes[report.label],
         epsilon=report.epsilon / MILLION,
-        flip_probability=threshold(report.epsilon, len(study.classes)) / WORD,
         bytes=data,
     )
 
@@ -74,7 +107,9 @@ def submit(memory: Memory, service: Service, data: bytes, *, record: str = "") -
     """Send prepared bytes and remember the receipt; a refusal or silence is a `NotDelivered` with its reason."""
     report = decode_report(data)
     memo = memory.recall(report.study, record)
-    if memo is None or memo.id != report.id or (memo.sent and memo.sent.encode("ascii") != data):
+    drawn = None if memo is None else (memo.id, memo.epsilon, memo.label)
+    fits = drawn == (report.id, report.epsilon, report.label) and data.isascii()
+    if memo is None or not fits or memo.sent not in ("", data.decode("ascii")):
         raise InvalidInput("a report must be prepared with the same memory before it is sent, got one that this memory does not know")
     if memo.receipt is None:
         service.require_study(report.study)
@@ -84,16 +119,5 @@ def submit(memory: Memory, service: Service, data: bytes, *, record: str = "") -
         if memo.receipt is None:  # certainly not stored: whatever is corrected, the draw stays
             memory.keep(record, msgspec.structs.replace(memo, sent=""))
         raise NotDelivered(f"{service.url} refused the report ({answer.code}): {answer.title}", answer.code)
-    done = Memo(study=memo.study, id=memo.id, epsilon=memo.epsilon, sent=data.decode("ascii"), receipt=answer)
-    memory.keep(record, done)
+    memory.keep(record, msgspec.structs.replace(memo, receipt=answer))
     return answer
-
-
-def require_in_range(study: Study, answers: Mapping[str, object]) -> None:
-    """Refuse numbers outside their declared range: encoding would clamp them, and people should know before."""
-    for attribute in study.attributes:
-        value = answers.get(attribute.name)
-        if isinstance(attribute, Number) and isinstance(value, (int, float)) and not attribute.low <= value <= attribute.high:
-            raise DataError(
-                f"{attribute.name!r} must lie in [{attribute.low:g}, {attribute.high:g}], got {value:g}: the study declares no other value"
-            )

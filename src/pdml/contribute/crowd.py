@@ -120,7 +120,7 @@ def fill(path: Path, study: Study, table: Table, labels: IntArray, epsilons: Arr
 
     Guarantees
     ----------
-    - Each label is ε-LDP with its own ε, from OS entropy; the outbox holds no true label.
+    - Each label is ε-LDP with its own ε, from OS entropy; the outbox holds reports and nothing else.
     - The file appears whole or not at all, readable by its owner alone; of two runs at the same time the first wins.
     """
     origin = Origin(study=study.hash, source=source, reports=table.n_rows)

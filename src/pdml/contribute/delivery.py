@@ -11,12 +11,22 @@ from typing import NoReturn, Self
 from urllib.parse import SplitResult, urlsplit
 
 from pdml.errors import DataError, InvalidInput, MessageError, NotDelivered, plain
-from pdml.messages import Problem, Receipt, decode_answer, decode_report, is_loopback, split_batch
+from pdml.messages import (
+    Problem,
+    Receipt,
+    decode_admission,
+    decode_answer,
+    decode_report,
+    encode_invitation,
+    is_loopback,
+    split_batch,
+)
 
 ATTEMPTS = 5
 _FIRST_PAUSE = 0.5  # seconds; each further one is twice as long
 _TIMEOUT = 30.0
 _MOST_ANSWER = 1 << 22  # bytes of an answer that are read at all
+_BEFORE = ("/v1/study", "/v1/invitations")  # asked before there is a report
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}  # nothing was acknowledged: the same bytes may be sent again
 
 Answer = Receipt | Problem
@@ -54,6 +64,22 @@ class Service:
             raise NotDelivered(
                 f"{self.url} works for another study, or another version of it ({found[:12]}..., not {study[:12]}...)", "wrong_study"
             )
+
+    def require_admission(self, study: str, token: str) -> None:
+        """Refuse, before anything is asked, where a report with this token would not be taken."""
+        asked = encode_invitation(token)
+        status, body = self._ask("POST", "/v1/invitations", asked, "application/json")
+        try:
+            answer = decode_admission(body)
+        except MessageError:
+            why = f"it answered {status} when asked for admission"
+            raise NotDelivered(f"{self.url} is no collection service: {why}") from None
+        if isinstance(answer, Problem):
+            why = f"({answer.code}): {answer.title}"
+            raise NotDelivered(f"{self.url} would not take a report now {why}", answer.code)
+        if status != 200 or answer.study != study:
+            why = "works for another study, or another version of it"
+            raise NotDelivered(f"{self.url} {why}", "wrong_study")
 
     def send(self, report: bytes) -> Answer:
         """Deliver one report: its receipt, or the problem for which it was refused and certainly not stored."""
@@ -115,9 +141,9 @@ class Service:
             if status not in _AGAIN or attempt == self._attempts - 1:
                 return status, answer
             why = f"answer {status}"
-        raise NotDelivered(
-            f"{self.url} could not be reached, {why} after {self._attempts} attempts: try again later, it will be the same report"
-        )
+        later = "try again later" + ("" if path in _BEFORE else ", it will be the same report")
+        tried = f"{why} after {self._attempts} attempts"
+        raise NotDelivered(f"{self.url} could not be reached, {tried}: {later}")
 
     def _once(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
         if self._open is None:

@@ -2,9 +2,13 @@
 
 One file per study and record. It holds, one after the other:
 
-    id, epsilon, reported         drawn: what would be reported for EACH possible label, so that the file does not hold the true one
-    ..., sent                     a report left and no clear answer came: only these bytes may leave from now on
-    id, epsilon, sent, receipt    stored by the service: the draws are forgotten
+    study, id, epsilon, label     drawn: what chance has made of the answer, and every report says
+    ..., sent                     a report left, no clear answer came: only these bytes may leave
+    ..., sent, receipt            stored by the service
+
+Every field but the receipt, which is the service's, stands in the report itself: whoever reads
+this file learns what whoever receives the report learns, and no more. What the true answer was is
+written nowhere, so it cannot be corrected after the draw.
 """
 
 import contextlib
@@ -29,15 +33,16 @@ class Memo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     study: str
     id: str
     epsilon: int  # millionths
-    reported: tuple[int, ...] = ()  # by true label
+    label: int  # as reported: after chance
     sent: str = ""  # the report's bytes, which are ASCII
     receipt: Receipt | None = None
 
 
-def draw(micro_epsilon: int, classes: int, stream: Stream | None = None) -> tuple[int, ...]:
-    """What would be reported for each possible label, each randomised on its own (`mechanisms.label_flip`) from OS entropy."""
-    epsilons = np.full(classes, micro_epsilon / MILLION)
-    return tuple(flip_labels(np.arange(classes), epsilons, classes, SecureStream() if stream is None else stream).tolist())
+def draw(label: int, micro_epsilon: int, classes: int, stream: Stream | None = None) -> int:
+    """What is reported in place of ``label`` (`mechanisms.label_flip`), from OS entropy."""
+    epsilons = np.array([micro_epsilon / MILLION])
+    source = SecureStream() if stream is None else stream
+    return int(flip_labels(np.array([label]), epsilons, classes, source)[0])
 
 
 class Memory:
@@ -46,6 +51,7 @@ class Memory:
     Guarantees
     ----------
     - A draw is on the disk before anybody sees it, and the first one on the disk is the one that counts.
+    - What is on the disk says no more about the true label than the report: it is a function of it.
     - A file that cannot be read is an error, never a reason to draw again.
     """
 
@@ -66,20 +72,30 @@ class Memory:
             raise DataError(f"{path} must be about the study {study[:12]}..., got one about {memo.study[:12]}...: restore it from a copy")
         return memo
 
-    def settle(self, study: str, record: str, micro_epsilon: int, classes: int) -> Memo:
+    def settle(self, study: str, record: str, label: int, micro_epsilon: int, classes: int) -> Memo:
         """The memo of this record; drawn now if there is none. Of two at the same time the first wins."""
-        if (known := self.recall(study, record)) is not None:
-            return known
-        memo = Memo(study=study, id=secrets.token_hex(16), epsilon=micro_epsilon, reported=draw(micro_epsilon, classes))
-        self._write(record, memo, first=True)
-        settled = self.recall(study, record)
-        assert settled is not None
-        return settled
+        while (known := self.recall(study, record)) is None:
+            if not self._adopt(study, record):
+                drawn, id = draw(label, micro_epsilon, classes), secrets.token_hex(16)
+                memo = Memo(study=study, id=id, epsilon=micro_epsilon, label=drawn)
+                self._write(record, memo, first=True)
+        return known
 
     def keep(self, record: str, memo: Memo) -> Memo:
         """Replace a memo, on the disk before this returns."""
         self._write(record, memo, first=False)
         return memo
+
+    def _adopt(self, study: str, record: str) -> bool:
+        """Take over a draw whose writer was killed: two on a disk would say more than a report."""
+        path = self._path(study, record)
+        for left in sorted(self._folder.glob(f".{path.name}-*")):
+            with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+                msgspec.json.decode(left.read_bytes(), type=Memo)
+                os.link(left, path)
+            with contextlib.suppress(OSError):
+                left.unlink()
+        return path.exists()
 
     def _path(self, study: str, record: str) -> Path:
         return self._folder / (hashlib.sha256(f"{study}\n{record}".encode()).hexdigest()[:32] + ".json")
@@ -95,7 +111,8 @@ class Memory:
                 file.flush()
                 os.fsync(file.fileno())
             if first:
-                with contextlib.suppress(FileExistsError):
+                # Another process was first, or took this draw over.
+                with contextlib.suppress(FileExistsError, FileNotFoundError):
                     os.link(temporary, path)
             else:
                 os.replace(temporary, path)

@@ -36,7 +36,8 @@ def render(study: Study) -> Page:
       the address it was opened with is told to nobody.
     - What the study says appears as text, never as markup.
     """
-    template, style, script = (_asset(name) for name in ("page.html", "page.css", "page.js"))
+    template, style = _asset("page.html"), _asset("page.css")
+    script = "\n".join(_asset(name) for name in ("device.js", "form.js", "page.js"))
     description = f'<p class="lead">{escape(study.description)}</p>' if study.description else ""
     html = Template(template).substitute(
         title=escape(study.title),

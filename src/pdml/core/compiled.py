@@ -323,10 +323,10 @@ def _teach() -> None:
     overload(kernel.times, **how)(lambda matrix, vector, out: _times)
     overload(kernel.put, **how)(lambda source, out: _put)
     overload(kernel.add, **how)(lambda out, factor, vector: _add)
-    overload(kernel.blur, **how)(lambda limits, point: kernel.blur)
-    overload(kernel.spread, **how)(lambda moment, step, scratch: kernel.spread)
+    overload(kernel.blur, **how)(lambda limits, point, target: kernel.blur)
+    overload(kernel.spread, **how)(lambda moment, step, scratch, slack: kernel.spread)
     overload(kernel.quasi_newton, **how)(lambda inverse, gradient, steps, changes, curvatures, count, p, q: kernel.quasi_newton)
-    overload(kernel.rebuild, **how)(lambda rows, loss, ridge, state: kernel.rebuild)
+    overload(kernel.rebuild, **how)(lambda rows, loss, ridge, limits, state: kernel.rebuild)
     overload(kernel.advance, **how)(lambda rows, loss, ridge, limits, patience, tolerance, state, target, out, reached: kernel.advance)
 
 
@@ -336,7 +336,8 @@ def _entries(stamp: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def many(rows, cuts, loss, ridges, limits, patiences, tolerances, states, targets, out, reached, tickets):
         """`kernel.advance` for server after server: one call per thread and round, each taking the next ticket when free.
 
-        ``states`` are stacked by server. Where `advance` fails, ``reached`` stays above the tolerance.
+        ``states`` and ``limits`` are stacked by server. Where `advance` fails, ``reached`` stays
+        above the tolerance.
         """
         assert stamp
         while True:
@@ -357,8 +358,28 @@ def _entries(stamp: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
                 states.counts[s],
                 states.work[s],
             )
+            bounds = kernel.Limits(
+                limits.bend[s],
+                limits.fixed[s],
+                limits.per_point[s],
+                limits.per_step[s],
+                limits.per_anchor[s],
+                limits.slack[s],
+                limits.nudge[s],
+            )
             mine = records_of(rows, cuts, s)
-            kernel.advance(mine, loss, ridges[s], limits[s], patiences[s], tolerances[s], state, targets[s], out[s], reached[s])
+            kernel.advance(
+                mine,
+                loss,
+                ridges[s],
+                bounds,
+                patiences[s],
+                tolerances[s],
+                state,
+                targets[s],
+                out[s],
+                reached[s],
+            )
 
     def curved(rows, loss, point, out, width):
         assert stamp

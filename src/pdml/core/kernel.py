@@ -13,6 +13,11 @@ Two ideas make passes rare:
   because the Hessian changes by at most c₃·|x_j·u| in record j (c₃ = `third_bound`, B the longest row; Cauchy-Schwarz
   over records). When the linear residual plus this bound is below the tolerance, the step is certified unseen.
 
+Every number here is rounded, and nearly collinear columns or long vectors turn that into anything
+at all. So each bound carries what rounding can have done to it (`Limits`; docs/solver.md has the
+proof): a certificate is a theorem about the point that is returned, not about the one that was
+meant. Anything that is not finite is never certified.
+
 Compiled and interpreted runs execute the same source; only the small algebra and what touches the records have other
 bodies in `core.compiled`.
 """
@@ -30,6 +35,9 @@ from pdml.core.rows import gram
 
 ATTEMPTS = 40
 MEMORY = 2  # secant pairs: more bring nothing (measured on Adult)
+UNIT = 2.0**-53  # u: one operation is off by at most this share of its result
+SAFE = 1.0 + 1e-6  # for products of roundings, and for those of the certificate's own sum
+TINY = 1e-140  # for what underflows
 
 
 class State(NamedTuple):
@@ -51,6 +59,18 @@ class State(NamedTuple):
     curvatures: Array  # (runs, MEMORY): step·change, always positive
     counts: IntArray  # (runs,) pairs ever stored
     work: IntArray  # [passes, passes since the Hessian was built, Hessians]
+
+
+class Limits(NamedTuple):
+    """The certificate's constants, all but the first for rounding; made by `core.rounding`."""
+
+    bend: float  # c₃·B
+    fixed: float  # of a data gradient, wherever it is taken
+    per_point: float  # and more of it per |v|
+    per_step: float  # of the Hessian and of products with it, per |p|
+    per_anchor: float  # and more per |p|·|a|
+    slack: float  # of uᵀSu, per |u|²
+    nudge: float  # of the S norm of the step really taken, per |v| + |p|
 
 
 class Rows(NamedTuple):
@@ -95,19 +115,25 @@ def add(out: Array, factor: float, vector: Array) -> None:
     daxpy(vector, out, a=factor)
 
 
-def spread(moment: Array, step: Array, scratch: Array) -> float:
-    """|p|_S = sqrt((1/m) Σ_j |x_j·p|²), the root mean square change of a margin; one block of d per class code."""
+def spread(moment: Array, step: Array, scratch: Array, slack: float) -> float:
+    """At least |p|_S = sqrt((1/m) Σ_j |x_j·p|²), the root mean square change of a margin.
+
+    One block of d per class code. Where columns are nearly collinear pᵀSp cancels to nothing, or
+    below it; then ``slack``·|p|² is all that counts.
+    """
     width = moment.shape[0]
     total = 0.0
     for k in range(0, step.size, width):
         times(moment, step[k : k + width], scratch[k : k + width])
         total += dot(step[k : k + width], scratch[k : k + width])
-    return sqrt(max(0.0, total))
+    # abs, not max(0, ...), which would make 0 of a NaN
+    return sqrt(abs(total) + slack * dot(step, step)) + TINY
 
 
-def blur(limits: Array, point: Array) -> float:
-    """How far rounding can have moved a gradient computed at ``point``, save for the target's share."""
-    return float(limits[1]) + float(limits[2]) * sqrt(dot(point, point))
+def blur(limits: Limits, point: Array, target: Array) -> float:
+    """How far rounding can have moved a gradient computed at ``point``."""
+    lengths = limits.per_point * sqrt(dot(point, point)) + 4.0 * UNIT * sqrt(dot(target, target))
+    return limits.fixed + lengths
 
 
 def quasi_newton(inverse: Array, gradient: Array, steps: Array, changes: Array, curvatures: Array, count: int, p: Array, q: Array) -> None:
@@ -138,19 +164,23 @@ def hessian(rows: Rows, loss: Loss, point: Array, out: Array, width: int) -> Non
 
 
 def invert(matrix: Array, ridge: float, out: Array) -> None:
-    """out <- (A + ridge I)^-1 for a positive semidefinite A; the ridge is lifted where rounding ate it."""
+    """out <- (A + ridge I)^-1 for a positive semidefinite A; NaN where A is not finite.
+
+    The ridge is lifted where rounding ate it.
+    """
     diagonal = np.eye(len(matrix))
     lift = 0.0
-    while True:
+    while lift < np.inf:
         factor, info = dpotrf(matrix + (ridge + lift) * diagonal, lower=1)
         if info == 0:
             lower = np.tril(dpotri(factor, lower=1)[0])
             out[:] = lower + np.tril(lower, -1).T
             return
         lift = max(10 * lift, 1e-15 * float(np.trace(matrix)), 1e-300)
+    out[:] = np.nan
 
 
-def rebuild(rows: Any, loss: Any, ridge: float, state: State) -> None:
+def rebuild(rows: Any, loss: Any, ridge: float, limits: Limits, state: State) -> None:
     """A new Hessian at the last evaluated point (at the mean, if several trainings share it)."""
     runs, size = state.points.shape
     away, scratch = np.empty(size), np.empty(size)
@@ -163,7 +193,7 @@ def rebuild(rows: Any, loss: Any, ridge: float, state: State) -> None:
     for c in range(runs):
         put(state.points[c], away)
         add(away, -1.0, state.anchor)
-        state.distance[c] = spread(state.moment, away, scratch)
+        state.distance[c] = spread(state.moment, away, scratch, limits.slack)
         state.counts[c] = 0
     state.work[1] = 0
     state.work[2] += 1
@@ -173,7 +203,7 @@ def advance(
     rows: Any,
     loss: Any,
     ridge: float,
-    limits: Array,
+    limits: Limits,
     patience: int,
     tolerance: float,
     state: State,
@@ -183,18 +213,16 @@ def advance(
 ) -> bool:
     """Solve ∇G(w) + ridge·w = target for every run; write the points to ``out`` and certified norms to ``reached``.
 
-    ``limits`` is [c₃·B, and what rounding can do to a computed gradient: a constant, and a multiple of |w|]. A new Hessian
-    is built when steps converge slowly, or when ``patience`` passes were spent since the last one. Returns False where even
-    that does not make the gradient shrink: then the safeguard must take over.
+    A new Hessian is built when steps converge slowly, or when ``patience`` passes were spent since
+    the last one. Returns False where even that does not make the gradient shrink: then the
+    safeguard must take over.
     """
     runs, size = state.points.shape
     width = state.moment.shape[0]
     memory = state.steps.shape[1]
     unsolved, previous, order = np.ones(runs), np.full(runs, np.inf), np.zeros(runs, np.int64)
     residual, trial, fresh = np.empty((runs, size)), np.empty((runs, size)), np.empty((runs, size))
-    p, scratch, rounding = np.empty(size), np.empty(size), np.empty(runs)
-    for c in range(runs):
-        rounding[c] = 1e-15 * sqrt(dot(target[c], target[c]))
+    p, scratch, fuzz = np.empty(size), np.empty(size), np.empty(runs)
     since = 0  # passes since this call began, or since it built a Hessian
     for _ in range(ATTEMPTS):
         slow = False
@@ -206,13 +234,14 @@ def advance(
             add(g, ridge, state.points[c])
             add(g, -1.0, target[c])
             norm = sqrt(dot(g, g))
-            certificate = norm + rounding[c] + blur(limits, state.points[c])
+            fuzz[c] = blur(limits, state.points[c], target[c])
+            certificate = SAFE * (norm + fuzz[c])
             if certificate <= tolerance:
                 put(state.points[c], out[c])
                 reached[c] = certificate
                 unsolved[c] = 0.0
                 continue
-            if norm == 0.0:  # only rounding is left, and it is above the tolerance
+            if norm == 0.0 or not norm < np.inf:  # only rounding is left, or no number at all
                 return False
             if not norm <= 0.5 * previous[c]:
                 if state.work[1] <= 1:  # with a Hessian as new as can be
@@ -222,7 +251,7 @@ def advance(
                 slow = True  # at this pace more passes are left than a Hessian is worth
             previous[c] = norm
         if slow:
-            rebuild(rows, loss, ridge, state)
+            rebuild(rows, loss, ridge, limits, state)
             since = 0
         pending = 0
         for c in range(runs):
@@ -230,13 +259,18 @@ def advance(
                 continue
             g = residual[c]
             times(state.inverse, g, p)
-            length = spread(state.moment, p, scratch)
-            remainder = limits[0] * (state.distance[c] + 0.5 * length) * length
+            reach = sqrt(dot(p, p))
+            nudge = limits.nudge * (sqrt(dot(state.points[c], state.points[c])) + reach)
+            length = spread(state.moment, p, scratch, limits.slack) + nudge
+            remainder = limits.bend * (state.distance[c] + 0.5 * length) * length
             if remainder < tolerance:
                 times(state.hessian, p, scratch)  # what the linear model leaves: g - H p - ridge p
                 add(scratch, ridge, p)
                 add(scratch, -1.0, g)
-                certificate = sqrt(dot(scratch, scratch)) + remainder + 2 * (rounding[c] + blur(limits, state.points[c]))
+                left = sqrt(dot(scratch, scratch))
+                far = sqrt(dot(state.anchor, state.anchor))
+                tilt = (limits.per_step + limits.per_anchor * far) * reach
+                certificate = SAFE * (left + remainder + fuzz[c] + tilt)
                 if certificate <= tolerance:
                     put(state.points[c], out[c])
                     add(out[c], -1.0, p)
@@ -252,7 +286,7 @@ def advance(
             pending += 1
         if pending == 0:
             if state.work[1] >= patience:
-                rebuild(rows, loss, ridge, state)
+                rebuild(rows, loss, ridge, limits, state)
             return True
         data_gradient(rows, loss, trial[:pending], width, fresh[:pending])
         since += 1
@@ -277,5 +311,5 @@ def advance(
             put(fresh[k], state.gradients[c])
             put(trial[k], p)
             add(p, -1.0, state.anchor)
-            state.distance[c] = spread(state.moment, p, scratch)
+            state.distance[c] = spread(state.moment, p, scratch, limits.slack)
     return False

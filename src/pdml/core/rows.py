@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from pdml._types import Array, IntArray, Matrix
 from pdml.errors import DataError
@@ -35,8 +36,11 @@ def as_rows(x: Matrix) -> Matrix:
 
 def compact(x: Matrix) -> Matrix:
     """A dense array that is mostly zeros (one-hot columns, say) as CSR: the same numbers, and passes that skip the zeros."""
-    if sp.issparse(x) or 4 * np.count_nonzero(x) > x.size:
-        return x
+    return x if sp.issparse(x) or 4 * np.count_nonzero(x) > x.size else sparse(x)
+
+
+def sparse(x: NDArray[Any]) -> Matrix:
+    """A dense array as CSR, without its zeros."""
     kept = np.flatnonzero(x)
     starts = np.concatenate([[0], np.cumsum(np.count_nonzero(x, axis=1))])
     return sp.csr_array((x.ravel()[kept], (kept % x.shape[1]).astype(np.int32), starts), shape=x.shape)
@@ -111,8 +115,13 @@ def blocks(x: Matrix) -> Iterator[Matrix]:
 
 
 def gram(x: Matrix, weights: Array | None = None) -> Array:
-    """Xᵀ diag(h) X, for any real h (a negative weight is a class covariance); block by block, so no full copy."""
+    """Xᵀ diag(h) X, for any real h (a negative weight is a class covariance).
+
+    Block by block, so no full copy; in double precision whatever the storage, because the solver's
+    certificate counts on it.
+    """
     if sp.issparse(x) and x.nnz < 0.15 * x.shape[0] * x.shape[1]:
+        x = x.astype(np.float64, copy=False)
         right = x if weights is None else scale(x, weights)
         return np.asarray((x.T @ right).toarray(), dtype=np.float64)
     total = np.zeros((x.shape[1], x.shape[1]))

@@ -9,7 +9,7 @@ new Hessian when that pays, and `newton`, a damped Newton method whose line sear
 on a strongly convex problem it descends from anywhere.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg
 
 from pdml._types import Array, IntArray, Matrix
-from pdml.core import kernel, rows
+from pdml.core import kernel, rounding, rows
 from pdml.core.losses import BINARY, Loss
 from pdml.errors import NotCertified
 
@@ -50,7 +50,7 @@ class PrimalSolver:
         self.matrix, self.loss, self.ridge = matrix, loss, ridge
         self.codes, self.width = codes, matrix.shape[1]
         self.size = codes * self.width
-        self.limits = _limits(matrix, loss, ridge)
+        self.limits = rounding.limits(matrix, loss, ridge, codes)
         self._compiled = compiled_loops() if use_numba and compilable(loss, codes, self.width) else None
         if self._compiled is None:
             self.matrix = matrix if matrix.dtype == np.float64 else matrix.astype(np.float64)
@@ -101,7 +101,8 @@ class PrimalSolver:
             out[c], reached[c], self.state.gradients[c] = self.newton(start, target[c], tolerance)
             self.state.points[c] = out[c]
         if self.size <= WIDEST:
-            kernel.rebuild(kernel.Rows(self.matrix, transpose(self.matrix)), self.loss, self.ridge, self.state)
+            records = kernel.Rows(self.matrix, transpose(self.matrix))
+            kernel.rebuild(records, self.loss, self.ridge, self.limits, self.state)
 
     def newton(self, point: Array, target: Array, tolerance: float) -> tuple[Array, float, Array]:
         """Damped Newton from ``point``: the solution, its gradient norm and its data gradient.
@@ -117,11 +118,15 @@ class PrimalSolver:
             margins = self.matrix @ w.T
             data_gradient = (self.matrix.T @ self.loss.slope(margins)).T / m
             gradient = data_gradient + self.ridge * w - b
-            norm = float(np.linalg.norm(gradient)) + kernel.blur(self.limits, w.reshape(-1)) + 1e-15 * float(np.linalg.norm(b))
+            norm = float(np.linalg.norm(gradient))
+            fuzz = kernel.blur(self.limits, w.reshape(-1), target)
+            certificate = kernel.SAFE * (norm + fuzz)
             self.state.work[0] += 1
-            if norm <= tolerance:
-                return w.reshape(-1), norm, data_gradient.reshape(-1)
-            best = min(best, norm)
+            if certificate <= tolerance:
+                return w.reshape(-1), certificate, data_gradient.reshape(-1)
+            best = min(best, certificate)
+            if not np.isfinite(norm) or tolerance < fuzz >= norm:  # rounding alone is too much
+                break
             step = self._direction(w, margins, gradient)
             w = w - self._line_search(w, step, margins, b) * step
         raise _not_certified(best, tolerance)
@@ -178,19 +183,30 @@ class ManySolvers:
     """
 
     def __init__(
-        self, pooled: Matrix, cuts: IntArray, loss: Loss, ridges: Array, *, codes: int, runs: int, threads: int, use_numba: bool, each: Each
+        self,
+        pooled: Matrix,
+        cuts: IntArray,
+        loss: Loss,
+        ridges: Array,
+        *,
+        codes: int,
+        runs: int,
+        threads: int,
+        use_numba: Sequence[bool],
+        each: Each,
     ) -> None:
+        """``use_numba``: one word per server; where they differ, each server's solver goes its own way."""
         n = len(ridges)
         self.threads, self.each = threads, each
         self.states = blank_state(runs, codes, pooled.shape[1], servers=n)
-        self._compiled = compiled_loops() if use_numba and compilable(loss, codes, pooled.shape[1]) else None
+        self._compiled = compiled_loops() if all(use_numba) and compilable(loss, codes, pooled.shape[1]) else None
         self._rows = None if self._compiled is None else packed(pooled)
 
         def one(i: int) -> PrimalSolver:
             mine = rows.take(pooled, int(cuts[i]), int(cuts[i + 1]))
             view = kernel.State(*(field[i] for field in self.states))
             part = None if self._compiled is None else self._compiled.records_of(self._rows, cuts, i)
-            return PrimalSolver(mine, loss, ridges[i], codes=codes, runs=runs, use_numba=use_numba, state=view, shared=part)
+            return PrimalSolver(mine, loss, ridges[i], codes=codes, runs=runs, use_numba=use_numba[i], state=view, shared=part)
 
         self.solvers: list[PrimalSolver] = each(one)
         if self._compiled is not None:
@@ -212,11 +228,11 @@ class ManySolvers:
         return out.reshape(targets.shape), reached
 
 
-def _settings(solvers: list[PrimalSolver]) -> tuple[Array, Array, IntArray]:
+def _settings(solvers: list[PrimalSolver]) -> tuple[Array, kernel.Limits, IntArray]:
     """Ridges, limits and patiences of these servers, as `compiled.advance_many` takes them."""
     return (
         np.array([solver.ridge for solver in solvers]),
-        np.array([solver.limits for solver in solvers]),
+        kernel.Limits(*np.array([solver.limits for solver in solvers]).T.copy()),
         np.array([solver.patience for solver in solvers]),
     )
 
@@ -281,21 +297,6 @@ def packed(matrix: Matrix) -> Any:
         return np.ascontiguousarray(matrix)
     narrow = np.uint16 if matrix.shape[1] <= 2**16 else np.uint32
     return matrix.data, matrix.indices.astype(narrow), matrix.indptr.astype(np.uint64)
-
-
-def _limits(matrix: Matrix, loss: Loss, ridge: float) -> Array:
-    """[c₃·B, rounding, rounding per |w|] for `kernel.advance`; u = 2^-53, B the longest row.
-
-    A computed gradient is off by at most u·(m + 4)·sup|g'|·B for the sum over records, u·sup g''·(d + 4)·B²·|w| for the
-    margins and 4u·(ridge·|w| + |target|) for the rest (|target|'s share is in `kernel.blur`). Square loss has |g'| <= 2B|w|.
-    """
-    m, d = matrix.shape
-    longest, u = float(rows.norms(matrix).max(initial=0.0)), 2.0**-53
-    per_point = u * (loss.curvature_bound * (d + 4) * longest**2 + 4 * ridge)
-    constant = u * (m + 4) * loss.slope_bound * longest if longest else 0.0
-    if np.isinf(loss.slope_bound):
-        constant, per_point = 0.0, per_point + u * (m + 4) * loss.curvature_bound * longest**2
-    return np.array([loss.third_bound * longest, constant, per_point])
 
 
 def _patience(matrix: Matrix, size: int, compiled: bool) -> int:

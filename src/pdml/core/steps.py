@@ -27,11 +27,17 @@ def dual_step(dual: Array, sent: Array, heard: Array, *, degree: Degree, penalty
 def primal_target(linear: Array, dual: Array, sent: Array, heard: Array, *, degree: Degree, penalty: float) -> Array:
     """The b for which wi_update reads argmin G(w) + (μ_i/2)|w|² - b·w, μ_i = a/n + 2βN_i.
 
-    β Σ_l |w - (w̃_i + w̃_l)/2|² contributes βN_i|w|² - β Σ_l (w̃_i + w̃_l)·w.
+    β Σ_l |w - (w̃_i + w̃_l)/2|² contributes βN_i|w|² - β Σ_l (w̃_i + w̃_l)·w. What was released is
+    added up first: that sum is the same whatever the records are. So what depends on them is
+    rounded once, and the solver's certificate holds a share for it; otherwise long messages that
+    cancel would leave their roundings in b.
     """
-    return linear - dual + penalty * (degree * sent + heard)
+    return linear + (penalty * (degree * sent + heard) - dual)
 
 
 def release_step(point: Array, noise: Array) -> Array:
-    """w̃_i = w_i + θ_i: the only thing that ever leaves the server."""
-    return point + noise
+    """w̃_i = w_i + θ_i: the only thing that ever leaves the server.
+
+    Adding 0 turns -0 into 0: the sign of a zero would tell from which side w_i was rounded.
+    """
+    return point + noise + 0.0

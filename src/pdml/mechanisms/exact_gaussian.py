@@ -201,11 +201,31 @@ def settle(values: Array) -> Array:
 
     Clipping moves two vectors no farther apart; rounding moves each coordinate by at most half a grid step. So two vectors at distance D
     are at most D + √size · 2^-40 apart afterwards (`rounding_shift`).
+
+    A zero has no sign: it would tell from which side it was rounded.
     """
     if not np.isfinite(values).all():
         raise InvalidInput("a vector to be protected by secure noise must hold finite numbers only: noise hides neither NaN nor infinity")
     scaled = np.clip(values, -LIMIT, LIMIT) * 2.0**BITS
-    return np.asarray(np.rint(scaled, out=scaled) * GRID)
+    return np.asarray(np.rint(scaled, out=scaled) * GRID + 0.0)
+
+
+def on_grid(values: Array) -> bool:
+    """Whether `settle` and noise from here can have made ``values``: they lie on the grid 2^-40.
+
+    Parameters
+    ----------
+    values : array
+        A release.
+
+    Returns
+    -------
+    bool
+        True for every release of secure noise. A number around 1 that comes from elsewhere lies on
+        the grid with a chance of 2^-12.
+    """
+    scaled = np.asarray(values) * 2.0**BITS
+    return bool(np.all(np.abs(values) <= 2 * LIMIT) and np.all(scaled == np.rint(scaled)))
 
 
 def rounding_shift(size: int) -> float:

@@ -20,6 +20,7 @@ from pdml.mechanisms.randomness import Stream
 
 WORD = 1 << 64
 MILLION = 1_000_000
+WEAK_ABOVE = 2_944_438  # millionths; ln 19, rounded down
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,15 @@ def threshold(micro_epsilon: int, classes: int = 2) -> int:
         odds = (Decimal(micro_epsilon) / MILLION).exp()
         p = (classes - 1) / (odds + classes - 1)
         return int((p * WORD).to_integral_value(rounding=ROUND_CEILING))
+
+
+def is_weak(micro_epsilon: int) -> bool:
+    """Whether a report tells two answers apart with more than 95%: ε > ln 19.
+
+    Somebody who held two answers equally likely ends at e^ε/(1 + e^ε), however many further classes
+    there are: they only matter to people who have not ruled them out.
+    """
+    return micro_epsilon > WEAK_ABOVE
 
 
 def flip_labels(labels: IntArray, epsilons: Array, classes: int, rng: Stream) -> IntArray:

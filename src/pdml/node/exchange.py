@@ -14,11 +14,12 @@ from threadpoolctl import threadpool_limits
 
 from pdml.errors import PDMLError, PeerError, plain
 from pdml.node.party import Party
+from pdml.node.sentences import told
 
 HELLO, RELEASE = "pdml.hello", "pdml.release"
 OK, LATER, REFUSED = "ok", "later", "refused"
 
-_ATTEMPT = 10.0  # seconds that one sending may take before it is tried again
+_FIRST, _ATTEMPT = 1.0, 10.0  # seconds that the first sending, and any, may take before it is tried again
 _PAUSE = 0.25  # between two attempts
 _GLANCE = 0.5  # how often a waiting node looks whether it should stop
 
@@ -31,12 +32,22 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     messages: list[bytes] = []
 
 
+def decoded_answer(data: bytes) -> Answer | None:
+    """An answer as it arrived; None if it is none."""
+    try:
+        return msgspec.msgpack.decode(data, type=Answer)
+    except (ValueError, RecursionError):
+        return None
+
+
 Send = Callable[[str, Mapping[str, bytes], float], Mapping[str, Answer]]
 """(topic, message by neighbour, timeout) -> answer by neighbour; who is missing did not answer."""
 
 
 class Stopped(PDMLError):
     """Somebody else ended the job."""
+
+    public = True
 
 
 class Exchange:
@@ -48,26 +59,26 @@ class Exchange:
         self.party, self._send, self._meanwhile = party, send, meanwhile
         self._start_timeout, self._round_timeout = start_timeout, round_timeout
         self._changed = Condition()
-        self._failure: PDMLError | None = None
+        self._failure: Exception | None = None
 
     # What arrives, in any thread
 
     def answer(self, topic: str, peer: str, data: bytes) -> Answer:
-        """Take one message; a bad one ends the job here, and its sender is told why."""
+        """Take one message; a bad one ends the job here, and its sender is told why (`told`)."""
         if peer not in self.party.neighbours:
             return Answer(REFUSED, f"{peer or 'somebody'} is no neighbour of {self.party.name}")
         with self._changed:
             if self._failure is not None:
-                return Answer(REFUSED, str(self._failure))
+                return Answer(REFUSED, told(self._failure, self.party.name))
             try:
                 if topic == HELLO:
                     met = self.party.welcome(peer, data)
                     owed = self.party.resend(peer) if met else []
                     return Answer(OK if met else LATER, messages=[self.party.hello(peer), *owed])
                 self.party.accept(peer, data)
-            except PDMLError as error:
+            except Exception as error:  # `run` raises it, for this node's own log
                 self._fail(error)
-                return Answer(REFUSED, str(error))
+                return Answer(REFUSED, told(error, self.party.name))
             self._changed.notify_all()
         return Answer(OK)
 
@@ -76,15 +87,37 @@ class Exchange:
         with self._changed:
             self._fail(Stopped(sentence))
 
-    def _fail(self, error: PDMLError) -> None:
+    def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
         self._changed.notify_all()
+
+    def statement(self) -> bytes:
+        """What this node says at the end; see `Party.statement`."""
+        with self._changed:
+            return self.party.statement()
+
+    def stored_statement(self, server: str) -> bytes:
+        """A statement that is here and on disk; b"" if there is none yet."""
+        with self._changed:
+            return self.party.statements().get(server, b"")
+
+    def hear_statement(self, server: str, data: bytes) -> None:
+        """Take another's statement; see `Party.hear_statement`."""
+        with self._changed:
+            self.party.hear_statement(server, data)
+
+    def finish(self) -> None:
+        """Everybody has spoken: forget the inner state, and take no message any more."""
+        with self._changed:
+            self.party.finish()
+            self._fail(Stopped("the job has ended"))
 
     # What this node does, in one thread
 
     def run(self) -> None:
-        """All rounds that are left; raises what ended the job."""
-        if self.party.done:  # an earlier life did them; neighbours that lack something ask for it
+        """All rounds that are left, until the last one of every neighbour is here: the statement
+        tells it. Raises what ended the job."""
+        if self.party.complete:  # an earlier life did them; who lacks something asks for it
             return
         try:
             self._meet()
@@ -92,18 +125,21 @@ class Exchange:
                 t, messages = self._advance()
                 self._meanwhile(t)
                 self._deliver(messages, f"round {t}")
-        except PDMLError as error:  # whoever speaks to this node from now on is told
+            self._hear_out()
+        except Exception as error:  # whoever speaks to this node from now on is told
             with self._changed:
                 self._fail(error)
             raise
 
     def _meet(self) -> None:
         """Say where this node stands, hear where the neighbours do, and hand over what either lacks."""
-        missing, deadline = set(self.party.neighbours), time.monotonic() + self._start_timeout
+        missing, deadline, patience = set(self.party.neighbours), time.monotonic() + self._start_timeout, _FIRST
         while missing:
             with self._changed:
                 greetings = {peer: self.party.hello(peer) for peer in sorted(missing)}
-            for peer, answer in self._try(HELLO, greetings, deadline, self._start_timeout, "the start").items():
+            said = self._try(HELLO, greetings, deadline, self._start_timeout, "the start", patience)
+            patience *= 2
+            for peer, answer in said.items():
                 if answer.state == OK and not answer.messages:
                     raise PeerError(f"{peer} answered a hello with nothing")
                 with self._changed:
@@ -130,19 +166,30 @@ class Exchange:
                 t = self.party.advance()
             return t, {peer: self.party.message(peer, t) for peer in self.party.neighbours}
 
+    def _hear_out(self) -> None:
+        deadline, t = time.monotonic() + self._round_timeout, self.party.round
+        with self._changed:
+            while not self.party.complete:
+                missing, what = self.party.missing, f"their release of round {t}"
+                self._check(deadline, self._round_timeout, missing, what)
+                self._changed.wait(_GLANCE)
+
     def _deliver(self, messages: Mapping[str, bytes], what: str) -> None:
         """Until every neighbour has said that it has its message; saying it twice does no harm."""
-        missing, deadline = dict(messages), time.monotonic() + self._round_timeout
+        missing, deadline, patience = dict(messages), time.monotonic() + self._round_timeout, _FIRST
         while missing:
-            for peer, answer in self._try(RELEASE, missing, deadline, self._round_timeout, what).items():
+            for peer, answer in self._try(RELEASE, missing, deadline, self._round_timeout, what, patience).items():
                 if answer.state == OK:
                     del missing[peer]
+            patience *= 2
 
-    def _try(self, topic: str, messages: Mapping[str, bytes], deadline: float, limit: float, what: str) -> Mapping[str, Answer]:
+    def _try(
+        self, topic: str, messages: Mapping[str, bytes], deadline: float, limit: float, what: str, patience: float
+    ) -> Mapping[str, Answer]:
         """One attempt; a refusal ends the job, and so does the deadline."""
         with self._changed:
             self._check(deadline, limit, tuple(messages), f"an answer to {what}")
-        answers = self._send(topic, dict(messages), max(0.1, min(_ATTEMPT, deadline - time.monotonic())))
+        answers = self._send(topic, dict(messages), max(0.1, min(patience, _ATTEMPT, deadline - time.monotonic())))
         for peer, answer in answers.items():
             if answer.state not in (OK, LATER):
                 with self._changed:

@@ -1,15 +1,18 @@
 """From a frozen data set to what a node trains on."""
 
-from math import isfinite
+from collections.abc import Collection
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pdml.core import labels
+from pdml._types import Matrix
+from pdml.core import labels, rows
 from pdml.errors import DataError
 from pdml.frozen import FrozenData
 from pdml.node.contract import Contract
 from pdml.node.party import Holdings
-from pdml.study import Study
+from pdml.node.sentences import public_terms
+from pdml.study import Study, ending
 from pdml.train.node import Server
 from pdml.train.plan import TrainingPlan
 
@@ -17,16 +20,11 @@ _MILLION = 1_000_000
 
 
 def bounded(study: Study) -> None:
-    """Refuse a study under which whoever starts jobs could spend without end, or switch the noise off."""
-    limits = [study.budget.limit(row)[0] for row in ("features", "label")] if study.budget is not None else []
-    if not any(map(isfinite, limits)):
-        raise DataError(f"the study {study.id} has no budget: any number of jobs could follow one another")
-    if not study.plan and not isfinite(limits[0]):
-        raise DataError(
-            f"the study {study.id} has neither a plan nor a budget for features: whoever starts a job could switch the noise off"
-        )
+    """Refuse a study under which jobs could spend without end, or switch the noise off."""
+    ending.check(study)
 
 
+@public_terms()
 def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
     """The contract of one job under ``study``, whose budget must bound what may be spent; and its plan is the study's, if it has one."""
     bounded(study)
@@ -44,8 +42,10 @@ def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
     )
 
 
-def hold(study: Study, name: str, frozen: FrozenData) -> Holdings:
+def hold(study: Study, name: str, frozen: FrozenData, *, before: Collection[str] = ()) -> Holdings:
     """The records of server ``name``, with labels de-biased by each record's own ε.
+
+    ``before``: hashes of earlier revisions of the study, in which keys and relay alone differ; their data sets are its own.
 
     Guarantees
     ----------
@@ -54,7 +54,7 @@ def hold(study: Study, name: str, frozen: FrozenData) -> Holdings:
     """
     manifest, graph = frozen.manifest, study.graph()
     index = [server.name for server in study.servers].index(study.server(name).name)
-    if manifest.study != study.hash:
+    if manifest.study not in (study.hash, *before):
         raise DataError(f"the data set of {name} belongs to the study {manifest.study[:12]}..., not to {study.hash[:12]}...")
     if manifest.server != name:
         raise DataError(f"the data set belongs to the server {manifest.server!r}, not to {name!r}")
@@ -71,10 +71,21 @@ def hold(study: Study, name: str, frozen: FrozenData) -> Holdings:
         index=index,
         n_servers=graph.n,
         degree=int(graph.degrees[index]),
-        matrix=np.array(frozen.features, dtype=np.float32),
+        matrix=_stored(study, np.array(frozen.features, dtype=np.float32)),
         codes=labels.codes(np.asarray(frozen.labels), epsilons, len(study.classes)),
         epsilon=float(epsilons.min()),
         norm_bound=1.0,
         classes=len(study.classes),
     )
-    return Holdings(server=server, dataset=manifest.digest, label_epsilon=float(epsilons.max()))
+    return Holdings(
+        server=server,
+        dataset=manifest.digest,
+        label_epsilon=float(epsilons.max()),
+        randomised_by=manifest.randomised_by,
+    )
+
+
+def _stored(study: Study, features: NDArray[np.float32]) -> Matrix:
+    """Without its zeros if the study's encoding makes most of a record zero: public, so that every engine does the same."""
+    most = len(study.attributes) + 1  # entries of an honest record that are not zero: one per answer, and the constant
+    return rows.sparse(features) if 4 * most <= study.width else features

@@ -1,17 +1,25 @@
-"""Who a node is: one Ed25519 key, kept in one file of mode 0600. It signs messages, and seals what must not be read at rest."""
+"""Who a node is: one Ed25519 key, kept in one file of mode 0600.
 
+It signs messages, logs in to the relay (as an NKey, which is the same key in another spelling), and seals what must not be
+read at rest. It is made where it is used; only its public half travels.
+"""
+
+import base64
 import hmac
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pdml.errors import DataError, InvalidInput
+from pdml.errors import DataError, InvalidInput, PeerError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _SEALING = b"pdml journal 1"
 _NAMING = b"pdml alias 1"
+_NONCE = re.compile(r"[A-Za-z0-9+/_=-]{8,86}", re.ASCII)  # a relay's challenge; no message of ours looks like it
+_USER = 20 << 3  # an NKey's first byte: "U", a user
 
 
 class Identity:
@@ -26,34 +34,11 @@ class Identity:
     @classmethod
     def create(cls, path: Path) -> "Identity":
         """A new key in a new file that only its owner can read."""
-        secret = os.urandom(32)
-        try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            raise InvalidInput(f"{path} exists already: a new key would make every peer refuse this node") from None
-        except OSError as error:
-            raise InvalidInput(f"the key cannot be written to {path}: {error.strerror}") from None
-        with os.fdopen(handle, "w") as file:
-            file.write(secret.hex() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        return cls(secret)
+        return cls(create_secret(path, 32))
 
     @classmethod
     def load(cls, path: Path) -> "Identity":
-        try:
-            text, mode = path.read_text(), path.stat().st_mode
-        except OSError as error:
-            raise DataError(f"the node's key {path} cannot be read: {error.strerror}") from None
-        if os.name == "posix" and mode & 0o077:
-            raise DataError(f"the node's key {path} must be readable by its owner alone, got mode {mode & 0o777:o}: chmod 600 it")
-        try:
-            secret = bytes.fromhex(text.strip())
-        except ValueError:
-            secret = b""
-        if len(secret) != 32:
-            raise DataError(f"{path} must hold a key of 64 hexadecimal digits: it is damaged or another file")
-        return cls(secret)
+        return cls(load_secret(path, 32))
 
     @property
     def public(self) -> str:
@@ -62,6 +47,23 @@ class Identity:
 
     def sign(self, message: bytes) -> bytes:
         return self._key.sign(message)
+
+    @property
+    def nkey(self) -> str:
+        """The public key as the relay spells it."""
+        return nkey(self.public)
+
+    def log_in(self, challenge: str) -> bytes:
+        """The signature with which the relay lets this node in.
+
+        Guarantees
+        ----------
+        - The relay chooses what is signed, so anything that is not a short word is refused: no message of a node, all of
+          which begin with a sentence and a zero byte, can be had from here.
+        """
+        if not _NONCE.fullmatch(challenge):
+            raise PeerError("the relay asked this node to sign something that is no login challenge")
+        return base64.urlsafe_b64encode(self._key.sign(challenge.encode())).rstrip(b"=")
 
     def seal(self, content: bytes, purpose: bytes) -> bytes:
         """AES-256-GCM under a key derived from this one; ``purpose`` is authenticated with it."""
@@ -92,13 +94,81 @@ class Identity:
         return HKDF(SHA256(), 32, salt=None, info=purpose).derive(self._secret)
 
 
+# Points of small order on Edwards' curve, sign aside: under such a key anybody can sign anything.
+_WEAK = {
+    bytes.fromhex(text)
+    for text in (
+        "00" * 32,
+        "01" + "00" * 31,
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "ec" + "ff" * 30 + "7f",
+        "ed" + "ff" * 30 + "7f",
+        "ee" + "ff" * 30 + "7f",
+    )
+}
+
+
 def verified(public: str, message: bytes, signature: bytes) -> bool:
-    """Whether ``signature`` of ``message`` is of the key ``public``."""
+    """Whether ``signature`` of ``message`` is of the key ``public``; not if all can sign for it."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(signature, message)
-    except (InvalidSignature, ValueError):
+        key = bytes.fromhex(public)
+        if key[:31] + bytes([key[31] & 0x7F]) in _WEAK:
+            return False
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+    except (InvalidSignature, ValueError, IndexError):
         return False
     return True
+
+
+def nkey(public: str) -> str:
+    """A public key (64 hexadecimal digits) as an NKey: base32 of a prefix, the key, and a check sum."""
+    body = bytes([_USER]) + bytes.fromhex(public)
+    return base64.b32encode(body + _crc16(body).to_bytes(2, "little")).decode().rstrip("=")
+
+
+def _crc16(data: bytes) -> int:
+    """CRC-16/XMODEM, which NKeys end with."""
+    found = 0
+    for byte in data:
+        found ^= byte << 8
+        for _ in range(8):
+            found = (found << 1) ^ 0x1021 if found & 0x8000 else found << 1
+            found &= 0xFFFF
+    return found
+
+
+def create_secret(path: Path, size: int) -> bytes:
+    """``size`` random bytes in a new file that only its owner can read."""
+    secret = os.urandom(size)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise InvalidInput(f"{path} exists already: a new key would make every peer refuse this node") from None
+    except OSError as error:
+        raise InvalidInput(f"the key cannot be written to {path}: {error.strerror}") from None
+    with os.fdopen(handle, "w") as file:
+        file.write(secret.hex() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return secret
+
+
+def load_secret(path: Path, size: int) -> bytes:
+    """What `create_secret` wrote; a file that others can read is refused."""
+    try:
+        text, mode = path.read_text(), path.stat().st_mode
+    except OSError as error:
+        raise DataError(f"the node's key {path} cannot be read: {error.strerror}") from None
+    if os.name == "posix" and mode & 0o077:
+        raise DataError(f"the node's key {path} must be readable by its owner alone, got mode {mode & 0o777:o}: chmod 600 it")
+    try:
+        secret = bytes.fromhex(text.strip())
+    except ValueError:
+        secret = b""
+    if len(secret) != size:
+        raise DataError(f"{path} must hold a key of {2 * size} hexadecimal digits: it is damaged or another file")
+    return secret

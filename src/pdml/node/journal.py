@@ -10,10 +10,15 @@ Guarantees
 - A round is committed once; another release for it is refused.
 - Budgets belong to a data set: `spent` gathers the events of every job on it.
 - The un-noised state (q_i - η_i/n) is stored sealed, and overwritten by `finish`.
+- What neighbours have signed stays, without their vectors: so that one who said different things to
+  different neighbours can be proved to have done so. The node's own statement is stored before it
+  can be sent: there is only one.
 """
 
+import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,18 +28,18 @@ from pdml.accounting import records
 from pdml.accounting.events import Event
 from pdml.errors import JournalError
 
-SCHEMA = 2
+SCHEMA = 3
 RUNNING, FINISHED = "running", "finished"
 
 _TABLES = """
 CREATE TABLE jobs (
     job TEXT PRIMARY KEY, contract TEXT NOT NULL, server TEXT NOT NULL, dataset TEXT NOT NULL, source TEXT NOT NULL,
-    state TEXT NOT NULL, sealed BLOB
+    state TEXT NOT NULL, sealed BLOB, terms TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE TABLE outbox (job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (job, round)) STRICT;
 CREATE TABLE inbox (
     job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, sender TEXT NOT NULL, digest TEXT NOT NULL, payload BLOB,
-    PRIMARY KEY (job, round, sender)
+    signature BLOB, PRIMARY KEY (job, round, sender)
 ) STRICT;
 CREATE TABLE events (
     id INTEGER PRIMARY KEY, dataset TEXT NOT NULL, job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, event TEXT NOT NULL
@@ -42,7 +47,21 @@ CREATE TABLE events (
 CREATE TABLE peers (
     job TEXT NOT NULL REFERENCES jobs, sender TEXT NOT NULL, dataset TEXT NOT NULL, before INTEGER NOT NULL, PRIMARY KEY (job, sender)
 ) STRICT;
+CREATE TABLE statements (
+    job TEXT NOT NULL REFERENCES jobs, server TEXT NOT NULL, content BLOB NOT NULL,
+    PRIMARY KEY (job, server)
+) STRICT;
 """
+_UPGRADES = {  # from each older format to the next one
+    2: """
+ALTER TABLE jobs ADD COLUMN terms TEXT NOT NULL DEFAULT '';
+ALTER TABLE inbox ADD COLUMN signature BLOB;
+CREATE TABLE statements (
+    job TEXT NOT NULL REFERENCES jobs, server TEXT NOT NULL, content BLOB NOT NULL,
+    PRIMARY KEY (job, server)
+) STRICT;
+"""
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,35 +74,84 @@ class Job:
     dataset: str
     source: str  # of the noise
     state: str
+    terms: str  # its study's hash and its plan as JSON; "" for one that began in format 2
     round: int  # the last committed one
 
 
 class Journal:
-    """One node's journal; one process at a time may hold it."""
+    """One node's journal; one process at a time may hold it, while others may look into it (`Journal.peek`)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock: int | None = None
         try:
+            self._lock = _held(path)
             _create(path)
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
-            for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON"):
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=5, check_same_thread=False)
+            for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON"):
                 self._db.execute(f"PRAGMA {pragma}")
             self._prepare()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, JournalError) as error:
+            if self._lock is not None:
+                os.close(self._lock)
+            if isinstance(error, JournalError):
+                raise
             raise JournalError(f"the journal {path.name} cannot be used: {_reason(error)}") from error
 
+    @classmethod
+    def peek(cls, path: Path) -> "Journal":
+        """The journal for reading only: what was committed last, whoever holds it."""
+        journal = cls.__new__(cls)
+        journal.path, journal._lock = path, None
+        try:
+            place = f"{path.absolute().as_uri()}?mode=ro"
+            journal._db = sqlite3.connect(place, uri=True, isolation_level=None, timeout=5, check_same_thread=False)
+            (version,) = journal._db.execute("PRAGMA user_version").fetchone()
+        except sqlite3.Error as error:
+            raise JournalError(f"the journal {path.name} cannot be read: {_reason(error)}") from error
+        if version != SCHEMA:
+            raise JournalError(f"the journal {path.name} has format {version}, this version reads format {SCHEMA}")
+        return journal
+
+    @staticmethod
+    def holder(path: Path) -> int | None:
+        """The process that has the journal open, if one has."""
+        try:
+            handle = os.open(_lock_of(path), os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return int(os.pread(handle, 20, 0) or b"0")
+        finally:
+            os.close(handle)
+        return None
+
     def _prepare(self) -> None:
+        """New tables, or those of an older format brought up to date: all or nothing."""
+        try:
+            self._upgrade()
+        except BaseException:
+            self._db.close()  # else it stays locked as long as somebody looks at the error
+            raise
+
+    def _upgrade(self) -> None:
         with self._transaction():
             (version,) = self._db.execute("PRAGMA user_version").fetchone()
-            if version == 0:
-                for statement in _TABLES.split(";\n"):
-                    self._db.execute(statement)
-                self._db.execute(f"PRAGMA user_version = {SCHEMA}")
-            elif version != SCHEMA:
+            if version not in (0, SCHEMA, *_UPGRADES):
                 raise JournalError(f"the journal {self.path.name} has format {version}, this version reads format {SCHEMA}")
+            steps = [_TABLES] if version == 0 else [_UPGRADES[i] for i in range(version, SCHEMA)]
+            for statement in "".join(steps).split(";\n"):
+                self._db.execute(statement)
+            if steps:
+                self._db.execute(f"PRAGMA user_version = {SCHEMA}")
 
     def close(self) -> None:
         self._db.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -100,21 +168,34 @@ class Journal:
             raise
 
     def job(self, job: str) -> Job | None:
-        row = self._db.execute("SELECT job, contract, server, dataset, source, state FROM jobs WHERE job = ?", (job,)).fetchone()
+        names = ("job", "contract", "server", "dataset", "source", "state", "terms")
+        query = f"SELECT {', '.join(names)} FROM jobs WHERE job = ?"
+        row = self._db.execute(query, (job,)).fetchone()
         if row is None:
             return None
         (last,) = self._db.execute("SELECT coalesce(max(round), 0) FROM outbox WHERE job = ?", (job,)).fetchone()
-        return Job(job=row[0], contract=row[1], server=row[2], dataset=row[3], source=row[4], state=row[5], round=last)
+        return Job(**dict(zip(names, row, strict=True)), round=last)
 
     def jobs(self) -> list[Job]:
         names = [name for (name,) in self._db.execute("SELECT job FROM jobs ORDER BY rowid")]
         return [job for name in names if (job := self.job(name)) is not None]
 
-    def begin(self, job: str, *, contract: str, server: str, dataset: str, source: str, sealed: bytes) -> None:
+    def begin(
+        self,
+        job: str,
+        *,
+        contract: str,
+        server: str,
+        dataset: str,
+        source: str,
+        sealed: bytes,
+        terms: str,
+    ) -> None:
         """A new job with its sealed state: whatever is drawn once for it is now drawn."""
         with self._transaction():
-            values = (job, contract, server, dataset, source, RUNNING, sealed)
-            self._db.execute("INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            columns = "(job, contract, server, dataset, source, state, sealed, terms)"
+            values = (job, contract, server, dataset, source, RUNNING, sealed, terms)
+            self._db.execute(f"INSERT INTO jobs {columns} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def sources(self, dataset: str) -> set[str]:
         """Where the noise of this data set's jobs came from."""
@@ -126,10 +207,21 @@ class Journal:
             raise JournalError(f"job {job} is finished: its inner state was deleted and it cannot be continued")
         return bytes(content)
 
-    def hear(self, job: str, t: int, sender: str, *, digest: str, payload: bytes) -> None:
+    def hear(
+        self,
+        job: str,
+        t: int,
+        sender: str,
+        *,
+        digest: str,
+        payload: bytes,
+        signature: bytes,
+    ) -> None:
         """A neighbour's release of round t."""
         with self._transaction():
-            self._db.execute("INSERT INTO inbox VALUES (?, ?, ?, ?, ?)", (job, t, sender, digest, payload))
+            columns = "(job, round, sender, digest, payload, signature)"
+            values = (job, t, sender, digest, payload, signature)
+            self._db.execute(f"INSERT INTO inbox {columns} VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def commit(self, job: str, t: int, *, payload: bytes, events: Sequence[Event]) -> None:
         """Round t: what is sent, and what that spends."""
@@ -154,6 +246,17 @@ class Journal:
         query = "SELECT digest FROM inbox WHERE job = ? AND round = ? AND sender = ?"
         row = self._db.execute(query, (job, t, sender)).fetchone()
         return None if row is None else row[0]
+
+    def signature(self, job: str, t: int, sender: str) -> bytes | None:
+        """What ``sender`` signed in round t; None if not heard, or heard before format 3."""
+        query = "SELECT signature FROM inbox WHERE job = ? AND round = ? AND sender = ?"
+        row = self._db.execute(query, (job, t, sender)).fetchone()
+        return None if row is None or row[0] is None else bytes(row[0])
+
+    def heard_digests(self, job: str, sender: str) -> list[str]:
+        """The hashes of what ``sender`` sent, round by round."""
+        query = "SELECT digest FROM inbox WHERE job = ? AND sender = ? ORDER BY round"
+        return [digest for (digest,) in self._db.execute(query, (job, sender))]
 
     def highest(self, job: str, sender: str) -> int:
         """The last round of ``sender`` that was heard here; 0 if none."""
@@ -187,12 +290,38 @@ class Journal:
         """
         return int(self._db.execute(query, (sender, dataset)).fetchone()[0])
 
+    def standing(self, job: str, sender: str) -> tuple[str, int]:
+        """The data set on which ``sender`` says it trains, and its releases before the job."""
+        query = "SELECT dataset, before FROM peers WHERE job = ? AND sender = ?"
+        row = self._db.execute(query, (job, sender)).fetchone()
+        return ("", 0) if row is None else (str(row[0]), int(row[1]))
+
+    def events_of(self, job: str) -> tuple[Event, ...]:
+        """What one job has spent."""
+        query = "SELECT event FROM events WHERE job = ? ORDER BY id"
+        return tuple(records.loads(text) for (text,) in self._db.execute(query, (job,)))
+
+    def keep_statement(self, job: str, server: str, content: bytes) -> None:
+        """A checked statement of ``server``, which may be this node; the first one stays."""
+        insert = "INSERT OR IGNORE INTO statements VALUES (?, ?, ?)"
+        with self._transaction():
+            self._db.execute(insert, (job, server, content))
+
+    def statements(self, job: str) -> dict[str, bytes]:
+        """The statements that are here, by server: also after the job."""
+        query = "SELECT server, content FROM statements WHERE job = ?"
+        return {server: bytes(content) for server, content in self._db.execute(query, (job,))}
+
     def finish(self, job: str) -> None:
-        """The job is done: what was sealed is overwritten, what was heard is kept as hashes only."""
+        """The job is done: what was sealed is overwritten, vectors heard are reduced to hashes."""
         with self._transaction():
             self._db.execute("UPDATE jobs SET state = ?, sealed = NULL WHERE job = ?", (FINISHED, job))
             self._db.execute("UPDATE inbox SET payload = NULL WHERE job = ?", (job,))
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log held copies of what is now overwritten
+        for _ in range(100):  # the log held copies of what is now overwritten; somebody may be looking into it
+            busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy:
+                return
+            time.sleep(0.05)
 
 
 def _create(path: Path) -> None:
@@ -200,6 +329,25 @@ def _create(path: Path) -> None:
     would drop every lock that this process holds on it, as POSIX has it."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _held(path: Path) -> int:
+    """A lock that ends with this process, in a file of its own: closing a database's file would drop SQLite's locks."""
+    handle = os.open(_lock_of(path), os.O_RDWR | os.O_CREAT, 0o600)
+    for _ in range(10):  # whoever looks whether it is held (`holder`) holds it for an instant
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
+            return handle
+        except OSError:
+            time.sleep(0.02)
+    os.close(handle)
+    raise JournalError(f"the journal {path.name} cannot be used: another process is using it")
 
 
 def _reason(error: Exception) -> str:

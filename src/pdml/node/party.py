@@ -7,6 +7,9 @@ Whoever carries the messages calls, in any order and from one thread at a time:
     party.accept(peer, data)                        a neighbour's release
     party.advance() while party.ready               commits the next round
     party.message(peer, t)                          the release to carry to a neighbour: the same bytes whenever asked
+    party.statement() once party.complete           what this node says at the end; always the same
+    party.hear_statement(server, data)              what another one says
+    party.finish() when nobody is in party.silent   before, somebody may still need this node
 """
 
 import secrets
@@ -18,22 +21,28 @@ import numpy as np
 from pdml._types import Array
 from pdml.accounting import Budget, Ledger, last_safe_round
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped
-from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PeerError
+from pdml.accounting.provenance import UNSAID
+from pdml.errors import BudgetExceeded, Equivocation, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Source
-from pdml.node import wire
+from pdml.node import ending, evidence, statement, wire
 from pdml.node.contract import Contract
 from pdml.node.identity import Identity
 from pdml.node.journal import FINISHED, Journal
-from pdml.train.node import Node, NodeState, Server
+from pdml.train.node import Node, NodeState, Server, compiles
 
 
 @dataclass(frozen=True, kw_only=True)
 class Holdings:
-    """What a node trains on: its records as a `Server`, the digest of the data set, and the largest label ε among them."""
+    """What a node trains on: its records as a `Server`, the data set's digest, and its labels."""
 
     server: Server
     dataset: str
-    label_epsilon: float
+    label_epsilon: float  # the largest among them
+    randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
+
+    def flip(self) -> LabelFlipped:
+        """The event that the labels went through before this node had them, or when it did."""
+        return LabelFlipped(epsilon=self.label_epsilon, by=self.randomised_by)
 
 
 class Party:
@@ -64,7 +73,7 @@ class Party:
         self._journal, self._identity, self._keys = journal, identity, keys
         _check(contract, name, holdings, keys)
         self._events = contract.events(name, records=holdings.server.records, epsilon=holdings.server.epsilon)
-        self._check_budget(budget or Budget())
+        check_budget(contract, name, holdings, journal=journal, budget=budget or Budget())
         self._dataset = identity.alias(holdings.dataset)
         self._life = secrets.token_hex(16)
         self._challenges = {peer: secrets.token_hex(16) for peer in self.neighbours}
@@ -73,17 +82,6 @@ class Party:
         self._peer_round: dict[str, int] = {}
         self._node, self._state = self._open(source)
 
-    def _check_budget(self, budget: Budget) -> None:
-        """The whole job at once: a training that must stop half way has spent its budget for nothing."""
-        already = self._journal.spent(self.holdings.dataset, but=self.contract.job)
-        flip = LabelFlipped(epsilon=self.holdings.label_epsilon)
-        safe = last_safe_round([(flip, *self._events)], budget=budget, classes=self.contract.classes, already=[already])
-        if safe < self.contract.plan.rounds:
-            before = sum(isinstance(event, IterateReleased) for event in already)
-            earlier = f" after the {before} releases of earlier jobs" if before else ""
-            last = f"the last safe round is {safe}" if safe else "not even the first round is safe"
-            raise BudgetExceeded(f"{self.contract.plan.rounds} rounds exceed {self.name}'s budget for this data set{earlier}: {last}")
-
     def _open(self, source: Source) -> tuple[Node, NodeState]:
         contract, journal = self.contract, self._journal
         known, purpose = journal.job(contract.job), f"{contract.digest} {self.name}".encode()
@@ -91,20 +89,21 @@ class Party:
         if others := journal.sources(self.holdings.dataset) - {source.name}:
             raise JournalError(
                 f"the data set of {self.name} was used with {others.pop()} noise before: one ledger cannot hold that and {source.name}"
-            )
+            ).for_others()
         if known is None:
-            node = Node(server, plan, source)
+            node = Node(server, plan, source, use_numba=compiles(server, plan))
             sealed = self._identity.seal(wire.packed(node.linear), purpose)
             terms = {"contract": contract.digest, "server": self.name, "dataset": self.holdings.dataset, "source": source.name}
-            journal.begin(contract.job, **terms, sealed=sealed)
+            journal.begin(contract.job, **terms, sealed=sealed, terms=ending.terms(contract))
             return node, node.start()
         stored = (known.contract, known.server, known.dataset)
         if stored != (contract.digest, self.name, self.holdings.dataset):
-            raise JournalError(f"job {contract.job} is in the journal with another contract, server or data set: give the job another name")
+            other = "is in the journal with another contract, server or data set"
+            raise JournalError(f"job {contract.job} {other}: give it another name").for_others()
         if known.state == FINISHED:
-            raise JournalError(f"job {contract.job} is finished: give the job another name")
+            raise JournalError(f"job {contract.job} is finished: give it another name").for_others()
         linear = wire.unpacked(self._identity.unseal(journal.sealed(contract.job), purpose), contract.shape)
-        node = Node(server, plan, source, linear=linear)
+        node = Node(server, plan, source, linear=linear, use_numba=compiles(server, plan))
         state = node.start()
         for t in range(1, known.round + 1):
             heard = journal.heard(contract.job, t - 1)
@@ -131,11 +130,16 @@ class Party:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The neighbours this node waits for."""
-        if self.round == 0 or self.done:
+        """The neighbours whose release of this round is not here, be it the last one."""
+        if self.round == 0:
             return ()
         here = self._journal.heard(self.contract.job, self.round)
         return tuple(peer for peer in self.neighbours if peer not in here)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all is here that the statement tells."""
+        return self.done and not self.missing
 
     @property
     def released(self) -> Array:
@@ -145,9 +149,8 @@ class Party:
     @property
     def ledger(self) -> Ledger:
         """What this data set has spent over all jobs, this one's rounds so far included."""
-        flip = LabelFlipped(epsilon=self.holdings.label_epsilon)
-        spent = self._journal.spent(self.holdings.dataset)
-        return Ledger(((flip, *spent),), source=self._node.source_name, classes=self.contract.classes)
+        events = (self.holdings.flip(), *self._journal.spent(self.holdings.dataset))
+        return Ledger((events,), source=self._node.source_name, classes=self.contract.classes)
 
     @property
     def earlier(self) -> tuple[Event, ...]:
@@ -238,15 +241,72 @@ class Party:
         if known is None:
             if not max(1, self.round) <= t <= self.round + 1:
                 raise PeerError(f"{peer} sent a release of round {t} while {self.name} stands at round {self.round}")
-            self._journal.hear(job, t, peer, digest=digest, payload=message.payload)
+            told = {"payload": message.payload, "signature": message.signature}
+            self._journal.hear(job, t, peer, digest=digest, **told)
         elif known != digest:
-            raise PeerError(f"{peer} sent two different releases for round {t}")
+            kept = evidence.kept(self._journal, job, t, peer)
+            proof = evidence.packed([wire.voucher_of(message), *([kept] if kept else [])])
+            sentence = f"{peer} sent two different releases for round {t}"
+            raise Equivocation(sentence, peer=peer, round=t, evidence=proof)
+
+    def statement(self) -> bytes:
+        """What this node says at the end, signed; stored before it is sent: there is only one."""
+        if not self.complete:
+            lacks = f"{', '.join(self.missing)} must send theirs" if self.missing else "more follow"
+            raise InvalidInput(f"{self.name} is in round {self.round} and cannot tell all: {lacks}")
+        job, journal = self.contract.job, self._journal
+        if self.name not in journal.statements(job):
+            told = ending.told(self.contract, self.name, self.holdings, journal, self._dataset)
+            journal.keep_statement(job, self.name, statement.sign(told, self._identity))
+        return journal.statements(job)[self.name]
+
+    def hear_statement(self, server: str, data: bytes) -> None:
+        """Take another's statement and remember it; a second one that differs proves what it is."""
+        statement.open_statement(data, self.contract, server, self._keys)
+        self._journal.keep_statement(self.contract.job, server, data)
+        known = self._journal.statements(self.contract.job)[server]
+        if known != data:
+            raise Equivocation(
+                f"{server} made two different statements on job {self.contract.job}",
+                peer=server,
+                round=self.contract.plan.rounds,
+                evidence=evidence.packed(statements=[known, data]),
+            )
+
+    def statements(self) -> dict[str, bytes]:
+        """The statements that are here, by server."""
+        return self._journal.statements(self.contract.job)
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """The servers, this one included, whose statement is not here."""
+        here = self.statements()
+        return tuple(name for name in self.contract.servers if name not in here)
 
     def finish(self) -> None:
-        """Delete the inner state; only a job that is done can be finished."""
+        """Delete the inner state and the vectors heard; only a job that is done can be finished."""
         if not self.done:
             raise InvalidInput(f"job {self.contract.job} stands at round {self.round} of {self.contract.plan.rounds}: it is not done")
+        if self.complete:
+            self.statement()
         self._journal.finish(self.contract.job)
+
+
+def check_budget(contract: Contract, name: str, holdings: Holdings, *, journal: Journal, budget: Budget) -> None:
+    """Refuse a job that would exceed the budget, after all that the data set has released in other jobs.
+
+    The whole job at once: a training that must stop half way has spent its budget for nothing.
+    """
+    already = journal.spent(holdings.dataset, but=contract.job)
+    events = contract.events(name, records=holdings.server.records, epsilon=holdings.server.epsilon)
+    flip = holdings.flip()
+    safe = last_safe_round([(flip, *events)], budget=budget, classes=contract.classes, already=[already])
+    if safe < contract.plan.rounds:
+        before = sum(isinstance(event, IterateReleased) for event in already)
+        earlier = f" after the {before} releases of earlier jobs" if before else ""
+        last = f"the last safe round is {safe}" if safe else "not even the first round is safe"
+        raise BudgetExceeded(f"{contract.plan.rounds} rounds exceed {name}'s budget for this data set{earlier}: {last}")
+    ending.check(contract, name, holdings.dataset, journal)
 
 
 def _check(contract: Contract, name: str, holdings: Holdings, keys: Mapping[str, str]) -> None:
@@ -258,6 +318,9 @@ def _check(contract: Contract, name: str, holdings: Holdings, keys: Mapping[str,
         raise InvalidInput(
             f"the records of {name} do not fit the contract: (index, servers, links, width, classes, norm bound) are {found}"
         )
+    if server.records > statement.MOST_RECORDS:
+        most = f"{statement.MOST_RECORDS:,}"
+        raise InvalidInput(f"{name} must have at most {most} records, got {server.records:,}")
     if server.epsilon < contract.epsilon:
         raise InvalidInput(f"the records of {name} hold epsilon {server.epsilon:g}, below the study's floor {contract.epsilon:g}")
     for peer in contract.neighbours(name):

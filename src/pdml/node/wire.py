@@ -1,11 +1,14 @@
 """What nodes say to each other: signed, versioned msgpack, plain bytes with shape and dtype, never pickle.
 
-A signature covers everything but itself: contract (hence study, job and plan), round, sender, recipient and payload.
+The signature of a hello covers all its fields. That of a release covers its `Voucher`: the digest
+of the contract (hence study, job, plan and shape), round, sender, recipient and the payload's
+digest; what else is in it must be what the recipient's own contract says. So whoever has heard a
+release can keep the voucher without the vector, and still prove what the sender said.
 Whatever does not check out raises `PeerError`, which names the sender.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,11 +19,12 @@ from pdml.errors import PeerError
 from pdml.node.contract import Contract
 from pdml.node.identity import Identity, verified
 
-VERSION = 1
+VERSION = 2
 DTYPE = "<f8"
 ENVELOPE = 1024  # bytes a message may need beyond its payload
+ANSWERS = 6  # messages that one answer may hold: a hello and the rounds by which neighbours can be apart
 
-_DOMAIN = b"pdml training message 1\0"
+_DOMAIN = b"pdml training message 2\0"
 
 
 class Vector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="vector"):
@@ -36,6 +40,18 @@ class Vector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="vecto
     dtype: str
     shape: tuple[int, int]
     payload: bytes
+    signature: bytes = b""
+
+
+class Voucher(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="voucher"):
+    """A release without its vector: what its sender has signed."""
+
+    version: int
+    contract: str
+    round: int
+    sender: str
+    recipient: str
+    digest: str  # of the payload
     signature: bytes = b""
 
 
@@ -88,9 +104,9 @@ def unpacked(payload: bytes, shape: tuple[int, int]) -> Array:
     return np.frombuffer(payload, dtype=DTYPE).reshape(shape).astype(np.float64)
 
 
-def most_bytes(contract: Contract) -> int:
-    """The longest message this contract allows: known before anything is parsed."""
-    return 8 * contract.shape[0] * contract.shape[1] + ENVELOPE + 4 * max(map(len, contract.servers))
+def most_bytes(shape: tuple[int, int], servers: Sequence[str]) -> int:
+    """The longest message about vectors of this shape between these servers: known before anything is parsed."""
+    return 8 * shape[0] * shape[1] + ENVELOPE + 4 * max(map(len, servers))
 
 
 def open_vector(data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]) -> tuple[Vector, Array]:
@@ -123,13 +139,50 @@ def _signed(identity: Identity, message: Message) -> bytes:
     return msgspec.msgpack.encode(msgspec.structs.replace(message, signature=identity.sign(_signable(message))))
 
 
-def _signable(message: Vector | Hello) -> bytes:
-    return _DOMAIN + msgspec.msgpack.encode(msgspec.structs.replace(message, signature=b""))
+def voucher_of(message: Vector) -> Voucher:
+    """What stays of a release when its vector is gone.
+
+    Parameters
+    ----------
+    message : Vector
+        A release whose signature was checked.
+
+    Returns
+    -------
+    Voucher
+        With the same signature, which `vouched` checks.
+    """
+    said = (message.version, message.contract, message.round, message.sender, message.recipient)
+    return Voucher(*said, hash_of(message.payload), message.signature)
+
+
+def vouched(voucher: Voucher, keys: Mapping[str, str]) -> bool:
+    """Whether the sender has signed this voucher.
+
+    Parameters
+    ----------
+    voucher : Voucher
+        As somebody shows it.
+    keys : mapping of str to str
+        Everybody's public key by name.
+
+    Returns
+    -------
+    bool
+        False also if the sender has no key or speaks another version.
+    """
+    key = keys.get(voucher.sender, "")
+    return voucher.version == VERSION and verified(key, _signable(voucher), voucher.signature)
+
+
+def _signable(message: Vector | Voucher | Hello) -> bytes:
+    signed = voucher_of(message) if isinstance(message, Vector) else message
+    return _DOMAIN + msgspec.msgpack.encode(msgspec.structs.replace(signed, signature=b""))
 
 
 def _opened(kind: type[Message], data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]) -> Message:
-    if len(data) > most_bytes(contract):
-        raise PeerError(f"{carrier} sent {len(data)} bytes, more than the {most_bytes(contract)} any message of this job needs")
+    if len(data) > (most := most_bytes(contract.shape, contract.servers)):
+        raise PeerError(f"{carrier} sent {len(data)} bytes, more than the {most} any message of this job needs")
     try:
         message = msgspec.msgpack.decode(data, type=kind)
     except (ValueError, RecursionError) as error:  # msgspec's own errors, and text that is not UTF-8

@@ -30,13 +30,12 @@ def moments(plan: TrainingPlan, sizes: Sizes, graph: Graph, *, data: DataModel |
     loss, n = plan.loss_for(sizes.classes), graph.n
     if len(sizes.records) != n:
         raise InvalidInput(f"records must be one number per server ({n} of them), got {len(sizes.records)}")
-    noises = [plan.iterates(i, n) for i in range(n)]
     return forecast.second_moments(
         forecast.synthetic(sizes.width, sizes.classes, loss, sizes.norm_bound) if data is None else data,
         graph,
         penalty=plan.penalty,
         regularization=plan.regularization,
-        stddevs=np.array([[noise.stddev(t) for noise in noises] for t in range(1, plan.rounds + 1)]),
+        stddevs=plan.stddevs(n),
         objective_stddev=_spread(plan),
         label_noise=forecast.label_variance(sizes.epsilon, loss, sizes.classes) / np.asarray(sizes.records, dtype=float),
     )

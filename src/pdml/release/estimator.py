@@ -5,7 +5,7 @@ parties would have learnt; by default the noise is drawn from a seeded generator
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,35 +19,21 @@ from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget, Ledger, Reports
 from pdml.accounting.events import LabelFlipped
+from pdml.accounting.provenance import SIMULATION
 from pdml.core import labels, objective, rows
 from pdml.core.graph import Graph, build
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import DEAL, LABELS, TOPOLOGY, Source, source_named
-from pdml.release.model import Model, prepare
+from pdml.release.history import History, noise_level
+from pdml.release.model import THIS_TRAINING, Model, prepare
 from pdml.train.engines import local
 from pdml.train.node import Server
 from pdml.train.plan import TrainingPlan
 
 RANGES_LEAK = "feature_ranges='from_data' took each column's minimum and maximum from the records: a release no noise protects"
 RISK_LEAK = "history_.risk is computed from the records without noise: keep it inside the servers"
-
-
-@dataclass(frozen=True)
-class History:
-    """What happened round by round; every field is (T,).
-
-    ``risk`` (the corrected empirical risk of the average release) is a diagnostic computed from the records and covered
-    by no guarantee; NaN if it was not asked for. The other fields are functions of releases and public settings.
-    """
-
-    risk: Array
-    consensus: Array  # largest distance between two servers' releases
-    noise: Array  # root mean square norm of θ(t)
-    spent: Array  # ε of features against other servers so far, at the ledger's δ
-
-    def to_dict(self) -> dict[str, list[float]]:
-        return {name: getattr(self, name).tolist() for name in ("risk", "consensus", "noise", "spent")}
+CLASSES_LEAK = "classes_ was taken from true labels, which no noise protects: classes= declares it"
 
 
 class PDMLClassifier(ClassifierMixin, BaseEstimator):
@@ -68,6 +54,9 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         Records longer than this are shrunk to it, one by one; every guarantee rests on it.
     feature_ranges : array of shape (n_features, 2), "from_data" or None
         Declared ranges, mapped to [0, 1]. "from_data" takes them from the records, which is a leak and is reported as one.
+    classes : sequence or None
+        The declared classes, in the order that ``classes_`` will have; a class may have no record.
+        None takes them from the labels, which is a leak and is reported as one.
     plan : TrainingPlan or None
         Every letter of the paper.
     budget : Budget or None
@@ -75,7 +64,8 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     open_ended : bool
         Or it is stopped at the last round that ``budget`` allows, and refused only if that is none.
     diagnostics : bool
-        Record the empirical risk per round (one more pass over the data per round).
+        Record the empirical risk per round: one more pass over the data per round, and a leak that
+        ``leaks_`` names.
     on_round : callable(t, rounds) or None
         Called after each round, for progress bars.
     randomness : {"simulated", "secure"}
@@ -92,7 +82,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     history_ : `History`, per round.
     privacy_ : `Ledger`: who can learn what; `privacy_.user_lines()` for each record, in the order of the input.
     rounds_ : how many rounds were done.
-    n_clipped_ : how many training records were shrunk to ``norm_bound``.
+    n_clipped_ : how many training records were shrunk to ``norm_bound``. To be kept inside.
     leaks_ : sentences naming every release that no noise protects.
     server_models_ : each server's own last release as a `Model`.
     model_ : the released `Model` (`model_.save(path)`).
@@ -110,10 +100,11 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         fit_intercept: bool = True,
         norm_bound: float = 1.0,
         feature_ranges: Any = None,
+        classes: Any = None,
         plan: TrainingPlan | None = None,
         budget: Budget | None = None,
         open_ended: bool = False,
-        diagnostics: bool = True,
+        diagnostics: bool = False,
         on_round: Callable[[int, int], None] | None = None,
         randomness: str = "simulated",
         engine: str = "local",
@@ -127,6 +118,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.norm_bound = norm_bound
         self.feature_ranges = feature_ranges
+        self.classes = classes
         self.plan = plan
         self.budget = budget
         self.open_ended = open_ended
@@ -148,14 +140,12 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         _validate.choice("engine", self.engine, ("local", "ray"))
         x, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
-        self.classes_, index = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise DataError("y holds only one class; a classifier needs at least two")
+        self.leaks_: list[str] = [RISK_LEAK] if self.diagnostics else []
+        self.classes_, index = self._classes(y)
         plan = self.plan or TrainingPlan()
         if self.rounds is not None:
             plan = replace(plan, rounds=self.rounds)
         source = source_named(self.randomness, _seed(self.random_state))
-        self.leaks_: list[str] = [RISK_LEAK] if self.diagnostics else []
         ranges = self._ranges(x)
         if ranges is None:  # a declared low other than 0 would fill the zeros in again
             x = rows.compact(x)
@@ -174,6 +164,25 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self.privacy_, self.rounds_ = ledger, plan.rounds
         self._publish(plan, asked, members, ranges, trained, means, source)
         return self
+
+    def _classes(self, y: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
+        """The classes, declared or found, and each record's index among them."""
+        if self.classes is None:
+            self.leaks_.append(CLASSES_LEAK)
+            found, index = np.unique(y, return_inverse=True)
+            if len(found) < 2:
+                raise DataError("y holds only one class; a classifier needs at least two")
+            return found, index
+        declared = np.asarray(self.classes)
+        names = declared.tolist() if declared.ndim == 1 else []
+        place = {name: k for k, name in enumerate(names)}
+        if len(place) < max(2, len(names)):
+            raise InvalidInput(f"classes must be two or more different names, got {self.classes!r}")
+        index = np.fromiter((place.get(value, -1) for value in y.tolist()), np.int64, len(y))
+        if (index < 0).any():  # the record's number, never its label
+            row = int(np.argmin(index)) + 1
+            raise DataError(f"y must hold one of the declared classes, got another at record {row}")
+        return declared, index
 
     def _ledger(self, plan: TrainingPlan, epsilons: Array, order: IntArray, cuts: IntArray, width: int, source: Source) -> Ledger:
         """What the whole plan will spend: public settings only, known before any label is flipped."""
@@ -195,7 +204,8 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
                 width=width,
                 classes=classes,
             )
-            events.append((LabelFlipped(epsilon=float(epsilons[mine].max())), *planned))
+            flip = LabelFlipped(epsilon=float(epsilons[mine].max()), by=SIMULATION)
+            events.append((flip, *planned))
         return Ledger(tuple(events), source=source.name, classes=classes, reports=Reports(owners, epsilons, weights))
 
     def _within_budget(self, plan: TrainingPlan, ledger: Ledger) -> tuple[TrainingPlan, Ledger]:
@@ -270,20 +280,19 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self.history_ = History(
             risk=_risks(plan, members, means) if self.diagnostics else np.full(plan.rounds, np.nan),
             consensus=trained.consensus,
-            noise=trained.noise,
+            noise=noise_level(plan, self.graph_.n),
             spent=np.array(self.privacy_.feature_epsilons()),
         )
         self.server_models_ = [self._model(release, plan, ranges) for release in trained.released]
         self.model_ = replace(
             self._model(trained.released.mean(axis=0), plan, ranges),
-            privacy=self.privacy_.to_dict(),
+            privacy={**self.privacy_.to_dict(), "counted": THIS_TRAINING},
             provenance={
+                "parties": "one process held all records and true labels and played every party",
                 "records_per_server": [server.records for server in members],
                 "links": [list(edge) for edge in self.graph_.edges],
-                "clipped": self.n_clipped_,
                 "noise_source": source.name,
-                "leaks": self.leaks_,
-                "largest_certified_gradient": float(trained.certified.max()),
+                "leaks": [leak for leak in self.leaks_ if leak != RISK_LEAK],  # not in the file
                 **({"rounds_asked": asked} if plan.rounds < asked else {}),
             },
         )

@@ -4,6 +4,7 @@ The coefficients are the average of the servers' last noisy releases, so the fil
 servers saw anyway and spends nothing more.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from pdml.errors import DataError, InvalidInput
 from pdml.files import atomic_write
 
 FORMAT = "pdml-model/1"
+THIS_TRAINING = "this training alone: other trainings on the same records must be added up"
 
 
 class Card(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="format", tag=FORMAT):
@@ -84,6 +86,16 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write the model as JSON; an interrupted write leaves no half file."""
+        atomic_write(path, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The file's bytes: the same for the same model, whatever writes it.
+
+        Returns
+        -------
+        bytes
+            JSON, with every number in the shortest spelling that reads back as it.
+        """
         card = Card(
             classes=[_plain(c) for c in self.classes],
             coefficients=self.coefficients.tolist(),
@@ -98,7 +110,9 @@ class Model:
             privacy=self.privacy,
             provenance=self.provenance,
         )
-        atomic_write(path, msgspec.json.format(msgspec.json.encode(card), indent=1))
+        values = {"format": FORMAT, **msgspec.structs.asdict(card)}
+        text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False)
+        return text.encode("utf-8")
 
 
 def load_model(path: str | Path) -> Model:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pdml._types import Array
+from pdml.accounting.certainty import gaussian_epsilon
 from pdml.report import numbers
 from pdml.report.svg import MUTED
 
@@ -79,14 +80,14 @@ def logarithmic(axes: "Axes", values: Array) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def how_sure(axes: "Axes") -> None:
-    """A second scale on the right: what ε means for somebody who starts at even odds."""
+def how_sure(axes: "Axes", delta: float) -> None:
+    """A second scale on the right: how sure of features they can be at an ε, from even odds."""
     low, high = axes.get_ylim()
     marks: list[tuple[float, str]] = []
     last = -1.0
     for share in _SURE:
-        epsilon = log(share / (1 - share))
-        if low <= epsilon <= high:
+        epsilon = gaussian_epsilon(share, delta)
+        if low <= epsilon <= high and epsilon > 0:
             height = log(epsilon / low) / log(high / low) if axes.get_yscale() == "log" else (epsilon - low) / (high - low)
             if height > last + 0.09:  # else two labels would touch
                 marks.append((epsilon, f"{100 * share:g}%"))

@@ -27,8 +27,8 @@ def text(words: str) -> str:
 
 
 def exact(value: float, shown: str) -> str:
-    """A rounded number that carries the exact one for machines."""
-    return f'<data value="{float(value)!r}">{text(shown)}</data>'
+    """A rounded number that carries twelve digits for machines: in the last ones those differ."""
+    return f'<data value="{float(f"{value:.12g}")!r}">{text(shown)}</data>'
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,23 @@
 
 from datetime import UTC, datetime
 from importlib import resources
-from math import isinf
+from math import ceil, isinf
 
 from pdml.collect.summary import Summary
 from pdml.mechanisms.label_flip import MILLION
 from pdml.messages import PROBLEMS
 from pdml.report import html, numbers
 from pdml.report.html import Cell, exact, text
-from pdml.report.operator_preview import Preview, Spending
+from pdml.report.operator_preview import LEAST, Estimate, Preview, Spending
 
 RELOAD = 30  # seconds
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 _ESTIMATE = (
-    "Chance changes answers on people’s devices with known probabilities. Taking these out leaves an unbiased estimate of how many "
-    "people hold each answer; ± is one standard error. It tells about the group, never about a person."
+    "Chance changes answers on people’s devices with known probabilities. Taking these out leaves an estimate of how many of the "
+    "people who reported hold each answer. In brackets stands the range that holds the true share in about 95 of 100 such "
+    "collections. It is about the group, not about a person."
 )
+_TOO_FEW = f"What people’s true answers are is estimated from {LEAST} reports on: of fewer, chance would tell more than they do."
 
 
 def render(summary: Summary, preview: Preview) -> str:
@@ -120,11 +122,11 @@ def _round_up(value: int) -> int:
 
 def _trainable(preview: Preview) -> str:
     intro = "If the data set were frozen now and the study’s plan carried out with it."
-    influence = f"one report can weigh at most {numbers.percent(preview.influence)} of what this server learns from labels"
+    weight = "answers without chance is the most that one report, true or false, can count for"
     facts = [
         ("Records", exact(preview.records, numbers.count(preview.records)), f"at least {numbers.count(preview.min_records)} are asked for"),
-        ("Worth", f"{exact(preview.worth, numbers.count(round(preview.worth)))}", "answers without chance would be as exact"),
-        ("Influence", exact(preview.influence, numbers.percent(preview.influence)), influence if preview.records else "no report yet"),
+        ("Worth", f"{exact(preview.worth, numbers.count(round(preview.worth)))}", "answers without chance would be about as exact"),
+        ("One report", _weight(preview), weight if preview.records else "no report yet"),
         ("Last safe round", _rounds(preview), _rounds_words(preview)),
     ]
     cards = "".join(
@@ -138,6 +140,11 @@ def _trainable(preview: Preview) -> str:
         table = html.table("What all other servers together could learn", columns, [_spending(row) for row in preview.spending])
         content += table
     return html.section("trainable", "What can be trained now", intro, content)
+
+
+def _weight(preview: Preview) -> str:
+    """Rounded up, because it says at most."""
+    return exact(preview.weight, f"{ceil(10 * preview.weight) / 10:,.1f}") if preview.records else "–"
 
 
 def _verdict(preview: Preview) -> tuple[str, str]:
@@ -190,21 +197,26 @@ def _answers(summary: Summary, preview: Preview) -> str:
         )
         for epsilon, count in sorted(summary.per_epsilon.items())
     ]
+    enough = summary.reports >= LEAST
     answers = [
         (
             Cell(text(one.name), header=True),
             Cell(exact(one.reported, numbers.count(one.reported)), "number"),
             Cell(_share(one.reported, summary.reports)),
-            Cell(f"{exact(one.share, numbers.percent(one.share))} ± {exact(one.error, numbers.percent(one.error))}", "number")
-            if summary.reports
-            else Cell("–", "number"),
+            Cell(_estimated(one) if enough else "–", "number"),
         )
         for one in preview.estimates
     ]
     chosen = html.table("Which ε people chose", (("ε", ""), ("Reports", "number"), ("Share", "")), levels)
     columns = (("Answer", ""), ("Reports", "number"), ("Share", ""), ("Truth, estimated", "number"))
     told = html.table(f"{preview.question} As reported, after chance", columns, answers)
-    return html.section("answers", "What people reported", "", f'{told}<p class="reading">{_ESTIMATE}</p>{chosen}')
+    return html.section("answers", "What people reported", "", f'{told}<p class="reading">{_ESTIMATE if enough else _TOO_FEW}</p>{chosen}')
+
+
+def _estimated(one: Estimate) -> str:
+    """A share that can be, never without its range."""
+    low, high = (exact(end, numbers.percent(end)) for end in one.interval)
+    return f'{exact(one.share, numbers.percent(one.likely))} <span class="range">({low} to {high})</span>'
 
 
 def _problems(summary: Summary) -> str:

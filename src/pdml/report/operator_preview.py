@@ -13,6 +13,9 @@ from pdml.mechanisms.label_flip import MILLION, WORD, threshold
 from pdml.study import Study
 from pdml.train.plan import TrainingPlan
 
+LEAST = 20  # reports before anything is estimated: of fewer, chance tells more than people do
+_SPAN = 1.96  # standard errors to either side that hold the truth in 95 of 100 cases
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -20,8 +23,20 @@ class Estimate:
 
     name: str
     reported: int
-    share: float
+    share: float  # unbiased, so that it may lie below 0 or above 1
     error: float
+    grain: float  # how far half a report moves the share: counts are whole numbers, and the range must not forget it
+
+    @property
+    def likely(self) -> float:
+        """The share that can be and is nearest."""
+        return min(max(self.share, 0.0), 1.0)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Around `likely`, cut to what can be: wherever share ± 1.96 errors holds the truth, this does too."""
+        far = _SPAN * self.error + self.grain
+        return max(self.likely - far, 0.0), min(self.likely + far, 1.0)
 
 
 @dataclass(frozen=True)
@@ -43,7 +58,7 @@ class Preview:
     records: int
     min_records: int
     estimates: tuple[Estimate, ...]
-    influence: float  # the most that one report can weigh, κ(ε_min)/m
+    weight: float  # the most that one report can weigh, in answers without chance: κ(ε_min); 0 without reports
     worth: float  # the number of answers without chance that would be as exact
     rounds: int | None = None  # of the study's plan; None if it settles none
     spending: tuple[Spending, ...] = ()
@@ -66,7 +81,7 @@ def preview(study: Study, summary: Summary) -> Preview:
         records=m,
         min_records=study.min_records,
         estimates=estimates(study.classes, summary.per_epsilon_and_class),
-        influence=max(weights.values()) / m if used else 0.0,
+        weight=max(weights.values(), default=0.0),
         worth=m**2 / spread if used else 0.0,
     )
     return _with_plan(held, study, summary.server, min(used) / MILLION, max(used) / MILLION) if used and study.plan else held
@@ -80,16 +95,18 @@ def estimates(classes: tuple[str, ...], counts: Mapping[int, tuple[int, ...]]) -
     total = sum(map(sum, counts.values()))
     found = []
     for k, name in enumerate(classes):
-        number = variance = 0.0
+        number = variance = grain = 0.0
         for micro, reported in counts.items():
             m, p = sum(reported), threshold(micro, len(classes)) / WORD
             q = p / (len(classes) - 1)
             estimate = (reported[k] - m * q) / (1 - p - q)
             likely = min(max(estimate, 0.0), float(m))
             number += estimate
+            grain = max(grain, 0.5 / (1 - p - q)) if m else grain
             variance += (likely * p * (1 - p) + (m - likely) * q * (1 - q)) / (1 - p - q) ** 2
         reports = sum(reported[k] for reported in counts.values())
-        found.append(Estimate(name, reports, number / total if total else 0.0, sqrt(variance) / total if total else 0.0))
+        people = total or 1
+        found.append(Estimate(name, reports, number / people, sqrt(variance) / people, grain / people))
     return tuple(found)
 
 

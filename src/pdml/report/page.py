@@ -17,6 +17,7 @@ from pdml.report import html, numbers, plots
 from pdml.report.html import Cell, exact, text
 
 LISTED_SERVERS = 40  # a longer table is folded
+ABSENT = "not on this page"  # never measured, or kept inside
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _SIMULATED = (
@@ -24,9 +25,11 @@ _SIMULATED = (
     "This run itself drew its noise from a seeded generator and protects nobody."
 )
 _READING = (
-    "How to read it: somebody wavers at even odds between two values of one person’s data and then sees everything the "
-    "party in the second column sees. ε bounds how sure they can become, and δ is a small allowance on top. Bars run from "
-    "even odds (empty) to certainty (full). Numbers are rounded to the digits shown."
+    "How to read it: somebody gives the true value of one person’s data even odds, or less, and "
+    "then sees what the party in the second column sees, all of it or a part. The share is how "
+    "sure of the truth they can be afterwards; with a chance of at most δ they are surer. ε and δ "
+    "are the guarantee as experts write it. Bars run from even odds (empty) to certainty (full). "
+    "Numbers are rounded to the digits shown."
 )
 _WHOM = {
     "own server": "the server that receives it",
@@ -36,7 +39,7 @@ _WHOM = {
 
 
 class Rounds(Protocol):
-    """What happened round by round: `pdml.release.History` is one."""
+    """What happened round by round: `pdml.release.history.History` is one."""
 
     @property
     def risk(self) -> Array: ...
@@ -77,6 +80,7 @@ class Page:
     settings: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what no noise protects, and anything else a reader must know
     made: str = ""
+    figures: tuple[str, ...] | None = None  # HTML drawn beforehand; None: matplotlib draws
 
     def __post_init__(self) -> None:
         if self.servers and len(self.servers) != self.n_servers:
@@ -137,7 +141,9 @@ def _card(name: str, big: str, small: str, style: str = "") -> str:
 
 
 def _share(value: float | None) -> str:
-    return text(numbers.percent(value)) if value is None or not isfinite(value) else exact(value, numbers.percent(value))
+    if value is None or not isfinite(value):
+        return text(ABSENT)
+    return exact(value, numbers.percent(value))
 
 
 def _missing(value: float | None) -> str:
@@ -148,12 +154,12 @@ def _missing(value: float | None) -> str:
 def _summary(page: Page) -> str:
     """The numbers somebody with ten seconds should take away."""
     released, reference = (None if _missing(value) else value for value in (page.released_accuracy, page.reference_accuracy))
-    note = page.accuracy_note if released is not None else ""
-    gap = "" if released is None or reference is None else f"the released model {numbers.difference(released - reference)}"
-    model = [
-        _card("Accuracy of the released model", _share(released), note, _missing(released)),
-        _card("Accuracy without privacy", _share(reference), gap, _missing(reference)),
-    ]
+    note = page.accuracy_note
+    model = [_card("Accuracy of the released model", _share(released), note, _missing(released))]
+    if reference is not None:
+        change = "" if released is None else numbers.difference(released - reference)
+        gap = f"the released model {change}" if change else ""
+        model.append(_card("Accuracy without privacy", _share(reference), gap))
     if page.history is not None:
         apart = np.asarray(page.history.consensus, dtype=float)
         start = f"; {numbers.significant(apart[0])} after the first" if len(apart) > 1 else ""
@@ -178,13 +184,14 @@ def _spent(line: Line) -> str:
 
 
 def _sure(line: Line) -> str:
-    """ε in words: what somebody at even odds can come to believe."""
+    """What somebody at even odds can come to believe."""
     if isinf(line.epsilon):
         return "nothing keeps them from being certain"
     after = numbers.certainty(line.certainty)
     if _is_weak(line):
         return f"at even odds before, {after} sure after: practically no protection"
-    return f"at even odds before, at most {after} sure after"
+    rarely = f", but for a chance of {numbers.delta(line.delta)}" if line.delta else ""
+    return f"at even odds before, at most {after} sure after{rarely}"
 
 
 def _is_weak(line: Line) -> bool:
@@ -217,7 +224,7 @@ def _ledger(page: Page) -> str:
 
 
 def _figures(page: Page) -> str:
-    pictures = "\n".join(_pictures(page))
+    pictures = "\n".join(_pictures(page) if page.figures is None else page.figures)
     return html.section("figures", "How the training went", "", f'<div class="figures">{pictures}</div>')
 
 
@@ -242,7 +249,8 @@ def _pictures(page: Page) -> Iterator[str]:
         yield html.figure(
             plots.consensus_figure(history.consensus, history.noise),
             "Do the servers agree?",
-            "How far apart the two most different models are, and how much noise a server adds before it sends.",
+            "How far apart the two most different models are, and the standard deviation σ of the "
+            "noise that a server adds to each coefficient before it sends.",
         )
         if np.isfinite(np.asarray(history.risk, dtype=float)).any():
             yield html.figure(
@@ -262,18 +270,23 @@ def _pictures(page: Page) -> Iterator[str]:
 def _servers(page: Page) -> str:
     if not page.servers:
         return ""
-    columns = (("Server", ""), ("Records", "number"), ("Links", "number"), ("Accuracy", "number"))
+    measured = any(not _missing(row.accuracy) for row in page.servers)
+    columns = [("Server", ""), ("Records", "number"), ("Links", "number")]
     rows = [
-        (
+        [
             Cell(text(row.name), header=True),
             Cell(exact(row.records, numbers.count(row.records)), "number"),
             Cell(exact(row.links, numbers.count(row.links)), "number"),
-            Cell(_share(row.accuracy), f"number{_missing(row.accuracy)}"),
-        )
+        ]
         for row in page.servers
     ]
     records = numbers.count(sum(row.records for row in page.servers), "record")
-    total = f"{numbers.count(len(page.servers), 'server')}, {records}; the accuracy is that of each server’s own model"
+    total = f"{numbers.count(len(page.servers), 'server')}, {records}"
+    if measured:
+        total += "; the accuracy is that of each server’s own model"
+        columns.append(("Accuracy", "number"))
+        for cells, row in zip(rows, page.servers, strict=True):
+            cells.append(Cell(_share(row.accuracy), f"number{_missing(row.accuracy)}"))
     content = html.table(total, columns, rows)
     if len(rows) > LISTED_SERVERS:
         content = f"<details><summary>Show all {numbers.count(len(rows))} servers</summary>{content}</details>"

@@ -39,23 +39,27 @@ def risk_figure(risk: Any, reference: float | None = None) -> str:
 
 
 def consensus_figure(consensus: Any, noise: Any) -> str:
-    """Largest distance between two servers' models, and the noise they added, on a logarithmic scale."""
+    """Largest distance between two servers' models, and σ of the noise, on a logarithmic scale."""
     apart, added = _rounds("consensus", consensus), _rounds("noise", noise)
     if len(apart) != len(added):
         raise InvalidInput(f"consensus and noise must have one value per round each, got {len(apart)} and {len(added)}")
     with drawing("consensus"):
-        figure, axes = parts.canvas("Length of a vector, on a logarithmic scale")
+        figure, axes = parts.canvas("Distance and σ, on a logarithmic scale")
         positive = [np.where(np.isfinite(values) & (values > 0), values, np.nan) for values in (apart, added)]
         shown = np.concatenate([values[np.isfinite(values)] for values in positive])
         if shown.size:
             parts.logarithmic(axes, shown)
-            for values, colour, label in zip(positive, (BLUE, ORANGE), ("distance between models", "noise of a server"), strict=True):
+            labels = ("distance between models", "noise in each coefficient (σ)")
+            for values, colour, label in zip(positive, (BLUE, ORANGE), labels, strict=True):
                 if np.isfinite(values).any():
                     parts.line(axes, values, colour, label, dashed=colour == ORANGE)
             parts.legend(figure)
         else:
             parts.without_scale(axes, len(apart), "the models are equal and no noise was added")
-        words = f"The largest distance between two servers’ models goes {_course(apart)}. The noise a server adds goes {_course(added)}."
+        words = (
+            f"The largest distance between two servers’ models goes {_course(apart)}. "
+            f"The standard deviation of the noise in each coefficient goes {_course(added)}."
+        )
         return export(figure, "consensus", "Agreement between the servers by round", words)
 
 
@@ -75,7 +79,8 @@ def spent_figure(spent: Any, delta: float | None = None) -> str:
             else:
                 axes.set_ylim(0, 1.08 * top if top > 0 else 1.0)
             parts.line(axes, scaled, BLUE, "ε")
-            parts.how_sure(axes)
+            if delta:
+                parts.how_sure(axes, delta)
             words = f"The privacy loss of features against other servers goes {_course(values)}."
         else:
             parts.without_scale(axes, len(values), "")

@@ -5,7 +5,7 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import cached_property
 from operator import itemgetter
@@ -23,17 +23,10 @@ from pdml.errors import InvalidInput, StudyError
 from pdml.mechanisms.label_flip import micro
 from pdml.study import device, lines, rules
 from pdml.study.findings import Mistake
+from pdml.study.members import Relay, ServerEntry
 from pdml.tables import Table, listed
 
-MOST_BYTES = 1 << 20  # of a study file
-
-
-@dataclass(frozen=True)
-class ServerEntry:
-    """One server: its name in the study and the address of its collection service."""
-
-    name: str
-    url: str
+MOST_BYTES = 1 << 22  # of a study file: a thousand servers with their keys
 
 
 @dataclass(frozen=True)
@@ -57,6 +50,7 @@ class Study:
     encoder: Encoder
     servers: tuple[ServerEntry, ...]
     edges: tuple[tuple[str, str], ...]  # each link once, in the order of the servers
+    accept_weak: bool = False  # the menu holds an epsilon above ln 19, which hardly protects
     description: str = ""
     budget: Budget | None = None
     plan: Mapping[str, Any] = field(default_factory=dict)  # settings of a TrainingPlan; {} if it is not settled yet
@@ -64,6 +58,8 @@ class Study:
     closes: datetime | None = None
     min_records: int = 50  # the smallest number of records with which a server may train
     wording: Mapping[str, Wording] = field(default_factory=dict)  # by attribute
+    relay: Relay | None = None  # where nodes meet
+    replaces: str = ""  # hash of the revision before this one, which differs in keys and relay alone
 
     def __post_init__(self) -> None:
         try:
@@ -114,7 +110,7 @@ class Study:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, in the layout of the TOML file."""
         head: dict[str, Any] = {"id": self.id, "title": self.title, "min_records": self.min_records}
-        head |= {"description": self.description} if self.description else {}
+        head |= {key: text for key, text in (("description", self.description), ("replaces", self.replaces)) if text}
         head |= {key: _time(moment) for key, moment in (("opens", self.opens), ("closes", self.closes)) if moment is not None}
         attributes = self.encoder.to_dict()["attributes"]
         for attribute in attributes:
@@ -125,16 +121,22 @@ class Study:
             "label": {
                 "question": self.question,
                 "classes": list(self.classes),
-                "epsilon": {"menu": list(self.menu), "default": self.default_epsilon},
+                "epsilon": {
+                    "menu": list(self.menu),
+                    "default": self.default_epsilon,
+                    **({"accept_weak": self.accept_weak} if self.accept_weak else {}),
+                },
             },
             "attributes": attributes,
-            "servers": [{"name": server.name, "url": server.url} for server in self.servers],
+            "servers": [_filled(asdict(server)) for server in self.servers],
             "topology": {"edges": [list(edge) for edge in self.edges]},
         }
         if self.budget is not None:
             document["budget"] = _limits(self.budget)
         if self.plan:
             document["plan"] = {key: list(value) if isinstance(value, tuple) else value for key, value in self.plan.items()}
+        if self.relay is not None:
+            document["relay"] = _filled(asdict(self.relay))
         return document
 
     def canonical(self) -> bytes:
@@ -173,6 +175,22 @@ class Study:
                 return server
         known = listed([server.name for server in self.servers])
         raise InvalidInput(f"the study {self.id!r} has no server {name!r}: its servers are {known}")
+
+    @cached_property
+    def signing_keys(self) -> dict[str, str]:
+        """The pinned Ed25519 key of every server that has one, by name."""
+        return {server.name: server.signing_key for server in self.servers if server.signing_key}
+
+    def revises(self, before: "Study") -> bool:
+        """Whether this is the next revision of ``before``: it says so, and nothing but keys and the relay differs."""
+        return self.replaces == before.hash and self._without_keys() == before._without_keys()
+
+    def _without_keys(self) -> dict[str, Any]:
+        document = self.to_dict()
+        document.pop("relay", None)
+        document["study"].pop("replaces", None)
+        document["servers"] = [{"name": server.name, "url": server.url} for server in self.servers]
+        return document
 
     def neighbours(self, name: str) -> tuple[str, ...]:
         """The servers linked to this one, in the study's order."""
@@ -250,9 +268,13 @@ def _typed(
     if mistakes:
         told = [(0 if where is None else line_of(path, where), text) for path, text in mistakes]
         raise StudyError(source, sorted(told, key=itemgetter(0)))
-    servers = tuple(ServerEntry(name, url) for name, url in values["servers"])
     wording = {name: Wording(*texts) for name, texts in values["wording"].items()}
-    return {**values, "servers": servers, "wording": MappingProxyType(wording), "plan": MappingProxyType(dict(values["plan"]))}
+    return {**values, "wording": MappingProxyType(wording), "plan": MappingProxyType(dict(values["plan"]))}
+
+
+def _filled(table: dict[str, str]) -> dict[str, str]:
+    """Without what was left out: a study without keys keeps the hash it had before there were any."""
+    return {key: text for key, text in table.items() if text}
 
 
 def _limits(budget: Budget) -> dict[str, dict[str, float]]:

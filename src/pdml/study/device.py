@@ -34,15 +34,15 @@ def encode(encoder: Encoder, answers: Mapping[str, object]) -> NDArray[np.float3
         raise DataError(f"every question must be answered, got no answer to {listed(missing)}")
     if unknown := [name for name in answers if name not in names]:
         raise DataError(f"answers must be to the study's questions, got {listed(list(map(str, unknown)))}: they are {listed(names)}")
-    entries: list[float] = []
+    row: list[float] = []
     for attribute in encoder.attributes:
-        entries += _entries(attribute, answers[attribute.name])
-    entries.append(1.0)
+        row += entries(attribute, answers[attribute.name])
+    row.append(1.0)
     total = 0.0
-    for entry in entries:
+    for entry in row:
         total += entry * entry
     factor = MARGIN / math.sqrt(total)
-    return np.array([entry * factor for entry in entries], dtype=np.float32)
+    return np.array([entry * factor for entry in row], dtype=np.float32)
 
 
 def encode_table(encoder: Encoder, table: Table) -> NDArray[np.float32]:
@@ -64,17 +64,21 @@ def encode_table(encoder: Encoder, table: Table) -> NDArray[np.float32]:
 
 def decode(encoder: Encoder, features: NDArray[Any]) -> dict[str, float | str]:
     """The answers behind a report's features, numbers to 6 digits of their range: the inverse that people are shown."""
-    entries = np.asarray(features, dtype=np.float64)
-    if entries.shape != (encoder.n_features + 1,):
-        raise InvalidInput(f"features must be a vector of {encoder.n_features + 1} entries, got shape {entries.shape}")
-    if not (np.isfinite(entries).all() and entries[-1] > 0):
+    row = np.asarray(features, dtype=np.float64)
+    if row.shape != (width := encoder.n_features + 1,):
+        raise InvalidInput(f"features must be a vector of {width} entries, got shape {row.shape}")
+    if not (np.isfinite(row).all() and row[-1] > 0):
         raise InvalidInput("features must be finite and end with a positive constant: that is what everything is measured by")
-    return encoder.decode(entries[:-1] / entries[-1], single=True)
+    return encoder.decode(row[:-1] / row[-1], single=True)
 
 
-def _entries(attribute: Attribute, value: object) -> list[float]:
+def entries(attribute: Attribute, value: object) -> list[float]:
+    """The e_k of one answer; what is no answer to the question is a `DataError`."""
     if isinstance(attribute, Number):
         number = _number(attribute.name, value)
+        if attribute.whole and not number.is_integer():
+            must = f"{attribute.name!r} must be a whole number, without a fraction"
+            raise DataError(f"{must}, got {number:.17g}")
         inside = attribute.low if number < attribute.low else attribute.high if number > attribute.high else number
         return [(inside - attribute.low) / (attribute.high - attribute.low) + 0.0]
     level = value.strip() if isinstance(value, str) else value

@@ -114,6 +114,12 @@ class Findings:
         self.wrong(path, "be a finite number", value)
         return None
 
+    def truth(self, path: Path, value: object) -> bool:
+        if isinstance(value, bool):
+            return value
+        self.wrong(path, "be true or false", value)
+        return False
+
     def whole_number(self, path: Path, value: object, low: int, high: int) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
             return value

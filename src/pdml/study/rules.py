@@ -10,10 +10,13 @@ from itertools import combinations
 from typing import Any
 
 from pdml.accounting import Budget
+from pdml.accounting.budget import MOST_ROUNDS
 from pdml.encoder import Attribute, Category, Encoder, Number
 from pdml.errors import InvalidInput
+from pdml.mechanisms.label_flip import MILLION, WEAK_ABOVE, is_weak, micro
 from pdml.study.findings import ABSENT, Findings, Mistake, called
 from pdml.study.lines import Path
+from pdml.study.members import fingerprint, read_relay, read_servers
 from pdml.tables import MISSING, listed
 
 EPSILONS = (0.01, 20.0)  # below, a label weighs hundreds of times one that is told; above, nothing is randomised
@@ -42,24 +45,25 @@ PLAN: Mapping[str, tuple[type, bool]] = {
 def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
     """The arguments of `Study`, and every mistake as (path, sentence)."""
     f = Findings()
-    tables = f.table((), document, ("study", "label", "attributes", "servers", "topology"), ("budget", "plan"))
-    servers = _servers(f, tables.get("servers", ABSENT))
+    tables = f.table((), document, ("study", "label", "attributes", "servers", "topology"), ("budget", "plan", "relay"))
+    servers = read_servers(f, tables.get("servers", ABSENT), MOST_SERVERS)
     values = {
         **_head(f, tables.get("study", ABSENT)),
         **_label(f, tables.get("label", ABSENT)),
         **_attributes(f, tables.get("attributes", ABSENT)),
         "servers": servers,
-        "edges": _topology(f, tables.get("topology", ABSENT), [name for name, _ in servers]),
+        "edges": _topology(f, tables.get("topology", ABSENT), [server.name for server in servers]),
         "budget": _budget(f, tables.get("budget", ABSENT)),
         "plan": _plan(f, tables.get("plan", ABSENT)),
+        "relay": read_relay(f, tables.get("relay", ABSENT)),
     }
     return values, f.mistakes
 
 
 def _head(f: Findings, value: object) -> dict[str, Any]:
     at: Path = ("study",)
-    table = f.table(at, value, ("id", "title"), ("description", "opens", "closes", "min_records"))
-    found: dict[str, Any] = {"description": "", "opens": None, "closes": None, "min_records": 50}
+    table = f.table(at, value, ("id", "title"), ("description", "opens", "closes", "min_records", "replaces"))
+    found: dict[str, Any] = {"description": "", "opens": None, "closes": None, "min_records": 50, "replaces": ""}
     checks: dict[str, Callable[[Path, Any], Any]] = {
         "id": f.name,
         "title": lambda path, value: f.text(path, value, 200),
@@ -67,6 +71,7 @@ def _head(f: Findings, value: object) -> dict[str, Any]:
         "opens": f.time,
         "closes": f.time,
         "min_records": lambda path, value: f.whole_number(path, value, 1, MOST_RECORDS),
+        "replaces": lambda path, value: fingerprint(f, path, value),
     }
     found |= {key: check((*at, key), table[key]) for key, check in checks.items() if key in table}
     if found["opens"] and found["closes"] and found["closes"] <= found["opens"]:
@@ -76,21 +81,37 @@ def _head(f: Findings, value: object) -> dict[str, Any]:
 
 def _label(f: Findings, value: object) -> dict[str, Any]:
     table = f.table(("label",), value, ("question", "classes", "epsilon"))
-    found: dict[str, Any] = {"question": "", "classes": (), "menu": (), "default_epsilon": math.nan}
+    found: dict[str, Any] = {"question": "", "classes": (), "menu": ()}
+    found |= {"default_epsilon": math.nan, "accept_weak": False}
     if "question" in table:
         found["question"] = f.text(("label", "question"), table["question"], 500)
     if "classes" in table:
         found["classes"] = f.texts(("label", "classes"), table["classes"], least=2, most=MOST_CLASSES)
     at: Path = ("label", "epsilon")
-    epsilon = f.table(at, table.get("epsilon", ABSENT), ("menu", "default"))
+    epsilon = f.table(at, table.get("epsilon", ABSENT), ("menu", "default"), ("accept_weak",))
+    if "accept_weak" in epsilon:
+        found["accept_weak"] = f.truth((*at, "accept_weak"), epsilon["accept_weak"])
     if "menu" in epsilon:
         found["menu"] = _menu(f, (*at, "menu"), epsilon["menu"])
+        _strength(f, at, found["menu"], accepted=found["accept_weak"])
     if "default" in epsilon:
         found["default_epsilon"] = default = f.number((*at, "default"), epsilon["default"])
         if default is not None and found["menu"] and default not in found["menu"]:
             menu = ", ".join(f"{choice:g}" for choice in found["menu"])
             f.wrong((*at, "default"), f"be on the menu ({menu})", epsilon["default"])
     return found
+
+
+def _strength(f: Findings, at: Path, menu: Sequence[float], *, accepted: bool) -> None:
+    """An epsilon that hardly protects is for the contract to accept by name, for all to read."""
+    weak = [(i, epsilon) for i, epsilon in enumerate(menu) if is_weak(micro(epsilon))]
+    limit = WEAK_ABOVE / MILLION
+    for i, epsilon in [] if accepted else weak:
+        why = "above it a report can make people over 95% sure, and accept_weak = true must say so"
+        f.wrong((*at, "menu", i), f"be at most {limit}", epsilon, why)
+    if accepted and menu and not weak:
+        why = f"no epsilon on the menu is above {limit}"
+        f.wrong((*at, "accept_weak"), "be left out", True, why)
 
 
 def _menu(f: Findings, path: Path, value: object) -> tuple[float, ...]:
@@ -122,7 +143,8 @@ def _attributes(f: Findings, value: object) -> dict[str, Any]:
     wording: dict[str, tuple[str, str]] = {}
     names: set[str] = set()
     for at, item in f.tables("attributes", value, most=MOST_ATTRIBUTES, why="there is nothing to predict from"):
-        table = f.table(at, item, ("name", "kind", *_own_keys(item)), ("label", "help"))
+        optional = ("label", "help", *(("whole",) if item.get("kind") != "category" else ()))
+        table = f.table(at, item, ("name", "kind", *_own_keys(item)), optional)
         if "kind" in table and table["kind"] not in ("number", "category"):
             f.wrong((*at, "kind"), "be 'number' or 'category'", table["kind"])
         texts = {key: f.text((*at, key), table[key], 500) for key in ("label", "help") if key in table}
@@ -157,8 +179,13 @@ def _own_keys(item: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _attribute(f: Findings, at: Path, name: str, table: Mapping[str, Any]) -> Attribute | None:
     if table.get("kind") == "number" and "range" in table:
+        whole = f.truth((*at, "whole"), table.get("whole", False))
         ends = _range(f, (*at, "range"), table["range"])
-        return Number(name=name, low=ends[0], high=ends[1]) if ends else None
+        if ends and whole and not all(end.is_integer() for end in ends):
+            why = "the attribute is whole"
+            f.wrong((*at, "range"), "begin and end with whole numbers", table["range"], why)
+            return None
+        return Number(name=name, low=ends[0], high=ends[1], whole=whole) if ends else None
     if table.get("kind") == "category" and "levels" in table:
         levels = f.texts((*at, "levels"), table["levels"], least=1, most=1_000, refused=MISSING)
         return Category(name=name, levels=levels) if levels else None
@@ -179,21 +206,6 @@ def _range(f: Findings, path: Path, value: object) -> tuple[float, float] | None
         f.wrong(path, "have a width that a computer can divide by", value)
         return None
     return low, high
-
-
-def _servers(f: Findings, value: object) -> tuple[tuple[str, str], ...]:
-    found: dict[str, str] = {}
-    for at, item in f.tables("servers", value, least=2, most=MOST_SERVERS, why="one server alone has nobody to hide from"):
-        table = f.table(at, item, ("name", "url"))
-        name = f.name((*at, "name"), table["name"]) if "name" in table else ""
-        url = f.url((*at, "url"), table["url"]) if "url" in table else ""
-        if url and url in found.values():
-            f.wrong((*at, "url"), "differ from the addresses of the other servers", url)
-        if name and name in found:
-            f.wrong((*at, "name"), "differ from the names of the other servers", name)
-        elif name:
-            found[name] = url
-    return tuple(found.items())
 
 
 def _topology(f: Findings, value: object, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -289,5 +301,7 @@ def _plan(f: Findings, value: object) -> dict[str, Any]:
         elif kind is str:
             found[key] = f.text(path, item, 100)
         else:
-            found[key] = f.number(path, item) if kind is float else f.whole_number(path, item, 1, MOST_RECORDS)
+            rounds = kind is int  # and nothing else
+            most = MOST_ROUNDS
+            found[key] = f.whole_number(path, item, 1, most) if rounds else f.number(path, item)
     return found

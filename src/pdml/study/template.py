@@ -14,12 +14,18 @@ _HEAD = """\
 _COMMENTS = {
     "study": "",
     "label": """\
-# What people keep secret: the device replaces the answer by chance before it is sent. The smaller epsilon, the more
-# often. The first on the menu is the floor, because a report with a small epsilon weighs more in training.
+# What people keep secret: chance decides on the device what is sent in its place. The smaller
+# epsilon,
+# the more seldom it is the true answer. The first on the menu is the floor, because a report with a
+# small epsilon weighs more in training. Above 2.944438 a report can make people more than 95% sure:
+# a
+# study that wants that says accept_weak = true.
 """,
     "attributes": """\
-# What the model predicts from. The own server can read these answers. Ranges and levels are decided beforehand, never
-# taken from people's records: answers outside a range are moved to its ends, other levels cannot be given.
+# What the model predicts from. The own server can read these answers. Ranges and levels are decided
+# beforehand, never taken from people's records: answers outside a range are moved to its ends,
+# other
+# levels cannot be given. A number with whole = true takes no fractions.
 """,
     "servers": """\
 # Who collects and trains. The order numbers the servers.
@@ -28,10 +34,14 @@ _COMMENTS = {
 # Who talks to whom in training: edges = [["a", "b"], ...], or kind = "ring" or "complete".
 """,
     "budget": """\
-# The most that all other servers together may learn about one person; training refuses to exceed it.
+# The most that all other servers together may learn about one person, from all trainings; a job
+# that would exceed it is refused. It must end: limit features (or labels, below the menu's floor).
 """,
     "plan": """\
 # How to train. `pdml plan` proposes settings that meet a budget.
+""",
+    "relay": """\
+# Where nodes meet; the fingerprint is that of the public key in its certificate.
 """,
 }
 
@@ -39,13 +49,35 @@ _LATER = {
     "budget": """\
 # [budget]
 # features = { epsilon = 1, delta = 1e-6 }
-# labels = { epsilon = 0.5, delta = 1e-6 }
 """,
     "plan": """\
 # [plan]
 # rounds = 60
 """,
 }
+
+
+def plain(study: Study) -> str:
+    """The TOML text without a word of comment: a function of the study alone.
+
+    Parameters
+    ----------
+    study : Study
+        Whose fields are written in one order and one spelling.
+
+    Returns
+    -------
+    str
+        `Study.from_text` gives the study back.
+    """
+    document = study.to_dict()
+    parts = [_table("study", document["study"], times=("opens", "closes"))]
+    for key in ("label", "attributes", "servers", "topology", "budget", "plan", "relay"):
+        if isinstance(document.get(key), list):
+            parts += [_table(f"[{key}]", item) for item in document[key]]
+        elif key in document:
+            parts.append(_table(key, document[key]))
+    return "\n".join(parts)
 
 
 def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
@@ -62,6 +94,8 @@ def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
     for key in ("topology", "budget", "plan"):
         written = _table(key, document[key]) if key in document else _LATER[key]
         parts.append(_COMMENTS[key] + written)
+    if "relay" in document:
+        parts.append(_COMMENTS["relay"] + _table("relay", document["relay"]))
     return "\n".join(parts)
 
 
@@ -75,7 +109,7 @@ def _value(value: Any) -> str:
         return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(_value, value)) + "]"
-    if isinstance(value, str):
+    if isinstance(value, (str, bool)):
         return json.dumps(value, ensure_ascii=False)  # JSON's escapes are TOML's
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))

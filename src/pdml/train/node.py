@@ -12,7 +12,8 @@ import numpy as np
 from pdml._types import Array, Matrix
 from pdml.core import labels, steps
 from pdml.core.losses import Loss
-from pdml.core.solver import PrimalSolver
+from pdml.core.rows import stored
+from pdml.core.solver import PrimalSolver, worth_compiling
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.randomness import ITERATES, OBJECTIVE, Source
 from pdml.train.plan import TrainingPlan, zeros
@@ -50,6 +51,15 @@ class Server:
         return source.less_share(mean, noise, self.n_servers, reach)
 
 
+def compiles(server: Server, plan: TrainingPlan) -> bool:
+    """Whether this server's solves use compiled loops when a study is trained.
+
+    The answer depends on nothing but its own records and the plan, so that every engine gives the same one: a node does
+    not know how many records the others have.
+    """
+    return worth_compiling(stored(server.matrix), plan.rounds)
+
+
 @dataclass(frozen=True)
 class NodeState:
     """Where a server stands after round ``t``: its last release and its dual variable. The primal iterate is not kept."""
@@ -57,8 +67,7 @@ class NodeState:
     t: int
     sent: Array  # w̃_i(t)
     dual: Array  # γ_i(t - 1): `step` brings it up to date
-    certified: float = 0.0  # the gradient norm that round t reached
-    noise: float = 0.0  # |θ_i(t)|, for figures about simulations
+    certified: float = 0.0  # the gradient norm that round t reached: it never leaves the server
 
 
 class Node:
@@ -92,7 +101,7 @@ class Node:
         dual, point, certified = self._solve(state, heard)
         noise = self._draw(state.t + 1, point)
         released = steps.release_step(self._source.settle(point), noise)
-        return NodeState(state.t + 1, released, dual, certified, float(np.linalg.norm(noise))), released
+        return NodeState(state.t + 1, released, dual, certified), released
 
     def replay(self, state: NodeState, heard: list[Array], released: Array) -> NodeState:
         """The state after a round whose release is known: solver and streams move on as they did then, and nothing is released.

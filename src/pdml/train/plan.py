@@ -8,6 +8,7 @@ import numpy as np
 from pdml import _validate
 from pdml._types import Array
 from pdml.accounting import Budget, last_safe_round
+from pdml.accounting.budget import MOST_ROUNDS
 from pdml.accounting.events import Event, IterateReleased, LabelFlipped, ObjectiveNoised
 from pdml.core import labels
 from pdml.core.losses import SOFTMAX, Loss, binary_loss
@@ -15,8 +16,6 @@ from pdml.errors import InvalidInput
 from pdml.mechanisms.exact_gaussian import rounding_shift
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.objective_noise import ObjectiveNoise
-
-MOST_ROUNDS = 20_000  # ADMM is done long before, and fading noise protects nobody by then
 
 PerServer = float | tuple[float, ...]
 
@@ -82,6 +81,24 @@ class TrainingPlan:
 
     def iterates(self, server: int, n_servers: int) -> IterateNoise:
         return IterateNoise(self._for_server("noise_scale", server, n_servers), self.noise_decay)
+
+    def stddevs(self, n_servers: int) -> Array:
+        """The noise's standard deviations: all that is published about it.
+
+        What was drawn stays with its server: its norm beside a release would narrow w_i(t) down.
+
+        Parameters
+        ----------
+        n_servers : int
+            How many servers.
+
+        Returns
+        -------
+        array of shape (T, n)
+            σ_i(t) of every round and server.
+        """
+        each = [self.iterates(i, n_servers) for i in range(n_servers)]
+        return np.array([[noise.stddev(t) for noise in each] for t in range(1, self.rounds + 1)])
 
     def ridge(self, degree: float, n_servers: int) -> float:
         """μ_i = a/n + 2βN_i: the strong convexity of server i's primal problem."""

@@ -15,7 +15,7 @@ import numpy as np
 from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget, Ledger
-from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
+from pdml.accounting.events import Event, IterateReleased, LabelFlipped, ObjectiveNoised
 from pdml.core.graph import Graph
 from pdml.errors import BudgetExceeded
 from pdml.mechanisms.objective_noise import SIGMAS
@@ -147,29 +147,34 @@ class Search:
         sent: IterateReleased = event[1]
         ratio = sent.label_sensitivity / sent.record_sensitivity
 
-        def features(noise: float) -> float:
+        def features(noise: float) -> bool:
             one = replace(sent, record_sensitivity=1.0, stddev=noise)
-            return Ledger(((one,),), delta=budget.features_delta).line("features", "other servers").epsilon
+            return self._keeps(budget, "features", one)
 
-        def by_iterates(noise: float) -> float:
+        def by_iterates(noise: float) -> bool:
             one = replace(sent, label_sensitivity=ratio, stddev=noise)
-            return Ledger(((flip, one),), delta=budget.labels_delta, classes=self.sizes.classes).line("label", "other servers").epsilon
+            return self._keeps(budget, "label", flip, one)
 
-        def by_objective(bound: float) -> float:
-            open_to_all = replace(sent, stddev=0.0)
+        def by_objective(bound: float) -> bool:
             fixed: ObjectiveNoised = replace(event[0], bound=bound, stddev=bound / SIGMAS)
-            book = Ledger(((flip, fixed, open_to_all),), delta=budget.labels_delta, classes=self.sizes.classes)
-            return book.line("label", "other servers").epsilon
+            return self._keeps(budget, "label", flip, fixed, replace(sent, stddev=0.0))
 
-        needed = _least(features, budget.features_epsilon)
+        needed = _least(features)
         if needed is None:
             return []
-        through_theta = _least(by_iterates, budget.labels_epsilon)
+        through_theta = _least(by_iterates)
         found = [] if through_theta is None else [(max(needed, through_theta), 0.0)]
         if through_theta is None or through_theta > needed:
-            bound = _least(by_objective, budget.labels_epsilon)
+            bound = _least(by_objective)
             found += [] if bound is None else [(needed, bound)]
         return found
+
+    def _keeps(self, budget: Budget, data: str, *events: Event) -> bool:
+        """Whether a server with these events keeps to one row of the budget: asked of δ(ε), which
+        is quicker than asking for ε."""
+        epsilon, delta = budget.limit(data)
+        spent = Ledger((events,), classes=self.sizes.classes).profile(data, "other servers", 0)
+        return bool(spent(epsilon) <= delta)
 
     @property
     def _smallest(self) -> int:
@@ -245,16 +250,16 @@ def _contraction(loudness: Array, rounds: int) -> float:
     return float(np.clip(factor, 0.05, 0.9998))
 
 
-def _least(spends: Callable[[float], float], allowed: float) -> float | None:
-    """The least noise (to 1e-10, rounded up) with ``spends(noise)`` <= ``allowed``; None if none below 1e9 does."""
-    if spends(0.0) <= allowed:
+def _least(keeps: Callable[[float], bool]) -> float | None:
+    """The least noise (to 1e-10, rounded up) that ``keeps`` to the budget; None if it takes 1e9."""
+    if keeps(0.0):
         return 0.0
     low, high = 0.0, 1.0
-    while spends(high) > allowed:
+    while not keeps(high):
         low, high = high, 4 * high
         if high > 1e9:
             return None
     while high - low > 1e-10 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if spends(middle) <= allowed else (middle, high)
+        low, high = (low, middle) if keeps(middle) else (middle, high)
     return high

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from pdml import _validate
-from pdml.accounting.profiles import Profile, gaussian_profile
+from pdml.accounting.profiles import Profile, Values
 from pdml.experiments.setting import DELTA
 
 
@@ -37,10 +37,10 @@ def repeated_profile(alpha: float, rounds: int) -> Profile:
     ways = gammaln(rounds + 1) - gammaln(k + 1) - gammaln(rounds - k + 1)
     likely = ways - k * log1p(exp(-alpha)) - (rounds - k) * (alpha + log1p(exp(-alpha)))
 
-    def delta(epsilon: float) -> float:
-        if epsilon >= rounds * alpha:
-            return 0.0
-        return float(np.maximum(0.0, np.exp(likely) - np.exp(np.minimum(700.0, epsilon + likely[::-1]))).sum())
+    def delta(epsilon: Values) -> Values:
+        second = np.exp(np.minimum(700.0, np.asarray(epsilon)[..., None] + likely[::-1]))
+        found = np.maximum(0.0, np.exp(likely) - second).sum(axis=-1)
+        return np.where(epsilon >= rounds * alpha, 0.0, found)[()]
 
     return delta
 
@@ -48,11 +48,6 @@ def repeated_profile(alpha: float, rounds: int) -> Profile:
 def per_round(epsilon: float, rounds: int) -> float:
     """The largest α with which T rounds are (ε, `DELTA`)-private; at least ε/T, by which they are ε-private."""
     return _largest(lambda alpha: repeated_profile(alpha, rounds)(epsilon) <= DELTA, epsilon / rounds, epsilon)
-
-
-def gaussian_mu(epsilon: float) -> float:
-    """The largest sensitivity/σ with which a Gaussian mechanism is (ε, `DELTA`)-private."""
-    return _largest(lambda mu: gaussian_profile(mu)(epsilon) <= DELTA, 0.0, 10 * max(1.0, epsilon))
 
 
 def _largest(holds: Callable[[float], bool], low: float, high: float) -> float:

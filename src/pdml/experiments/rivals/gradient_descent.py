@@ -14,9 +14,9 @@ from math import inf, sqrt
 import numpy as np
 
 from pdml._types import Array
-from pdml.accounting.profiles import epsilon_at, gaussian_profile
+from pdml.accounting.profiles import epsilon_at, gaussian_mu, gaussian_profile
 from pdml.core import labels
-from pdml.experiments.rivals.composition import Guarantee, gaussian_mu
+from pdml.experiments.rivals.composition import Guarantee
 from pdml.experiments.rivals.problem import LOSS, Problem
 from pdml.experiments.setting import DELTA
 
@@ -45,7 +45,7 @@ def sensitivity(how: Descent, records: int) -> float:
 
 def noise_scale(how: Descent, records: int, epsilon: float) -> float:
     """σ with which T steps are (ε, δ)-private."""
-    return sqrt(how.steps) * sensitivity(how, records) / gaussian_mu(epsilon)
+    return sqrt(how.steps) * sensitivity(how, records) / gaussian_mu(epsilon, DELTA)
 
 
 def descend(problem: Problem, how: Descent, epsilon: float) -> Array:

@@ -32,6 +32,8 @@ Observer = Callable[[int, Array, Array], None]
 """Called after each round with t, the releases and the un-noised iterates, both (runs, n, C, d). The latter never leave a
 server in a deployment: an observer is for simulation and tests."""
 
+Compiled = bool | Sequence[bool] | None
+
 
 @dataclass(frozen=True)
 class Run:
@@ -43,26 +45,38 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What came out of one training: the last releases, and figures about the way there."""
+class Inside:
+    """How the solves went: functions of records without noise, for tests and benchmarks.
 
-    released: Array  # (n, C, d): w̃_i(T)
-    consensus: Array  # (T,): largest distance between two servers' releases
-    noise: Array  # (T,): root mean square norm of θ(t) over servers
+    Nothing that is published may hold them.
+    """
+
     certified: Array  # (T, n): gradient norms reached by the primal solves
     passes: int  # over one server's records, summed over servers and rounds
     hessians: int
 
 
-def train(graph: Graph, run: Run, *, observe: Observer | None = None, threads: int | None = None, use_numba: bool | None = None) -> Trained:
+@dataclass(frozen=True)
+class Trained:
+    """What came out of one training. All but ``inside`` is a function of the releases."""
+
+    released: Array  # (n, C, d): w̃_i(T)
+    consensus: Array  # (T,): largest distance between two servers' releases
+    inside: Inside
+
+
+def train(graph: Graph, run: Run, *, observe: Observer | None = None, threads: int | None = None, use_numba: Compiled = None) -> Trained:
     """One training over ``graph``."""
     return sweep(graph, [run], observe=observe, threads=threads, use_numba=use_numba)[0]
 
 
 def sweep(
-    graph: Graph, runs: Sequence[Run], *, observe: Observer | None = None, threads: int | None = None, use_numba: bool | None = None
+    graph: Graph, runs: Sequence[Run], *, observe: Observer | None = None, threads: int | None = None, use_numba: Compiled = None
 ) -> list[Trained]:
-    """Several trainings over the same graph, records, a, β, T and loss: one pass over the data serves them all."""
+    """Several trainings over the same graph, records, a, β, T and loss: one pass over the data serves them all.
+
+    ``use_numba`` says for all servers or for each whether its loops are compiled; None decides by the size of all records.
+    """
     plan = _common_plan(runs)
     first = runs[0].servers
     if len(first) != graph.n:
@@ -70,12 +84,13 @@ def sweep(
     loss = plan.loss_for(first[0].classes)
     if use_numba is None:
         use_numba = worth_compiling(sum(stored(server.matrix) for server in first), plan.rounds * len(runs))
-    size = workers(threads) if use_numba else 1
+    flags = [use_numba] * graph.n if isinstance(use_numba, bool) else list(use_numba)
+    size = workers(threads) if all(flags) else 1
     with threadpool_limits(1), _pool(size, graph.n) as each:
         pooled, cuts = pool_records(first)
         ridges = np.array([plan.ridge(server.degree, graph.n) for server in first])
         solvers = ManySolvers(
-            pooled, cuts, loss, ridges, codes=first[0].codes.shape[1], runs=len(runs), threads=size, use_numba=use_numba, each=each
+            pooled, cuts, loss, ridges, codes=first[0].codes.shape[1], runs=len(runs), threads=size, use_numba=flags, each=each
         )
         return _rounds(graph, runs, solvers, observe)
 
@@ -91,7 +106,7 @@ def _rounds(graph: Graph, runs: Sequence[Run], solvers: ManySolvers, observe: Ob
     degree = np.asarray(graph.degrees, dtype=float)[None, :, None, None]
     settings: dict[str, Any] = {"degree": degree, "penalty": plan.penalty}
     sent, dual, noise = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    consensus, loudness = np.empty((len(runs), plan.rounds)), np.empty((len(runs), plan.rounds))
+    consensus = np.empty((len(runs), plan.rounds))
     certified = np.empty((len(runs), plan.rounds, n))
     recent: list[Array] = []
 
@@ -105,17 +120,14 @@ def _rounds(graph: Graph, runs: Sequence[Run], solvers: ManySolvers, observe: Ob
             draw_round(noises[k], t, noise[k], streams[k])
         sent = steps.release_step(np.array([run.source.settle(point[k]) for k, run in enumerate(runs)]), noise)
         recent.append(sent)
-        loudness[:, t - 1] = np.sqrt(np.einsum("knij,knij->k", noise, noise) / n)
         if len(recent) == 20 or t == plan.rounds:
             consensus[:, t - len(recent) : t] = diameters(np.array(recent)).T
             recent.clear()
         if observe is not None:
             observe(t, sent, point)
     work = solvers.states.work.sum(axis=0)
-    return [
-        Trained(sent[k].copy(), consensus[k], loudness[k], certified[k], passes=int(work[0]), hessians=int(work[2]))
-        for k in range(len(runs))
-    ]
+    inside = [Inside(certified[k], int(work[0]), int(work[2])) for k in range(len(runs))]
+    return [Trained(sent[k].copy(), consensus[k], inside[k]) for k in range(len(runs))]
 
 
 def _heard(graph: Graph, sent: Array) -> Array:
@@ -158,12 +170,16 @@ def _common_plan(runs: Sequence[Run]) -> TrainingPlan:
 
 
 def pool_records(servers: Sequence[Server]) -> tuple[Matrix, IntArray]:
-    """The servers' rows one below the other, as CSR if mostly zero; not copied when they are slices of one matrix already."""
+    """The servers' rows one below the other; not copied when they are slices of one matrix already.
+
+    In a simulation they become CSR if they are mostly zero. Rows that each server brought by itself stay as they are stored:
+    at a node nobody sees the others' zeros.
+    """
     cuts = np.cumsum([0, *(server.records for server in servers)]).astype(np.int64)
     whole = servers[0].pooled
     if whole is None or whole.shape[0] != cuts[-1] or any(server.pooled is not whole for server in servers):
         whole = rows.stack([server.matrix for server in servers])
-    return rows.compact(whole), cuts
+    return rows.compact(whole) if servers[0].pooled is not None else whole, cuts
 
 
 def workers(threads: int | None) -> int:

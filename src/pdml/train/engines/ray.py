@@ -25,7 +25,7 @@ from pdml.core.rows import stored
 from pdml.core.solver import worth_compiling
 from pdml.errors import EngineError, InvalidInput, PDMLError
 from pdml.mechanisms.randomness import Source
-from pdml.train.engines.local import Observer, Run, Trained, diameters, workers
+from pdml.train.engines.local import Compiled, Inside, Observer, Run, Trained, diameters, workers
 from pdml.train.node import Node, NodeState, Server
 from pdml.train.plan import TrainingPlan
 
@@ -113,9 +113,12 @@ def train(
     *,
     observe: Observer | None = None,
     timeout: float = TIMEOUT,
-    use_numba: bool | None = None,
+    use_numba: Compiled = None,
 ) -> Trained:
-    """One training, equal to the local engine's. Observers see the releases only: iterates without noise stay in the actors."""
+    """One training, equal to the local engine's with the same ``use_numba``.
+
+    Observers see the releases only: iterates without noise stay in the actors.
+    """
     ray = library()
     owners = _owners(graph, shards)
     actors: list[Any] = []
@@ -127,7 +130,8 @@ def train(
         sizes = _gather([actor.load.remote() for actor in actors], shards, "while its records were loaded", timeout)
         if use_numba is None:
             use_numba = worth_compiling(sum(sizes), plan.rounds)
-        _gather([actor.open.remote(use_numba) for actor in actors], shards, "before the first round", timeout)
+        flags = [use_numba] * graph.n if isinstance(use_numba, bool) else list(use_numba)
+        _gather([actor.open.remote(flags) for actor in actors], shards, "before the first round", timeout)
         return _rounds(graph, plan, shards, owners, actors, observe, timeout)
     finally:
         for actor in actors:
@@ -147,7 +151,7 @@ def _rounds(
         sorted({owners[peer] for server in shard.servers for peer in graph.neighbours(server)} - {k}) for k, shard in enumerate(shards)
     ]
     order = np.argsort([server for shard in shards for server in shard.servers])
-    consensus, loudness, certified = np.empty(plan.rounds), np.empty(plan.rounds), np.empty((plan.rounds, graph.n))
+    consensus, certified = np.empty(plan.rounds), np.empty((plan.rounds, graph.n))
     passes = hessians = 0
     sent: list[Any] = [None] * len(shards)
     released = np.empty(0)
@@ -158,11 +162,10 @@ def _rounds(
         released = np.concatenate(_gather(sent, shards, f"in round {t}", timeout))[order]
         consensus[t - 1] = diameters(released)
         certified[t - 1] = np.concatenate([figure[0] for figure in figures])[order]
-        loudness[t - 1] = np.sqrt(np.mean(np.concatenate([figure[1] for figure in figures]) ** 2))
-        passes, hessians = sum(figure[2] for figure in figures), sum(figure[3] for figure in figures)
+        passes, hessians = (sum(figure[k] for figure in figures) for k in (1, 2))
         if observe is not None:
             observe(t, released[None], released[None])
-    return Trained(released, consensus, loudness, certified, passes=passes, hessians=hessians)
+    return Trained(released, consensus, Inside(certified, passes, hessians))
 
 
 class _Worker:
@@ -182,11 +185,11 @@ class _Worker:
             raise InvalidInput(f"the shard of servers {self.shard.servers} loaded {[server.index for server in self.servers]}")
         return sum(stored(server.matrix) for server in self.servers)
 
-    def open(self, use_numba: bool) -> None:
+    def open(self, use_numba: Sequence[bool]) -> None:
         from threadpoolctl import threadpool_limits
 
         threadpool_limits(1)
-        self.nodes = [Node(server, self.plan, self.source, use_numba=use_numba) for server in self.servers]
+        self.nodes = [Node(server, self.plan, self.source, use_numba=use_numba[server.index]) for server in self.servers]
         self.states = [node.start() for node in self.nodes]
 
     def step(self, t: int, others: Sequence[int], *blocks: Array) -> Any:
@@ -201,7 +204,7 @@ class _Worker:
         ]
         self.states = [state for state, _ in stepped]
         work = np.sum([node.solver.state.work for node in self.nodes], axis=0).reshape(-1)
-        figures = ([s.certified for s in self.states], [s.noise for s in self.states], int(work[0]), int(work[2]))
+        figures = ([s.certified for s in self.states], int(work[0]), int(work[2]))
         return np.array([released for _, released in stepped]), figures
 
 

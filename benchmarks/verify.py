@@ -1,0 +1,136 @@
+"""`python -m benchmarks.verify [nodes ...]`: how long does it take to check a result?
+
+Statements are made without training: vectors are drawn, everything around them is what nodes would
+say. d = 105, 100 rounds, 1.3 links per node. Seconds of the processor, because machines are shared;
+the last columns are a fresh process, which people start.
+"""
+
+import base64
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from pdml.accounting import Budget, records
+from pdml.core.graph import build
+from pdml.encoder import Encoder, Number
+from pdml.mechanisms.exact_gaussian import settle
+from pdml.node import holdings, statement, wire
+from pdml.node.identity import Identity
+from pdml.release.result import assemble, write_result
+from pdml.release.verify import verify_result
+from pdml.report.result import result_page
+from pdml.study import ServerEntry, Study
+from pdml.train.plan import TrainingPlan
+
+WIDTH, ROUNDS, RECORDS = 105, 100, 500
+
+
+def study_of(identities):
+    names, graph = list(identities), build("random", len(identities), np.random.default_rng(0))
+    attributes = tuple(Number(name=f"x{i}", low=0.0, high=1.0) for i in range(WIDTH - 1))
+    plan = {"rounds": ROUNDS, "noise_scale": 0.3, "objective_bound": 0.2}
+    return Study(
+        id="bench",
+        title="How long does it take?",
+        question="Yes?",
+        classes=("no", "yes"),
+        menu=(1.0,),
+        default_epsilon=1.0,
+        encoder=Encoder(attributes=attributes),
+        servers=tuple(
+            ServerEntry(
+                name,
+                f"https://{name}.example",
+                identity.public,
+                base64.b64encode(os.urandom(1216)).decode(),
+            )
+            for name, identity in identities.items()
+        ),
+        edges=tuple((names[i], names[k]) for i, k in graph.edges),
+        budget=Budget(features_epsilon=10_000.0),
+        plan=plan,
+    )
+
+
+def digest(vector):
+    return bytes.fromhex(wire.hash_of(wire.packed(vector)))
+
+
+def statements(study, contract, identities):
+    """What all would say had they sent these vectors."""
+    rng = np.random.default_rng(1)
+    drawn = {name: rng.standard_normal((ROUNDS, 1, WIDTH)) for name in identities}
+    sent = {name: settle(vectors) for name, vectors in drawn.items()}
+    digests = {name: b"".join(map(digest, vectors)) for name, vectors in sent.items()}
+    signed = {}
+    for name, identity in identities.items():
+        heard = [
+            statement.Heard(
+                sender=peer,
+                digests=digests[peer],
+                apart=np.linalg.norm(sent[name] - sent[peer], axis=(1, 2)).tolist(),
+                dataset=identities[peer].alias("data"),
+                before=0,
+            )
+            for peer in contract.neighbours(name)
+        ]
+        events = contract.events(name, records=RECORDS, epsilon=1.0)
+        said = statement.Statement(
+            terms=contract.digest,
+            study=contract.study,
+            job=contract.job,
+            plan=contract.plan.to_dict(),
+            server=name,
+            dataset=identity.alias("data"),
+            records=RECORDS,
+            epsilon=1.0,
+            label_epsilon=1.0,
+            randomised_by="devices",
+            source="secure",
+            sent=digests[name],
+            heard=heard,
+            release=wire.packed(sent[name][-1]),
+            events=[records.plain(event) for event in events],
+            earlier=[],
+        )
+        signed[name] = statement.sign(said, identity)
+    return signed
+
+
+def measure(n, folder):
+    identities = {f"node-{i:03}": Identity(secrets.token_bytes(32)) for i in range(n)}
+    study = study_of(identities)
+    contract = holdings.agreed(study, TrainingPlan.from_dict(dict(study.plan)), "job")
+    result = assemble(study, contract, statements(study, contract, identities))
+    assembling = processor(lambda: write_result(folder, result, result_page))
+    found = verify_result(folder, page=result_page)
+    assert found.ok, found.problems
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    here = processor(lambda: verify_result(folder, page=result_page))
+    command = [sys.executable, "-c", "from pdml.cli import main; main()", "verify", str(folder)]
+    start = time.perf_counter()
+    whole = processor(lambda: subprocess.run(command, check=True, capture_output=True))
+    clock = time.perf_counter() - start
+    times = " | ".join(f"{seconds:.2f} s" for seconds in (assembling, here, whole, clock))
+    print(f"| {n} | {contract.graph.n_edges} | {size / 1e6:.1f} MB | {times} |")
+
+
+def processor(work):
+    """Seconds of the processor, in this process and the ones it waits for."""
+    start = os.times()
+    work()
+    return sum(b - a for a, b in zip(start[:4], os.times()[:4], strict=True))
+
+
+if __name__ == "__main__":
+    print("| nodes | links | folder | assemble | verify | `pdml verify` | of that on the clock |")
+    print("|---|---|---|---|---|---|---|")
+    for count in map(int, sys.argv[1:] or ["3", "10", "30", "100"]):
+        with tempfile.TemporaryDirectory() as place:
+            measure(count, Path(place) / "result")

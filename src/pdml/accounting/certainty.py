@@ -1,0 +1,80 @@
+"""How sure somebody can become of the true value of one piece of data: privacy.md, section 11.
+
+Whoever gives the truth at most even odds before, and then sees all of what an adversary sees, or
+any part of it, at any time, holds it for true with at most P afterwards, but for a chance of δ.
+With β(δ) the smallest chance that an event of chance δ under the truth can have under any other
+value, the odds are δ/β(δ). A profile bounds β, by all its points at once:
+
+    P = 1/(1 + e^-L),    L = ln(δ/β(δ)) = inf over ε' of ε' - ln(1 - δ(ε')/δ).
+
+It is not ε: that lies below L, and is exceeded with a chance of many times δ.
+"""
+
+from math import inf
+
+import numpy as np
+from scipy.special import expit, ndtri
+
+from pdml.accounting.profiles import Profile, Values, epsilon_at, gaussian_mu, gaussian_profile
+
+_OFFSETS = np.array([0.0, *(2.0**k for k in range(-30, 18))])  # from ε: where to look first
+_ZOOMS, _POINTS = 10, 9  # each to a quarter
+
+
+def log_odds_at(profile: Profile, delta: float, epsilon: Values = None) -> Values:
+    """L of a mechanism with this profile: odds above e^L have a chance of at most ``delta``.
+
+    Parameters
+    ----------
+    profile
+        δ(ε), or anything above it: every ε' gives a bound of its own, of which the best is taken.
+    delta
+        The chance for which nothing is said. With 0 the odds never exceed e^L.
+    epsilon
+        ε at ``delta`` (`epsilon_at`), if it is known already.
+
+    Returns
+    -------
+    L, of the profile's shape; infinite where nothing can be said.
+
+    Guarantees
+    ----------
+    - P(odds > e^L) <= δ, the chance being that of the truth: with A = {odds > e^L}, which has
+      e^L P'(A) < P(A), P(A)(1 - e^(ε'-L)) <= P(A) - e^ε' P'(A) <= δ(ε').
+    - For an exact profile there is a view for which no smaller L does: to be told whether the
+      likelihood ratio exceeds a number.
+    """
+    first = np.asarray(epsilon_at(profile, delta) if epsilon is None else epsilon)
+    if delta == 0:
+        return first[()]
+
+    def bound(epsilon: Values) -> Values:
+        with np.errstate(divide="ignore"):
+            return epsilon - np.log1p(-np.minimum(1.0, profile(epsilon) / delta))
+
+    best = np.full(first.shape, inf)
+    ends = np.where(np.isinf(first), 0.0, first) + _OFFSETS.reshape(-1, *(1,) * first.ndim)
+    for _ in range(1 + _ZOOMS):
+        found = bound(ends)
+        at = np.argmin(found, axis=0)[None]
+        best = np.minimum(best, np.take_along_axis(found, at, axis=0)[0])
+        low = np.take_along_axis(ends, np.maximum(at - 1, 0), axis=0)[0]
+        high = np.take_along_axis(ends, np.minimum(at + 1, len(ends) - 1), axis=0)[0]
+        ends = np.linspace(low, high, _POINTS)
+    return np.where(np.isinf(first), inf, best)[()]
+
+
+def certainty_at(profile: Profile, delta: float, epsilon: Values = None) -> Values:
+    """P = e^L/(1 + e^L): how sure of the truth they can be, but for a chance of ``delta``."""
+    return expit(log_odds_at(profile, delta, epsilon))
+
+
+def gaussian_certainty(epsilon: float, delta: float) -> float:
+    """How sure a Gaussian that just keeps to (ε, δ) lets them be: what a budget allows."""
+    return float(certainty_at(gaussian_profile(gaussian_mu(epsilon, delta)), delta))
+
+
+def gaussian_epsilon(certainty: float, delta: float) -> float:
+    """The inverse: ε of the Gaussian that lets them be this sure; β(δ) = Φ(Φ⁻¹(δ) - μ) gives μ."""
+    rare = delta * (1 - certainty) / certainty
+    return float(epsilon_at(gaussian_profile(ndtri(delta) - ndtri(rare)), delta))

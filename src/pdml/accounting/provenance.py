@@ -1,0 +1,102 @@
+"""Who randomised the labels: whoever did it had the true ones, and hides nothing from itself."""
+
+from math import isinf
+
+DEVICES = "devices"  # people's, which sent reports to a collection service
+ELSEWHERE = "elsewhere"  # before the server got them, as its operator says
+SIMULATION = "simulation"  # in one process that played every party
+UNSAID = ""  # nobody recorded it
+OPERATOR = "operator"  # by the own server, which had the true labels
+
+RANDOMISED_BY = (DEVICES, ELSEWHERE, SIMULATION, UNSAID, OPERATOR)
+"""All of them; the later, the worse for the people."""
+
+_OWN = {
+    DEVICES: "randomised on the device; training cannot weaken it",
+    ELSEWHERE: "randomised on a device, as its server declares; training cannot weaken it",
+    SIMULATION: "as if randomised on a device: one process played every party and had the label",
+}
+_SEEN = {
+    UNSAID: "nobody recorded who randomised it: the own server may have had the true label",
+    OPERATOR: "the own server had the true label and randomised it itself: no protection",
+}
+_NOTES = {
+    ELSEWHERE: "{0} declares that its labels were randomised on people's devices.",
+    SIMULATION: "One process played {0} and had its true labels.",
+    UNSAID: "The data set of {0} does not say who randomised its labels: {0} may have had them.",
+    OPERATOR: "{0} had the true labels and randomised them: nothing protects them from it.",
+}
+
+
+def note(server: str, by: str) -> str:
+    """What a reader must know about the labels of one server.
+
+    Parameters
+    ----------
+    server : str
+        Its name.
+    by : str
+        One of `RANDOMISED_BY`.
+
+    Returns
+    -------
+    str
+        A sentence; "" where people's devices are known to have randomised them.
+    """
+    return _NOTES[by].format(server) if by in _NOTES else ""
+
+
+def worst(*named: str) -> str:
+    """Of several, the one that is worst for the people.
+
+    Parameters
+    ----------
+    *named : str
+        Each one of `RANDOMISED_BY`; at least one.
+
+    Returns
+    -------
+    str
+        One of them.
+    """
+    return max(named, key=RANDOMISED_BY.index)
+
+
+def is_seen(by: str) -> bool:
+    """Whether the own server had the true labels, or nobody can say that it had not.
+
+    Parameters
+    ----------
+    by : str
+        One of `RANDOMISED_BY`.
+
+    Returns
+    -------
+    bool
+        True: against that server a flip counts for nothing.
+    """
+    return by in _SEEN
+
+
+def reason(by: str, epsilon: float, *, alone: bool) -> str:
+    """How a label stands against its own server, ``alone`` or with all others.
+
+    Parameters
+    ----------
+    by : str
+        One of `RANDOMISED_BY`.
+    epsilon : float
+        What the ledger says against that server.
+    alone : bool
+        False: together with the other servers.
+
+    Returns
+    -------
+    str
+        Words for the ledger's line.
+    """
+    if is_seen(by):
+        return _SEEN[by]
+    if isinf(epsilon):
+        return "not randomised: the own server receives it as it is"
+    return _OWN[by] if alone else "back to the randomised response alone"

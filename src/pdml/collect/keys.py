@@ -1,0 +1,281 @@
+"""A key for each report, in files of their own: without its key a report is lost, wherever its sealed bytes have got to.
+
+Databases forget slowly. PostgreSQL keeps an erased row in its tables' files and in its log, SQLite in its log and its free
+pages, and a backup of either keeps it for good. So the database holds reports sealed, and what opens them lies here, in slots
+of 32 bytes that are overwritten in place. docs/collect.md says what that can and cannot do.
+
+    FOLDER/ring       whose keys these are
+    FOLDER/0.keys     a page that says how far its slots are settled, then the slots; 1.keys and on for others who write too
+"""
+
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from pdml.errors import DataError, InvalidInput, StorageUnavailable
+from pdml.files import atomic_write, sync_folder
+
+SLOT = 32  # bytes of a key
+PAGE = 4096  # bytes before the first slot, so that no slot lies across two sectors
+_MAGIC = b"pdml keys 1\n"
+_SETTLED = 64  # where the page says how many slots are settled
+_BITS = 40  # of a key's number that are its place in the file; those above are the file's
+_FIRST, _MOST = 256, 8192  # slots made at once: few at first, because what is left over at the end is lost
+_NONE = bytes(SLOT)
+
+Used = Callable[[int, int], Iterable[int]]  # under which numbers in [first, last] the database holds something
+
+
+class KeyDestroyed(DataError):
+    """What was sealed with this key is gone for good, as somebody wanted."""
+
+
+class KeyRing:
+    """The keys of one collection. Its store calls it in its own transactions, one call at a time.
+
+    Guarantees
+    ----------
+    - A key has reached the disk before anything is sealed with it, and is given out once.
+    - A key that was given out for something that never came to be stored is wiped: its sealed bytes may lie about too.
+    - When `destroy` has returned, zeros have reached the disk in the keys' place.
+    """
+
+    def __init__(self, folder: Path, ring: str, *, fresh: bool) -> None:
+        """Open the keys of the collection with the name ``ring``; only a ``fresh`` one, which has none yet, gets a folder."""
+        self.folder = folder
+        self.ring = ring
+        self._files: dict[int, int] = {}  # number: handle
+        self._own: _OwnFile | None = None
+        self._asked = False  # whether this transaction has settled what earlier ones left open
+        _prepare(folder, ring, fresh)
+
+    def begin(self) -> None:
+        """A transaction begins. If it never comes to `settle`, what was taken for it is open until a later one asks."""
+        self._asked = False
+
+    def next(self, count: int, used: Used) -> int:
+        """The number of the first of so many keys that would be taken now, one after the other."""
+        return self._ready(used, count).next
+
+    def take(self, count: int, used: Used) -> list[tuple[int, bytes]]:
+        """So many new keys with their numbers, for the transaction that has begun."""
+        return self._ready(used, count).give(count)
+
+    def settle(self) -> None:
+        """The transaction was committed: everything sealed with its keys is stored."""
+        if self._own is not None and self._asked:
+            self._own.settled = self._own.given
+
+    def read(self, number: int) -> bytes:
+        """The key. Raises `KeyDestroyed`, or `DataError` if it never was."""
+        place, spot = number >> _BITS, number & ((1 << _BITS) - 1)
+        try:
+            key = os.pread(self._file(place), SLOT, PAGE + SLOT * spot)
+        except OSError as error:
+            raise StorageUnavailable(_trouble(error)) from error
+        if len(key) != SLOT:
+            raise DataError(f"key {number} is not in {self.folder}: the folder is an old copy")
+        if key == _NONE:
+            raise KeyDestroyed(f"key {number} was destroyed")
+        return key
+
+    def destroy(self, numbers: Iterable[int]) -> None:
+        """Overwrite keys; again does no harm."""
+        try:
+            touched = set()
+            for number in numbers:
+                place, spot = number >> _BITS, number & ((1 << _BITS) - 1)
+                handle = self._file(place)
+                if PAGE + SLOT * spot < os.fstat(handle).st_size:
+                    _write(handle, _NONE, PAGE + SLOT * spot)
+                    touched.add(handle)
+            for handle in touched:
+                _sync(handle)
+        except OSError as error:
+            raise StorageUnavailable(_trouble(error)) from error
+
+    def probe(self, used: Used) -> None:
+        """Show that there are keys for the next reports, or room to make some."""
+        self._ready(used, _FIRST)
+
+    def close(self) -> None:
+        self._disown()
+        for handle in self._files.values():
+            os.close(handle)
+        self._files.clear()
+
+    def _ready(self, used: Used, count: int) -> "_OwnFile":
+        """This process's file, with so many keys in stock and nothing open from earlier transactions."""
+        try:
+            own = self._owned()
+            if not self._asked:
+                own.wipe_unless(used)
+                self._asked = True
+            own.stock(count)
+            return own
+        except OSError as error:
+            self._disown()
+            raise StorageUnavailable(_trouble(error)) from error
+
+    def _owned(self) -> "_OwnFile":
+        """The file that only this process adds to: the first that nobody else has, which is new if all are taken."""
+        if self._own is not None and self._own.is_there():
+            return self._own
+        self._disown()
+        self._asked = False
+        number = 0
+        while self._own is None:
+            self._own = _OwnFile.open(self.folder / f"{number}.keys", _head(self.ring, number), number << _BITS)
+            number += 1
+        return self._own
+
+    def _disown(self) -> None:
+        if self._own is not None:
+            os.close(self._own.handle)
+            self._own = None
+
+    def _file(self, number: int) -> int:
+        """A handle for reading and wiping, by whoever."""
+        if number not in self._files:
+            path = self.folder / f"{number}.keys"
+            handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            if os.pread(handle, _SETTLED, 0) != _head(self.ring, number):
+                os.close(handle)
+                raise DataError(f"{path} holds no keys of this collection: it was damaged or put there from elsewhere")
+            self._files[number] = handle
+        return self._files[number]
+
+
+class _OwnFile:
+    """A file of keys that this process has locked, so that it alone adds slots to it. The system frees the lock of a dead one."""
+
+    def __init__(self, path: Path, handle: int, base: int) -> None:
+        self.handle = handle
+        self._path = path
+        self._base = base  # the number of its first slot
+        self._inode = _inode(os.fstat(handle))
+        self._end = -(-max(0, os.fstat(handle).st_size - PAGE) // SLOT)  # slots; a torn one counts
+        told = int.from_bytes(os.pread(handle, 8, _SETTLED), "little")
+        self.settled = min(told, self._end)  # below it: stored for certain, or wiped
+        self.given = self._end  # nothing that an earlier process made is given out
+        self._stock = b""  # the keys from `given` to the end
+        self._chunk = _FIRST
+        self._known = False  # whether the database holds nothing beyond the end of the file
+
+    @classmethod
+    def open(cls, path: Path, head: bytes, base: int) -> "_OwnFile | None":
+        """None if another process has it."""
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(handle).st_size < PAGE:  # new, or the power failed when it was
+                _write(handle, head.ljust(PAGE, b"\0"), 0)
+                _sync(handle)
+                sync_folder(path.parent)
+            elif os.pread(handle, _SETTLED, 0) != head:
+                raise DataError(f"{path} holds no keys of this collection: it was damaged or put there from elsewhere")
+            return cls(path, handle, base)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        except BaseException:
+            os.close(handle)
+            raise
+
+    def is_there(self) -> bool:
+        """Whether the file still has its name: keys in one that was moved away or restored over would be lost."""
+        try:
+            return _inode(os.stat(self._path, follow_symlinks=False)) == self._inode
+        except OSError:
+            return False
+
+    def wipe_unless(self, used: Used) -> None:
+        """Settle what a failed transaction or a dead process left open."""
+        if self._known and self.settled == self.given:
+            return
+        first, last = self._base + self.settled, self._base + (1 << _BITS) - 1
+        found = sorted(number for number in used(first, last) if first <= number <= last)
+        if found and found[-1] >= self.next:
+            raise StorageUnavailable(f"{self._path} is an old copy: the database holds reports whose keys are not in it")
+        self._known = True
+        start = self.settled
+        for spot in (*(number - self._base for number in found), self.given):
+            if spot > start:
+                _write(self.handle, bytes(SLOT * (spot - start)), PAGE + SLOT * start)
+            start = spot + 1
+        self._note_settled(self.given)
+        _sync(self.handle)
+        self.settled = self.given
+
+    @property
+    def next(self) -> int:
+        return self._base + self.given
+
+    def give(self, count: int) -> list[tuple[int, bytes]]:
+        number, keys = self.next, self._stock
+        self.given += count
+        self._stock = keys[SLOT * count :]
+        return [(number + i, keys[SLOT * i : SLOT * (i + 1)]) for i in range(count)]
+
+    def stock(self, count: int) -> None:
+        """Make new keys if fewer are left, and sync them: what they seal may be acknowledged by its own commit alone."""
+        missing = count - len(self._stock) // SLOT
+        if missing <= 0:
+            return
+        keys = os.urandom(SLOT * max(missing, self._chunk))
+        _write(self.handle, keys, PAGE + SLOT * self._end)
+        self._note_settled(self.settled)
+        _sync(self.handle)
+        self._end += len(keys) // SLOT
+        self._stock += keys
+        self._chunk = min(2 * self._chunk, _MOST)
+
+    def _note_settled(self, slots: int) -> None:
+        """For the next process; an old number only means more to ask about."""
+        _write(self.handle, slots.to_bytes(8, "little"), _SETTLED)
+
+
+def _prepare(folder: Path, ring: str, fresh: bool) -> None:
+    """Make the folder of a fresh collection, or see that an existing one is this collection's."""
+    name = folder / "ring"
+    try:
+        if fresh and not name.exists():
+            if folder.exists() and any(folder.iterdir()):
+                raise InvalidInput(f"{folder} holds other things: keys need a folder of their own")
+            folder.mkdir(mode=0o700, exist_ok=True)
+            atomic_write(name, ring)
+            sync_folder(folder.parent)
+        if name.read_text(encoding="ascii") != ring:
+            raise InvalidInput(f"{folder} holds the keys of another collection: each needs a folder of its own")
+        if stat.S_IMODE(folder.stat().st_mode) & 0o077:
+            with suppress(OSError):  # a read-only disk
+                folder.chmod(0o700)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise InvalidInput(f"the keys of this collection are not in {folder} ({reason}): without them nobody can read it") from error
+
+
+def _head(ring: str, number: int) -> bytes:
+    return (_MAGIC + bytes.fromhex(ring) + number.to_bytes(8, "little")).ljust(_SETTLED, b"\0")
+
+
+def _inode(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _trouble(error: OSError) -> str:
+    return f"the keys cannot be used: {(error.strerror or str(error)).lower()}"
+
+
+def _write(handle: int, data: bytes, offset: int) -> None:
+    """All of it: a nearly full disk takes a part."""
+    done = 0
+    while done < len(data):
+        done += os.pwrite(handle, data[done:], offset + done)
+
+
+def _sync(handle: int) -> None:
+    getattr(os, "fdatasync", os.fsync)(handle)  # which also makes a new length durable

@@ -1,0 +1,106 @@
+"""The tables of a collection in SQLite: making them, and bringing those of an older pdml up to date."""
+
+import secrets
+import sqlite3
+from typing import NamedTuple
+
+from pdml.collect.store import SCHEMA, Entry, Identity, check_identity, check_schema
+from pdml.collect.vault import SealedTallies, Vault
+from pdml.errors import InvalidInput
+
+_APPLICATION = 0x70646D6C  # "pdml", so that `file` and we recognise the database
+_IDS = "CREATE TABLE ids (id BLOB PRIMARY KEY, key INTEGER NOT NULL) STRICT, WITHOUT ROWID"
+_REPORTS = "CREATE TABLE {} (key INTEGER PRIMARY KEY, sealed BLOB NOT NULL) STRICT"
+_DOOMED = "CREATE TABLE doomed (key INTEGER PRIMARY KEY) STRICT"
+_TABLES = (
+    """CREATE TABLE collection (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    study_id TEXT NOT NULL, study_hash TEXT NOT NULL, server TEXT NOT NULL, width INTEGER NOT NULL, classes INTEGER NOT NULL,
+    state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'closed', 'frozen')),
+    frozen_hour INTEGER, digest TEXT NOT NULL DEFAULT '',
+    withdrawn INTEGER NOT NULL DEFAULT 0, invited INTEGER NOT NULL DEFAULT 0, invited_used INTEGER NOT NULL DEFAULT 0,
+    ring TEXT NOT NULL DEFAULT '', tallies_key INTEGER, tallies BLOB
+) STRICT""",
+    "CREATE TABLE probe (one INTEGER PRIMARY KEY CHECK (one = 1), room BLOB NOT NULL) STRICT",
+    # Apart from the reports, so that a repeated id is noticed before anything is sealed; and it stays when a report is withdrawn.
+    _IDS,
+    # In the order of arrival, because a table ordered by random ids would write a page for each.
+    _REPORTS.format("reports"),
+    # Keys of what was withdrawn, from the transaction that says so until they are destroyed.
+    _DOOMED,
+    # No link to the report: who knows whose token it was must not find the report by it.
+    "CREATE TABLE invitations (hash BLOB PRIMARY KEY, used INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID",
+)
+
+
+class Found(NamedTuple):
+    """What stands in the file: the name of its ring of keys, whether that has none yet, and the tables' version."""
+
+    ring: str
+    fresh: bool
+    schema: int
+
+
+def found(db: sqlite3.Connection, asked: Identity, where: str) -> Found:
+    """Check whose collection this is, or make it in an empty file; in the caller's transaction."""
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (schema,) = db.execute("PRAGMA user_version").fetchone()
+    if application == 0 and schema == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+        for statement in _TABLES:
+            db.execute(statement)
+        values = (asked.study_id, asked.study_hash, asked.server, asked.width, asked.classes, secrets.token_hex(16))
+        columns = "one, study_id, study_hash, server, width, classes, ring"
+        db.execute(f"INSERT INTO collection ({columns}) VALUES (1, ?, ?, ?, ?, ?, ?)", values)
+        db.execute(f"PRAGMA application_id = {_APPLICATION}")
+        db.execute(f"PRAGMA user_version = {SCHEMA}")
+        return found(db, asked, where)
+    if application != _APPLICATION:
+        raise InvalidInput(f"{where} is a database of something else, not a collection of pdml")
+    check_schema(schema, where)
+    study_id, study_hash, server, width, classes = db.execute(
+        "SELECT study_id, study_hash, server, width, classes FROM collection"
+    ).fetchone()
+    known = Identity(study_id=study_id, study_hash=study_hash, server=server, width=width, classes=classes)
+    check_identity(known, asked, where)
+    if schema == 1:
+        _name_ring(db)
+    ring, key = db.execute("SELECT ring, tallies_key FROM collection").fetchone()
+    return Found(ring, key is None, schema)
+
+
+def used(db: sqlite3.Connection, first: int, last: int) -> set[int]:
+    """The keys in this range under which something is stored."""
+    rows = db.execute("SELECT key FROM reports WHERE key BETWEEN ? AND ?", (first, last)).fetchall()
+    return {key for (key,) in rows} | {key for (key,) in db.execute("SELECT tallies_key FROM collection") if key is not None}
+
+
+def _name_ring(db: sqlite3.Connection) -> None:
+    """Columns for keys in tables of schema 1. The ring's name comes before its folder, and both before anything is sealed."""
+    if "ring" not in {row[1] for row in db.execute("PRAGMA table_info(collection)")}:
+        for column in ("ring TEXT NOT NULL DEFAULT ''", "tallies_key INTEGER", "tallies BLOB"):
+            db.execute(f"ALTER TABLE collection ADD COLUMN {column}")
+        db.execute("UPDATE collection SET ring = ?", (secrets.token_hex(16),))
+
+
+def seal_first(db: sqlite3.Connection, vault: Vault) -> None:
+    """Seal what schema 1 kept in the clear, and overwrite the pages it leaves; the caller empties the log."""
+    if db.execute("PRAGMA user_version").fetchone() != (1,):  # another process was faster
+        return
+    db.execute("PRAGMA secure_delete = ON")
+    for statement in (_IDS, _REPORTS.format("sealed_reports"), _DOOMED):
+        db.execute(statement)
+    # A withdrawn report has no key; a number below zero is nobody's.
+    db.execute("INSERT INTO ids SELECT id, -1 FROM reports WHERE features IS NULL")
+    columns = "id, digest, epsilon, label, hour, features"
+    old = db.execute(f"SELECT {columns} FROM reports WHERE features IS NOT NULL ORDER BY row")
+    while rows := old.fetchmany(1000):
+        sealed = vault.seal([Entry._make((*row, b"", "")) for row in rows], lambda first, last: ())
+        db.executemany("INSERT INTO ids VALUES (?, ?)", [(id, key) for key, id, _ in sealed])
+        db.executemany("INSERT INTO sealed_reports VALUES (?, ?)", [(key, bytes_) for key, _, bytes_ in sealed])
+    counts = db.execute("SELECT epsilon, label, reports FROM tallies")
+    tallies = {(epsilon, label): n for epsilon, label, n in counts}
+    for statement in ("DROP TABLE reports", "DROP TABLE tallies", "ALTER TABLE sealed_reports RENAME TO reports"):
+        db.execute(statement)
+    now = vault.seal_tallies(tallies, SealedTallies(None, None), lambda first, last: ())
+    db.execute("UPDATE collection SET tallies_key = ?, tallies = ?", now)
+    db.execute(f"PRAGMA user_version = {SCHEMA}")

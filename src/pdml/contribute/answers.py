@@ -1,0 +1,61 @@
+"""Answers as people give them, each accepted or refused by itself; the page does the same."""
+
+import re
+from collections.abc import Mapping
+
+from pdml.encoder import Attribute, Number
+from pdml.errors import DataError
+from pdml.study import Study
+from pdml.study.device import entries
+from pdml.tables import listed, shown
+
+_DIGITS = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)", re.ASCII)  # as in device.js
+
+
+def checked(study: Study, answers: Mapping[str, object]) -> dict[str, float | str]:
+    """Those answers that are given, as `Study.encode` takes them; others may still be missing.
+
+    Parameters
+    ----------
+    study : Study
+    answers : mapping of str to object
+        By the attribute's name. Numbers may be text with a decimal point or comma, as typed.
+
+    Returns
+    -------
+    dict of str to (float or str)
+
+    Raises
+    ------
+    DataError
+        For a name that is no attribute's, text that is no number, a fraction where whole numbers
+        are declared, a number outside its range (encoding would clamp it, and people should know
+        before), or an unknown level.
+    """
+    known = {attribute.name: attribute for attribute in study.attributes}
+    if unknown := [name for name in answers if name not in known]:
+        names = listed(list(known))
+        must = f"answers must be to the study's questions ({names})"
+        raise DataError(f"{must}, got one to {unknown[0]!r}")
+    return {name: _one(known[name], value) for name, value in answers.items()}
+
+
+def _one(attribute: Attribute, value: object) -> float | str:
+    if not isinstance(attribute, Number):
+        entries(attribute, value)
+        return str(value).strip()
+    name = attribute.name
+    if isinstance(value, str):
+        text = value.strip()
+        if not _DIGITS.fullmatch(text):
+            raise DataError(f"{name!r} must be a number in digits, such as 34, got {shown(value)}")
+        if attribute.whole and set(text) & set(".,"):  # 34,000 means a thousand times more to some
+            must = f"{name!r} must be a whole number, without a fraction"
+            raise DataError(f"{must}, got {shown(value)}")
+        value = float(text.replace(",", "."))
+    entries(attribute, value)
+    number = float(value)  # type: ignore[arg-type]  # `entries` took it
+    if not attribute.low <= number <= attribute.high:
+        must = f"{name!r} must lie in [{attribute.low:g}, {attribute.high:g}]"
+        raise DataError(f"{must}, got {number:g}: the study declares no other value")
+    return number

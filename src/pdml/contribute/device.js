@@ -1,0 +1,211 @@
+"use strict";
+/* Everything that happens to an answer before it leaves this device:
+   1 chance, 2 encoding, 3 the report, 4 what this device remembers, 5 what chance means, in words.
+   The Python package does and says the same; shared test vectors hold both to it. */
+
+// 1 Chance: exact integers, never a pseudo-random generator, never a comparison of floats.
+
+const WORD = 1n << 64n;
+const randomWord = () => crypto.getRandomValues(new BigUint64Array(1))[0];
+
+/* P = ceil(2^64 (K-1)/(e^ε + K-1)), ε in millionths; e^ε = Σ ε^j/j! in units of 2^-256. */
+function threshold(micro, classes) {
+  const unit = 1n << 256n, others = BigInt(classes - 1);
+  let odds = 0n;
+  for (let term = unit, j = 1n; term > 0n; j++) {
+    odds += term;
+    term = (term * BigInt(micro)) / (1000000n * j);
+  }
+  const all = odds + others * unit;
+  return (others * unit * WORD + all - 1n) / all;
+}
+
+/* Another class, each equally likely: words that would favour some are drawn again. */
+function otherClass(label, classes, word) {
+  const others = BigInt(classes - 1), top = WORD - (WORD % others);
+  let drawn = word();
+  while (drawn >= top) drawn = word();
+  return (label + 1 + Number(drawn % others)) % classes;
+}
+
+function randomise(label, micro, classes, word = randomWord) {
+  return word() < threshold(micro, classes) ? otherClass(label, classes, word) : label;
+}
+
+// 2 Encoding: declared ranges to [0, 1], one-hot levels, a constant 1, all scaled to a norm just
+//   below 1, as float32.
+
+/* A number as people type it: [number, ""], or [undefined, what is wrong with it]. */
+function readNumber(text, { range: [low, high], whole }) {
+  const asked = `a ${whole ? "whole " : ""}number from ${low} to ${high}`;
+  if (text === "") return [undefined, `Please enter ${asked}.`];
+  const typed = /^[-+]?(\d+([.,]\d*)?|[.,]\d+)$/.test(text);
+  const number = typed ? Number(text.replace(",", ".")) : NaN;
+  if (Number.isNaN(number)) return [undefined, `Please enter ${asked}, in digits.`];
+  if (whole && /[.,]/.test(text)) { // 34,000 means a thousand times more to some
+    return [undefined, `Please enter ${asked}, without a fraction.`];
+  }
+  if (number < low || number > high) {
+    return [undefined, `Please enter ${asked}: the study declares no other value.`];
+  }
+  return [number, ""];
+}
+
+function encode(attributes, answers) {
+  const entries = [];
+  for (const attribute of attributes) {
+    const answer = answers[attribute.name];
+    if (attribute.kind === "number") {
+      const [low, high] = attribute.range;
+      // + 0 turns -0 into 0
+      entries.push((Math.min(Math.max(answer, low), high) - low) / (high - low) + 0);
+    } else {
+      for (const level of attribute.levels) entries.push(level === answer ? 1 : 0);
+    }
+  }
+  entries.push(1);
+  let squares = 0; // summed from left to right, as in Python
+  for (const entry of entries) squares += entry * entry;
+  const factor = (1 - 2 ** -20) / Math.sqrt(squares);
+  return Float32Array.from(entries, (entry) => entry * factor);
+}
+
+/* The answers behind a report's features: what a reader of the report sees. */
+function decode(attributes, features) {
+  const constant = features[features.length - 1];
+  const answers = Object.create(null); // any name, even __proto__
+  let start = 0;
+  for (const attribute of attributes) {
+    if (attribute.kind === "number") {
+      const [low, high] = attribute.range;
+      const value = low + (features[start++] / constant) * (high - low);
+      // Six digits of the range: float32 carries no more.
+      const six = 5 - Math.floor(Math.log10(high - low));
+      const digits = attribute.whole ? Math.min(six, 0) : Math.min(six, 100), unit = 10 ** -digits;
+      const rounded = digits < 0 ? Math.round(value / unit) * unit : Number(value.toFixed(digits));
+      answers[attribute.name] = Math.min(Math.max(rounded, low), high) + 0;
+    } else {
+      answers[attribute.name] = attribute.levels.find((_, i) => features[start + i] > 0);
+      start += attribute.levels.length;
+    }
+  }
+  return answers;
+}
+
+/* base64 of little-endian float32. */
+function pack(features) {
+  const view = new DataView(new ArrayBuffer(4 * features.length));
+  features.forEach((entry, i) => view.setFloat32(4 * i, entry, true));
+  const bytes = new Uint8Array(view.buffer);
+  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+}
+
+function unpack(text) {
+  const view = new DataView(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
+  return Float32Array.from({ length: view.byteLength / 4 }, (_, i) => view.getFloat32(4 * i, true));
+}
+
+// 3 The report: these fields, in this order, and nothing else.
+
+const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+const sha256 = async (text) =>
+  hex(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))));
+
+function reportText(study, { id, epsilon, label }, entries, token) {
+  const features = pack(entries);
+  return JSON.stringify({ version: 1, study, id, epsilon, label, features, token });
+}
+
+// 4 What this device remembers of a study, so that chance decides once. One of
+//   {id, epsilon, label, token}          drawn: what chance has made of the answer
+//   {id, epsilon, label, sent}           left, no clear answer: only these bytes may leave now
+//   {id, epsilon, label, sent, receipt}  stored by the server
+//   Every field but the receipt, which is the server's, stands in the report: whoever reads this
+//   memory learns what whoever receives the report learns, and no more.
+
+const memory = (() => {
+  const kept = new Map(); // what the browser would not store: only until the page is closed
+  let store = null;
+  try {
+    store = localStorage;
+    store.getItem("pdml");
+  } catch {
+    store = null;
+  }
+  const getItem = (key) => kept.get(key) ?? store?.getItem(key) ?? null;
+  const removeItem = (key) => (kept.delete(key), store?.removeItem(key));
+  const setItem = (key, text) => {
+    kept.set(key, text);
+    if (!store) return;
+    try {
+      store.setItem(key, text);
+      kept.delete(key);
+    } catch {} // full: what it holds already can still be read
+  };
+  setItem("pdml", "1");
+  const full = kept.has("pdml");
+  removeItem("pdml");
+  const forgets = (key) => kept.has(key) || (full && getItem(key) === null);
+  return { getItem, setItem, removeItem, forgets };
+})();
+
+function recall(hash) {
+  try {
+    const memo = JSON.parse(memory.getItem(`pdml ${hash}`));
+    return Number.isInteger(memo?.label) ? memo : null;
+  } catch {
+    return null;
+  }
+}
+
+function remember(hash, memo) {
+  memory.setItem(`pdml ${hash}`, JSON.stringify(memo));
+  return memo;
+}
+
+/* What chance makes of an answer: drawn once, kept before anybody sees it. The answer is not. */
+function settle(hash, answer, micro, classes) {
+  const drawn = () => randomise(answer, micro, classes);
+  const id = () => hex(crypto.getRandomValues(new Uint8Array(16)));
+  return recall(hash) ?? remember(hash, { id: id(), epsilon: micro, label: drawn() });
+}
+
+/* An invitation comes in the address's fragment, which no server sees, and leaves it at once. */
+function invitation(hash) {
+  const given = /^#t=([0-9a-f]{32})$/.exec(location.hash);
+  if (location.hash) history.replaceState(null, "", location.pathname + location.search);
+  if (given) memory.setItem(`pdml ${hash} invitation`, given[1]);
+  return given ? given[1] : memory.getItem(`pdml ${hash} invitation`) ?? "";
+}
+
+// 5 What chance means: true at every ε and for any number of classes (words.py derives it).
+
+const WEAK = "This level protects you hardly at all.";
+const isWeak = (micro) => 20n * threshold(micro, 2) < WORD; // tells two answers apart with over 95%
+
+/* 73.1%; neither 0% nor 100%, which would be promises. */
+function percent(part, whole) {
+  const tenths = (2000n * part + whole) / (2n * whole);
+  if (tenths < 1n) return "under 0.1%";
+  return tenths > 999n ? "over 99.9%" : `${tenths / 10n}.${tenths % 10n}%`;
+}
+
+/* How often the true answer is sent. */
+const keptShare = (micro, classes) => percent(WORD - threshold(micro, classes), WORD);
+
+/* What one ε of the menu means to the person who chooses it. */
+function meaning(micro, classes) {
+  const others = classes.length - 1, sent = keptShare(micro, classes.length);
+  const each = percent(threshold(micro, classes.length), WORD * BigInt(others));
+  const [no, yes] = classes;
+  const said = others === 1
+    ? `If your answer is “${yes}”, “${yes}” is sent with a chance of ${sent} and ` +
+      `“${no}” with ${each}, and the other way round. ` +
+      `Somebody who held both equally likely is then ${sent} sure of the one that was sent.`
+    : `Your true answer is sent with a chance of ${sent}, ` +
+      `each of the ${others} others with ${each}. Somebody who held all ${others + 1} ` +
+      `equally likely is then ${sent} sure of the one that was sent; ` +
+      "somebody who wavered between two of them only, and sees one of these, " +
+      `${keptShare(micro, 2)}.`;
+  return isWeak(micro) ? `${said} ${WEAK}` : said;
+}

@@ -1,0 +1,160 @@
+"""What a node has released and spent, and what is left: read from its journal, whoever holds it."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from pdml.accounting import Budget, Ledger, last_safe_round
+from pdml.accounting.events import IterateReleased, LabelFlipped
+from pdml.accounting.provenance import UNSAID
+from pdml.errors import PDMLError
+from pdml.node import holdings
+from pdml.node.desk import DESK, ENDED, Attempt, Desk
+from pdml.node.home import JOURNAL, Home
+from pdml.node.journal import Job, Journal
+from pdml.node.party import Holdings
+from pdml.study import Study
+from pdml.train.plan import TrainingPlan
+
+WARN_DAYS = 30  # before the relay's certificate ends
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet:
+    """One data set's account."""
+
+    digest: str
+    current: bool
+    releases: int
+    ledger: Ledger
+    next_job: int | None  # the last safe round of another job by the study's plan; None if there is no plan or no budget
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """Everything there is to say about a node on this machine."""
+
+    home: Home
+    study: Study | None
+    pid: int | None  # of the process that holds the journal
+    connection: dict[str, Any]  # up, why, since, ends
+    attempt: Attempt | None  # the job that is going on, or was last
+    progress: dict[str, Any]  # of the offerer's display; what counts is ``jobs``
+    records: int
+    labels: str  # where they were randomised
+    problem: str  # with the study or the data, if any
+    jobs: tuple[Job, ...]
+    datasets: tuple[DataSet, ...]
+
+    @property
+    def running(self) -> bool:
+        return self.pid is not None
+
+    @property
+    def connected(self) -> bool:
+        """By the word of the process that runs now: one that was killed left its last word behind."""
+        return self.running and bool(self.connection.get("up")) and self.connection.get("pid") == self.pid
+
+    @property
+    def warning(self) -> str:
+        """What the operator should do soon."""
+        ends = self.connection.get("ends")
+        days = (ends - time.time()) / 86_400 if ends else WARN_DAYS
+        if days >= WARN_DAYS:
+            return ""
+        when = f"ends in {days:.0f} days" if days > 0 else "has ended"
+        return f"the relay's certificate {when}: `pdml relay config` renews one that was made there"
+
+    def to_dict(self) -> dict[str, Any]:
+        going = self.attempt if self.attempt is not None and self.attempt.state not in ENDED else None
+        return {
+            "name": self.home.name,
+            "study": self.study.id if self.study else None,
+            "study_hash": self.study.hash if self.study else None,
+            "accept": self.home.config.accept,
+            "running": self.running,
+            "pid": self.pid,
+            "connected": self.connected,
+            "connection": self.connection,
+            "warning": self.warning,
+            "job": {"job": going.job, "state": going.state, "offered_by": going.offerer} if going else None,
+            "last": {"job": self.attempt.job, "state": self.attempt.state, "sentence": self.attempt.sentence} if self.attempt else None,
+            "progress": self.progress,
+            "records": self.records,
+            "labels_randomised_by": self.labels,
+            "problem": self.problem,
+            "jobs": [{"job": job.job, "state": job.state, "released": job.round, "dataset": job.dataset} for job in self.jobs],
+            "datasets": [
+                {
+                    "dataset": found.digest,
+                    "current": found.current,
+                    "releases": found.releases,
+                    "last_safe_round_of_next_job": found.next_job,
+                    "privacy": found.ledger.to_dict(),
+                }
+                for found in self.datasets
+            ],
+        }
+
+
+def look(home: Home) -> Account:
+    """The account as it stands on disk now."""
+    study, held, problem = None, None, ""
+    try:
+        study = home.checked_study()
+        held = home.holdings()
+    except PDMLError as error:
+        problem = str(error)
+    jobs: tuple[Job, ...] = ()
+    found: list[DataSet] = []
+    journal = home.committed()
+    if journal is not None and study is not None:
+        try:
+            jobs = tuple(journal.jobs())
+            current = held.dataset if held else ""
+            for name in dict.fromkeys([*journal.datasets(), *([current] if current else [])]):
+                found.append(_account(study, journal, name, held if name == current else None))
+        finally:
+            journal.close()
+    connection, attempt, progress = _desk(home)
+    return Account(
+        home=home,
+        study=study,
+        pid=Journal.holder(home.path(JOURNAL)),
+        connection=connection,
+        attempt=attempt,
+        progress=progress,
+        records=held.server.records if held else 0,
+        labels=held.randomised_by if held else UNSAID,
+        problem=problem,
+        jobs=jobs,
+        datasets=tuple(found),
+    )
+
+
+def _desk(home: Home) -> tuple[dict[str, Any], Attempt | None, dict[str, Any]]:
+    if not home.path(DESK).exists():
+        return {}, None, {}
+    desk = Desk(home.folder)
+    try:
+        return desk.told("connection") or {}, next(iter(reversed(desk.attempts())), None), desk.told("progress") or {}
+    finally:
+        desk.close()
+
+
+def _account(study: Study, journal: Journal, name: str, held: Holdings | None) -> DataSet:
+    """The ledger of a data set. Of one that is gone nobody can say who randomised its labels; they
+    are taken to have the largest ε of the menu."""
+    flip = held.flip() if held else LabelFlipped(epsilon=study.menu[-1], by=UNSAID)
+    spent, classes, further = journal.spent(name), len(study.classes), None
+    if held is not None and study.plan and study.budget is not None:
+        another = holdings.agreed(study, TrainingPlan.from_dict(dict(study.plan)), "another")
+        planned = another.events(another.servers[held.server.index], records=held.server.records, epsilon=held.server.epsilon)
+        further = last_safe_round([(flip, *planned)], budget=study.budget or Budget(), classes=classes, already=[spent])
+    return DataSet(
+        digest=name,
+        current=held is not None,
+        releases=sum(isinstance(event, IterateReleased) for event in spent),
+        ledger=Ledger(((flip, *spent),), source="simulated" if "simulated" in journal.sources(name) else "secure", classes=classes),
+        next_job=further,
+    )

@@ -1,0 +1,65 @@
+"""A node's public card: its name and public keys in a small text file, signed by itself. It goes to whoever keeps the study."""
+
+import hashlib
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from pdml.errors import InvalidInput
+from pdml.files import atomic_write
+from pdml.node.identity import Identity, verified
+from pdml.node.sealing import SealingKey
+from pdml.study import ServerEntry
+
+_DOMAIN = b"pdml node card 1\0"
+_MOST = 1 << 14  # bytes of a card
+
+
+class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Public halves only. The signature shows that whoever made the card has the signing key."""
+
+    name: str
+    signing_key: str
+    sealing_key: str
+    signature: str = ""
+
+    @classmethod
+    def of(cls, name: str, identity: Identity, sealing: SealingKey) -> "Card":
+        card = cls(name=name, signing_key=identity.public, sealing_key=sealing.public)
+        return msgspec.structs.replace(card, signature=identity.sign(card._signable()).hex())
+
+    @classmethod
+    def load(cls, path: Path) -> "Card":
+        """Read and check a card."""
+        try:
+            with open(path, "rb") as file:
+                card = msgspec.convert(tomllib.loads(file.read(_MOST).decode()), cls)
+            signature = bytes.fromhex(card.signature)
+        except OSError as error:
+            raise InvalidInput(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+        except ValueError as error:  # no UTF-8, no TOML, not these fields
+            raise InvalidInput(f"{path} is no card of `pdml node init`: {error}") from None
+        if not verified(card.signing_key, card._signable(), signature):
+            raise InvalidInput(f"the card {path} is not signed by its own key: it was changed on the way")
+        return card
+
+    def save(self, path: Path) -> None:
+        atomic_write(path, self.text())
+
+    def text(self) -> str:
+        lines = "".join(f'{key} = "{value}"\n' for key, value in msgspec.structs.asdict(self).items())
+        return f"# The public card of a node: nothing in it is secret. Fingerprint {self.fingerprint}\n{lines}"
+
+    @property
+    def fingerprint(self) -> str:
+        """What two people compare on the telephone."""
+        digest = hashlib.sha256(self._signable()).hexdigest()
+        return "-".join(digest[i : i + 4] for i in range(0, 24, 4))
+
+    def entry(self, url: str = "") -> ServerEntry:
+        """As the study pins it."""
+        return ServerEntry(self.name, url, self.signing_key, self.sealing_key)
+
+    def _signable(self) -> bytes:
+        return _DOMAIN + msgspec.msgpack.encode((self.name, self.signing_key, self.sealing_key))

@@ -1,0 +1,134 @@
+"""Where a node's operator and its running process meet: a small database in the folder. Nothing listens anywhere.
+
+The command line writes wishes and decisions; the process reads them a few times a second, and writes what it is doing.
+"""
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pdml.errors import InvalidInput
+
+DESK = "desk.db"
+ASKED, ALLOWED, ACCEPTED, REFUSED, BEGUN, DONE, FAILED = "asked", "allowed", "accepted", "refused", "begun", "done", "failed"
+ENDED = (REFUSED, DONE, FAILED)
+_KEPT = 1000  # attempts that have ended
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS attempts (
+    id INTEGER PRIMARY KEY, attempt TEXT NOT NULL UNIQUE, job TEXT NOT NULL, contract TEXT NOT NULL, offerer TEXT NOT NULL,
+    offer BLOB NOT NULL, state TEXT NOT NULL, sentence TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS wishes (id INTEGER PRIMARY KEY, what TEXT NOT NULL, about TEXT NOT NULL, content TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One offer of a job, and what became of it here."""
+
+    attempt: str
+    job: str
+    contract: str
+    offerer: str
+    offer: bytes
+    state: str
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What somebody at this machine wants: to offer a job (its terms in ``content``), or to stop one."""
+
+    what: str
+    about: str
+    content: dict[str, Any]
+
+
+class Desk:
+    """Open in several processes at once; every method is one transaction."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / DESK
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.executescript(_TABLES)
+        except sqlite3.Error as error:
+            raise InvalidInput(f"the node's desk {path} cannot be used: {error}") from None
+
+    def close(self) -> None:
+        self._db.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield
+        except sqlite3.Error as error:
+            raise InvalidInput(f"the node's desk cannot be written: {error}") from None
+
+    # Attempts
+
+    def attempt(self, attempt: str) -> Attempt | None:
+        return next(iter(self._attempts("WHERE attempt = ?", attempt)), None)
+
+    def attempts(self) -> list[Attempt]:
+        """All that are remembered, oldest first."""
+        return self._attempts("")
+
+    def latest(self, job: str) -> Attempt | None:
+        return next(iter(reversed(self._attempts("WHERE job = ?", job))), None)
+
+    def _attempts(self, where: str, *values: str) -> list[Attempt]:
+        columns = "attempt, job, contract, offerer, offer, state, sentence"
+        rows = self._db.execute(f"SELECT {columns} FROM attempts {where} ORDER BY id", values).fetchall()
+        return [Attempt(**dict(zip(columns.split(", "), row, strict=True))) for row in rows]
+
+    def put(self, attempt: Attempt) -> None:
+        """Remember an offer; what was remembered longest ago and has ended is forgotten."""
+        with self._transaction():
+            values = (attempt.attempt, attempt.job, attempt.contract, attempt.offerer, attempt.offer, attempt.state, attempt.sentence)
+            query = "INSERT INTO attempts (attempt, job, contract, offerer, offer, state, sentence) VALUES (?, ?, ?, ?, ?, ?, ?)"
+            self._db.execute(query, values)
+            marks = ", ".join("?" * len(ENDED))
+            self._db.execute(f"DELETE FROM attempts WHERE state IN ({marks}) AND id <= (SELECT max(id) FROM attempts) - {_KEPT}", ENDED)
+
+    def move(self, attempt: str, state: str, sentence: str = "", *, only_from: str = "") -> bool:
+        """Another state; with ``only_from``, only out of that one."""
+        with self._transaction():
+            query = "UPDATE attempts SET state = ?, sentence = ? WHERE attempt = ? AND (? = '' OR state = ?)"
+            return self._db.execute(query, (state, sentence, attempt, only_from, only_from)).rowcount > 0
+
+    # Wishes
+
+    def wish(self, what: str, about: str, **content: Any) -> None:
+        with self._transaction():
+            self._db.execute("INSERT INTO wishes (what, about, content) VALUES (?, ?, ?)", (what, about, json.dumps(content)))
+
+    def take_wishes(self) -> list[Wish]:
+        """What is wished for; each is taken once."""
+        if not self._db.execute("SELECT 1 FROM wishes LIMIT 1").fetchone():
+            return []
+        with self._transaction():
+            rows = self._db.execute("DELETE FROM wishes RETURNING id, what, about, content").fetchall()
+        return [Wish(what=what, about=about, content=json.loads(content)) for _, what, about, content in sorted(rows)]
+
+    # Facts
+
+    def tell(self, name: str, value: Any) -> None:
+        with self._transaction():
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+
+    def told(self, name: str) -> Any:
+        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return json.loads(row[0]) if row else None

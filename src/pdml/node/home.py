@@ -1,0 +1,242 @@
+"""A node's folder on its organisation's own machine: keys, study, data, journal. Nothing in it travels but the card.
+
+node.json     its name, its rule for offers, which data set it trains on      0600, as everything here; the folder 0700
+signing.key, sealing.key, NAME.card      made by `create`, here and nowhere else
+study.toml, studies/      the contract, and its earlier revisions
+data/, journal.db, desk.db, evidence/    records; what was released; what operators ask for; proofs against members
+"""
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from pdml import frozen
+from pdml.errors import DataError, InvalidInput, JournalError
+from pdml.files import atomic_write
+from pdml.node import holdings
+from pdml.node.card import Card
+from pdml.node.identity import Identity
+from pdml.node.journal import Journal
+from pdml.node.party import Holdings
+from pdml.node.sealing import SealingKey
+from pdml.study import Study
+from pdml.study.findings import Findings
+
+CONFIG, SIGNING, SEALING, STUDY, JOURNAL = "node.json", "signing.key", "sealing.key", "study.toml", "journal.db"
+ASK, BY_STUDY = "ask", "study"
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """node.json."""
+
+    version: int = 2
+    name: str
+    accept: str = ASK  # whether an operator decides about each offer, or the study's own plan is enough
+    begun: bool = False  # whether there has been a journal: one that is missing then was lost
+    data: str = ""  # the frozen data set, below the folder; "" until there is one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Home:
+    """One node's folder."""
+
+    folder: Path
+    config: Config
+
+    @classmethod
+    def create(cls, folder: Path, name: str, *, accept: str = ASK) -> "Home":
+        """A new folder with new keys and a card."""
+        found = Findings()
+        found.name(("name",), name)
+        if found.mistakes:
+            raise InvalidInput(found.mistakes[0][1])
+        _check_rule(accept)
+        folder = folder.absolute()
+        try:
+            folder.mkdir(mode=0o700, parents=True)
+        except FileExistsError:
+            raise InvalidInput(f"{folder} exists already: a node's keys are made once (--renew replaces them)") from None
+        except OSError as error:
+            raise InvalidInput(f"cannot make {folder}: {(error.strerror or str(error)).lower()}") from None
+        home = cls(folder=folder, config=Config(name=name, accept=accept))
+        home._make_keys()
+        _write(folder, home.config)
+        return home
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> "Home":
+        path = Path(folder).absolute() / CONFIG
+        try:
+            config = msgspec.json.decode(path.read_bytes(), type=Config)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise InvalidInput(f"{folder} is no node's folder (`pdml node init` makes one): {path.name}: {reason}") from None
+        except msgspec.DecodeError as error:
+            raise InvalidInput(f"{path} is damaged: {error}") from None
+        if config.version != 2:
+            raise InvalidInput(f"{path} has version {config.version}, which this version of pdml cannot read")
+        _check_rule(config.accept)
+        return cls(folder=Path(folder).absolute(), config=config)
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    def path(self, *parts: str) -> Path:
+        return self.folder.joinpath(*parts)
+
+    def save(self, **changes: str | bool) -> "Home":
+        """The same folder with other settings, on disk."""
+        config = msgspec.structs.replace(self.config, **changes)
+        _check_rule(config.accept)
+        _write(self.folder, config)
+        return Home(folder=self.folder, config=config)
+
+    # Keys
+
+    def _make_keys(self) -> None:
+        card = Card.of(self.name, Identity.create(self.path(SIGNING)), SealingKey.create(self.path(SEALING)))
+        card.save(self.path(f"{self.name}.card"))
+
+    def renew_keys(self) -> Path:
+        """New keys and a new card; the old ones are put aside, and the folder they are in now is returned.
+
+        The node takes part again once the others have agreed on a revision of the study that pins the new card. Data,
+        journal and budgets stay as they are; a job that was not finished cannot be continued.
+        """
+        aside = self.path(f"retired-{secrets.token_hex(4)}")
+        aside.mkdir(mode=0o700)
+        for name in (SIGNING, SEALING, f"{self.name}.card"):
+            if self.path(name).exists():
+                self.path(name).rename(aside / name)
+        self._make_keys()
+        return aside
+
+    def identity(self) -> Identity:
+        return Identity.load(self.path(SIGNING))
+
+    def sealing(self) -> SealingKey:
+        return SealingKey.load(self.path(SEALING))
+
+    def card(self) -> Card:
+        return Card.of(self.name, self.identity(), self.sealing())
+
+    # The study
+
+    def join(self, study: Study, text: str, *, before: tuple[Study, ...] = ()) -> None:
+        """Adopt ``study`` (with the ``text`` of its file); once there is one, only its next revisions are taken.
+
+        ``before`` are earlier revisions that this folder has not seen, oldest first.
+        """
+        self._must_be_pinned(study)
+        holdings.bounded(study)
+        if study.relay is None:
+            raise InvalidInput(f"the study {study.id} names no relay: nodes would not know where to meet")
+        kept = {old.hash: old for old in (*self._revisions(), *before)}
+        line = _lineage(study, kept)
+        now = self.study() if self.path(STUDY).exists() else None
+        if now is not None and now.hash not in (study.hash, *line) and (self.config.data or self.config.begun):
+            raise InvalidInput(
+                f"{self.name} is in the study {now.hash[:12]}...; this one is no revision of it in which keys and relay alone "
+                "differ: make another folder for another study"
+            )
+        self.path("studies").mkdir(mode=0o700, exist_ok=True)
+        for each in (*before, study):
+            put_private(self.path("studies", f"{each.hash}.json"), each.canonical())
+        put_private(self.path(STUDY), text.encode())
+
+    def _must_be_pinned(self, study: Study) -> None:
+        entry, card = study.server(self.name), self.card()
+        if (entry.signing_key, entry.sealing_key) != (card.signing_key, card.sealing_key):
+            told = "other keys" if entry.signing_key else "no keys"
+            raise InvalidInput(
+                f"the study {study.id} pins {told} for {self.name} than this folder has (card {card.fingerprint}): "
+                "`pdml study add-server` pins them"
+            )
+        if missing := [server.name for server in study.servers if not server.signing_key]:
+            raise InvalidInput(f"the study {study.id} pins no keys for {', '.join(missing)}: nobody could know them")
+
+    def study(self) -> Study:
+        if not self.path(STUDY).exists():
+            raise InvalidInput(f"{self.name} is in no study yet: `pdml node join {self.folder} study.toml`")
+        return Study.load(self.path(STUDY))
+
+    def checked_study(self) -> Study:
+        """The study, if it pins this folder's keys."""
+        study = self.study()
+        self._must_be_pinned(study)
+        return study
+
+    def lineage(self) -> tuple[str, ...]:
+        """Hashes of the study's earlier revisions, of which this folder has seen that keys and relay alone changed."""
+        return _lineage(self.study(), {old.hash: old for old in self._revisions()})
+
+    def revision(self, hash: str) -> Study:
+        """The study, or one of its earlier revisions."""
+        for study in (self.study(), *self._revisions()):
+            if study.hash == hash:
+                return study
+        raise InvalidInput(f"{self.name} has no revision {hash[:12]}... of its study")
+
+    def _revisions(self) -> list[Study]:
+        return [Study.from_canonical(path.read_bytes(), str(path)) for path in self.path("studies").glob("*.json")]
+
+    # Records and journal
+
+    def journal(self) -> Journal:
+        """For the one process that does jobs."""
+        self._must_have_journal()
+        journal = Journal(self.path(JOURNAL))
+        if not self.config.begun:
+            self.save(begun=True)
+        return journal
+
+    def committed(self) -> Journal | None:
+        """The journal for reading, whoever holds it; None if there has been none."""
+        self._must_have_journal()
+        return Journal.peek(self.path(JOURNAL)) if self.path(JOURNAL).exists() else None
+
+    def _must_have_journal(self) -> None:
+        if self.config.begun and not self.path(JOURNAL).exists():
+            raise JournalError(f"the journal {JOURNAL} is gone: without it nobody can say what {self.name} has released; restore it")
+
+    def frozen(self) -> frozen.FrozenData:
+        if not self.config.data:
+            raise DataError(f"{self.name} has no data set: `pdml node data` gives it one")
+        return frozen.open_frozen(self.path(self.config.data))
+
+    def holdings(self) -> Holdings:
+        return holdings.hold(self.study(), self.name, self.frozen(), before=self.lineage())
+
+    def evidence(self, job: str) -> Path:
+        """Where proofs that a member said two things in this job are kept; statements are in the journal."""
+        return self.path("evidence", job)
+
+
+def _lineage(study: Study, known: dict[str, Study]) -> tuple[str, ...]:
+    line: list[str] = []
+    while study.replaces in known and study.revises(known[study.replaces]):
+        study = known[study.replaces]
+        line.append(study.hash)
+    return tuple(line)
+
+
+def _check_rule(accept: str) -> None:
+    if accept not in (ASK, BY_STUDY):
+        raise InvalidInput(f"accept must be '{ASK}' or '{BY_STUDY}', got {accept!r}")
+
+
+def _write(folder: Path, config: Config) -> None:
+    put_private(folder / CONFIG, msgspec.json.format(msgspec.json.encode(config), indent=1) + b"\n")
+
+
+def put_private(path: Path, content: bytes) -> None:
+    """Whole, and for its owner alone."""
+    before = os.umask(0o077)
+    try:
+        atomic_write(path, content)
+    finally:
+        os.umask(before)

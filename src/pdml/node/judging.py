@@ -1,0 +1,54 @@
+"""Whether this node takes part in a job that was offered: its terms, its records, its budget, and its operator's rule."""
+
+from pdml.accounting import Budget
+from pdml.errors import JournalError
+from pdml.mechanisms.randomness import Source
+from pdml.node.contract import Contract
+from pdml.node.home import BY_STUDY, Home
+from pdml.node.journal import FINISHED, Journal
+from pdml.node.offers import Offer
+from pdml.node.party import Holdings, check_budget
+from pdml.study import Study
+
+
+class Judge:
+    """Reads what is committed; decides nothing that an operator should."""
+
+    def __init__(self, home: Home, study: Study, source: Source, committed: Journal) -> None:
+        self._folder, self._name, self._study, self._source = home.folder, home.name, study, source
+        self._committed = committed
+        self._held: tuple[str, Holdings] | None = None
+
+    def holdings(self) -> Holdings:
+        """The records; read once for each data set."""
+        home = Home.open(self._folder)
+        if self._held is None or self._held[0] != home.config.data:
+            self._held = home.config.data, home.holdings()
+        return self._held[1]
+
+    def allows(self, offer: Offer) -> bool:
+        """Whether nobody needs to be asked: own offers, jobs that were accepted before, and the study's plan by the rule."""
+        known = self._committed.job(offer.job)
+        again = known is not None and known.contract == offer.contract
+        rule = Home.open(self._folder).config.accept
+        return offer.offerer == self._name or again or (rule == BY_STUDY and bool(self._study.plan))
+
+    def check(self, offer: Offer) -> Contract:
+        """The contract, if this node can do the job: refused before anybody releases anything."""
+        contract, known = offer.agreed(self._study), self._committed.job(offer.job)
+        if known is not None and known.contract != offer.contract:
+            raise JournalError(
+                f"job {offer.job} is in {self._name}'s journal with another contract: give the job another name"
+            ).for_others()
+        if known is not None and not offer.resume:
+            raise JournalError(f"{self._name} knows job {offer.job} already: resume it, or give the job another name").for_others()
+        if known is not None and known.state == FINISHED:
+            return contract
+        held = self.holdings()
+        if others := self._committed.sources(held.dataset) - {self._source.name}:
+            raise JournalError(
+                f"the data set of {self._name} was used with {others.pop()} noise before: "
+                f"one ledger cannot hold that and {self._source.name}"
+            ).for_others()
+        check_budget(contract, self._name, held, journal=self._committed, budget=self._study.budget or Budget())
+        return contract

@@ -1,0 +1,114 @@
+"""A job that this node offers: everybody's acceptance first, then the beginning, then how far everybody is."""
+
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pdml.errors import InvalidInput, PDMLError, PeerError, plain
+from pdml.node import desk as states
+from pdml.node import holdings
+from pdml.node.desk import Attempt
+from pdml.node.exchange import LATER, OK, REFUSED, Stopped, decoded_answer
+from pdml.node.offers import Offer
+from pdml.node.questions import ASK, BEGIN, OFFER, Begin, Progress, decoded
+from pdml.node.sentences import told
+from pdml.train.plan import TrainingPlan
+
+if TYPE_CHECKING:
+    from pdml.node.office import Office, Work
+
+log = logging.getLogger("pdml.node")
+
+_ATTEMPT = 5.0  # seconds for one answer about an offer
+_AGAIN = 0.5  # before a member that was not ready is asked again
+_TELL = 1.0  # seconds between two questions about progress
+
+
+def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
+    """From the wish of somebody at this machine to the end of the job here."""
+    try:
+        plan = TrainingPlan.from_dict(dict(terms.pop("plan")))
+        contract = holdings.agreed(office.study, plan, str(terms.pop("job")))
+        offer = Offer.of(contract, attempt=attempt, offerer=office.name, **terms)
+    except (PDMLError, TypeError) as error:
+        said = {"attempt": attempt, "offerer": office.name, "state": states.FAILED, "sentence": str(error)}
+        office.record(lambda: office.desk.put(Attempt(job="", contract="", offer=b"", **said)))
+        return
+    try:
+        office.rounds = {}
+        begin = Begin(attempt=attempt, accepted=_acceptances(office, offer))
+        with office.lock:
+            work = office.current(attempt)
+            office.begin(work, begin)
+        _spread(office, msgspec.msgpack.encode(begin), time.monotonic() + offer.start_timeout)
+    except Exception as error:
+        sentence = told(error, office.name)
+        log.error("the offer of job %s: %s", offer.job, error, exc_info=None if isinstance(error, PDMLError) else error)
+        with office.lock:
+            if office.work is not None and office.work.offer.attempt == attempt:
+                office.halt(office.work, sentence)
+            elif (known := office.desk.attempt(attempt)) is None or known.state not in states.ENDED:
+                office.record(lambda: office.remember(offer, offer.signed(office.identity), states.FAILED, sentence))
+        office.tell_stop(attempt, sentence)
+        return
+    _follow(office, work)
+
+
+def _acceptances(office: "Office", offer: Offer) -> dict[str, bytes]:
+    """Everybody's signature; a refusal, or too long a silence, ends the offer."""
+    content, deadline = offer.signed(office.identity), time.monotonic() + offer.start_timeout
+    own = office.consider(offer, content)
+    if own.state != OK:
+        raise InvalidInput(own.sentence).for_others()
+    accepted, waiting = {office.name: own.messages[0]}, dict.fromkeys(office.others, "it does not answer")
+    while waiting:
+        known = office.desk.attempt(offer.attempt)
+        if known is None or known.state in states.ENDED:
+            raise Stopped((known and known.sentence) or "the offer was withdrawn")
+        for name, data in office.carrier.ask(OFFER, dict.fromkeys(waiting, content), timeout=_ATTEMPT).items():
+            answer = decoded_answer(data)
+            if answer is None:
+                continue
+            if answer.state == OK and answer.messages:
+                accepted[name] = answer.messages[0]
+                del waiting[name]
+            elif answer.state == LATER:
+                waiting[name] = plain(answer.sentence)
+            else:
+                raise PeerError(f"{name} refused the job: {plain(answer.sentence)}")
+        if waiting and time.monotonic() > deadline:
+            reasons = "; ".join(f"{name}: {why}" for name, why in sorted(waiting.items()))
+            limit = f"{offer.start_timeout:g} s"
+            raise PeerError(f"job {offer.job} was not accepted by all within {limit} ({reasons}); nothing was released")
+        if waiting:
+            time.sleep(_AGAIN)
+    return accepted
+
+
+def _spread(office: "Office", content: bytes, deadline: float) -> None:
+    """The beginning to everybody, until everybody has it or the job is over."""
+    waiting = set(office.others)
+    while waiting and time.monotonic() < deadline and office.work is not None:
+        for name, data in office.carrier.ask(BEGIN, dict.fromkeys(waiting, content), timeout=_ATTEMPT).items():
+            answer = decoded_answer(data)
+            if answer is not None and answer.state == REFUSED:
+                raise PeerError(f"{name} does not begin: {plain(answer.sentence)}")
+            waiting.discard(name)
+        if waiting:
+            time.sleep(_AGAIN)
+
+
+def _follow(office: "Office", work: "Work") -> None:
+    """Ask the others how far they are, as long as the job lasts here."""
+    contract = work.contract
+    while office.work is work and not office.leaving.is_set():
+        replies = office.carrier.ask(ASK, dict.fromkeys(office.others, contract.digest.encode()), timeout=_TELL)
+        for name, data in replies.items():
+            if (answer := decoded_answer(data)) is not None and answer.messages:
+                with contextlib.suppress(PeerError):
+                    reached = decoded(answer.messages[0], Progress, name).round
+                    office.rounds[name] = max(0, min(reached, contract.plan.rounds))
+        time.sleep(_TELL / 2)

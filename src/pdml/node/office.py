@@ -1,0 +1,473 @@
+"""A node at work: it answers members, decides about offers, and does its part of one job at a time.
+
+offer   every member accepts by its operator's rule and its own budget, and signs that it does
+begin   with everybody's signature, so that nobody releases anything for a job that somebody refuses
+hello, release     the rounds, between neighbours (`exchange`)
+fetch   everybody's signed statement, so that every member has the same result
+ask     how far the others are          stop    any member may end the job, for its own reason
+"""
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+from threadpoolctl import threadpool_limits
+
+from pdml.errors import Equivocation, InvalidInput, PDMLError, PeerError, plain
+from pdml.mechanisms.randomness import Source
+from pdml.node import desk as states
+from pdml.node import evidence, leading, statement
+from pdml.node.carrier import CHUNK, Carrier
+from pdml.node.contract import Contract
+from pdml.node.desk import Attempt, Desk
+from pdml.node.exchange import HELLO, LATER, OK, REFUSED, RELEASE, Answer, Exchange, Stopped, decoded_answer
+from pdml.node.gathering import gather, nothing_yet, piece
+from pdml.node.home import Home, put_private
+from pdml.node.journal import FINISHED, Journal
+from pdml.node.judging import Judge
+from pdml.node.offers import Offer, acceptance, check_begin
+from pdml.node.party import Party
+from pdml.node.questions import ASK, BEGIN, FETCH, OFFER, PROOF, STOP, Begin, Fetch, Progress, Proof, Stop, decoded
+from pdml.node.sealing import Context, Sealer
+from pdml.node.sentences import told
+from pdml.study import Study
+
+_POLL = 0.2  # seconds between two looks at the desk
+_ATTEMPT = 5.0  # seconds for one answer about an offer
+_AGAIN = 0.5  # before a member that was not ready is asked again
+_SHOWING = 60.0  # seconds in which everybody is shown a proof
+_TELL = 1.0  # seconds between two words about progress
+
+log = logging.getLogger("pdml.node")
+
+
+@dataclass
+class Work:
+    """The attempt that this node is in: accepted, or begun."""
+
+    offer: Offer
+    contract: Contract
+    begun: bool = False
+    deadline: float = 0.0  # until when it must begin, once accepted
+    exchange: Exchange | None = None
+    stopped: str = ""
+
+
+class Office:
+    """One node's process. `run` returns when `leave` is called, from any thread."""
+
+    def __init__(self, home: Home, source: Source, *, relay: str = "") -> None:
+        """``relay``: another way to it than the study's address (HOST:PORT); its certificate must be the pinned one."""
+        self.home, self.source = home, source
+        self.study: Study = home.checked_study()
+        self.identity = home.identity()
+        self.journal: Journal = home.journal()  # for the one thread that does the job, and for its exchange
+        self.committed = Journal.peek(self.journal.path)  # for all others: nothing of a round that is not on disk yet
+        self.home = Home.open(home.folder)  # opening the journal may have changed its settings
+        self.desk = Desk(home.folder)
+        self.lock = threading.RLock()
+        self.work: Work | None = None
+        self.judge = Judge(self.home, self.study, source, self.committed)
+        self.leaving = threading.Event()
+        self._spoken = 0.0
+        self._unwritten: list[Callable[[], object]] = []
+        self.rounds: dict[str, int] = {}
+        self.carrier = _carrier(self, relay)
+
+    @property
+    def name(self) -> str:
+        return self.home.name
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return tuple(server.name for server in self.study.servers)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        return tuple(name for name in self.members if name != self.name)
+
+    # The process
+
+    def run(self) -> None:
+        """Answer, work and obey until `leave`."""
+        self.connection(False, "connecting")
+        self.carrier.start()
+        self._rejoin()
+        try:
+            while not self.leaving.wait(_POLL):
+                try:
+                    self._obey()
+                except PDMLError as error:  # a full disk, say: what was asked for waits on the desk
+                    log.error("%s", error)
+                    self.leaving.wait(_TELL)
+        finally:
+            with self.lock:
+                if self.work is not None and self.work.exchange is not None:
+                    self.work.exchange.stop(f"{self.name}'s node was stopped")
+            self.carrier.close()
+            self.connection(False, "the node does not run")
+            self.committed.close()
+            self.journal.close()
+            self.desk.close()
+
+    def leave(self) -> None:
+        self.leaving.set()
+
+    def connection(self, up: bool, why: str) -> None:
+        """Remember whether the relay is there, and since when."""
+        with contextlib.suppress(PDMLError):
+            known, pid = self.desk.told("connection") or {}, os.getpid()
+            if (known.get("up"), known.get("why"), known.get("pid")) != (up, why, pid):
+                same = (known.get("up"), known.get("pid")) == (up, pid)
+                ends = self._ends() if up else known.get("ends")
+                told = {"up": up, "why": why, "pid": pid, "since": known["since"] if same else time.time(), "ends": ends}
+                self.desk.tell("connection", told)
+                log.info("%s the relay%s", "connected to" if up else "not connected to", f": {why}" if why else "")
+
+    def _ends(self) -> float | None:
+        """When the relay's certificate ends."""
+        from pdml.node import tls
+
+        seen = self.carrier.tls.seen
+        return tls.ends(seen).timestamp() if seen else None
+
+    def _obey(self) -> None:
+        while self._unwritten:
+            self._unwritten[0]()
+            self._unwritten.pop(0)
+        for wish in self.desk.take_wishes():
+            if wish.what == OFFER:
+                self.spawn(leading.lead, self, wish.about, wish.content)
+            elif wish.what == STOP:
+                self._stop_everywhere(wish.about, f"{self.name} stopped the job")
+        with self.lock:
+            work = self.work
+            if work is not None and not work.begun and time.monotonic() > work.deadline:
+                late = f"{work.offer.offerer} offered job {work.offer.job} and did not begin it within {work.offer.start_timeout:g} s"
+                self._end(work, states.FAILED, late)
+
+    def record(self, write: Callable[[], object]) -> None:
+        """Write onto the desk now, or as soon as there is room: whoever follows a job must hear of its end."""
+        try:
+            write()
+        except PDMLError as error:
+            log.error("%s", error)
+            self._unwritten.append(write)
+
+    def spawn(self, target: Callable[..., None], *arguments: object) -> None:
+        threading.Thread(target=target, args=arguments, daemon=True, name=f"pdml-{target.__name__}").start()
+
+    def _rejoin(self) -> None:
+        """Go on with a job that an earlier life of this process had begun."""
+        for known in self.desk.attempts():
+            if known.state == states.BEGUN:
+                try:
+                    offer = Offer.read(known.offer, known.offerer, self.study.signing_keys[known.offerer])
+                    work = Work(offer, offer.agreed(self.study), begun=True)
+                except PDMLError as error:
+                    self.desk.move(known.attempt, states.FAILED, str(error))
+                    continue
+                with self.lock:
+                    self.work = work
+                self.spawn(self._do, work)
+            elif known.state == states.ACCEPTED:
+                sentence = f"{self.name}'s node was restarted before job {known.job} began"
+                self.desk.move(known.attempt, states.FAILED, sentence)
+                self.spawn(self.tell_stop, known.attempt, sentence)
+
+    # What members ask
+
+    def handle(self, context: Context, content: bytes) -> bytes | None:
+        """Every question gets an answer; what a member may not do is refused with one sentence."""
+        kinds: Mapping[str, Callable[[Context, bytes], Answer]] = {
+            OFFER: self._offered, BEGIN: self._told_to_begin, STOP: self._told_to_stop, ASK: self._asked, FETCH: self._fetched,
+            HELLO: self._exchanged, RELEASE: self._exchanged, PROOF: self._shown,
+        }  # fmt: skip
+        try:
+            if context.study != self.study.hash:
+                raise InvalidInput(f"{self.name} has the study {self.study.hash[:12]}..., not {context.study[:12]}...").for_others()
+            if context.kind not in kinds:
+                raise InvalidInput(f"{self.name} does not know the question {plain(context.kind, 40)!r}").for_others()
+            answer = kinds[context.kind](context, content)
+        except PDMLError as error:
+            log.info("refused %s of %s: %s", plain(context.kind, 40), context.sender, error)
+            answer = Answer(REFUSED, told(error, self.name))
+        return msgspec.msgpack.encode(answer)
+
+    def _offered(self, context: Context, content: bytes) -> Answer:
+        offer = Offer.read(content, context.sender, self.study.signing_keys[context.sender])
+        return self.consider(offer, content)
+
+    def consider(self, offer: Offer, content: bytes) -> Answer:
+        """Accepted, refused, or not decided yet."""
+        with self.lock:
+            work, known = self.work, self.desk.attempt(offer.attempt)
+            if known is not None and known.offer != content:
+                raise PeerError(f"{offer.offerer} made two offers under one name")
+            if work is not None and work.offer.attempt == offer.attempt:
+                return self._accepted(offer)
+            if known is not None and known.state in states.ENDED:
+                return Answer(REFUSED, known.sentence or f"{self.name} refused job {offer.job}")
+            if work is not None:  # one that has begun ends by itself; two offers at once would wait for each other
+                return Answer(LATER if work.begun else REFUSED, f"{self.name} is busy with job {work.offer.job}")
+            try:
+                contract = self.judge.check(offer)
+            except PDMLError as error:
+                self.remember(offer, content, states.REFUSED, told(error, self.name))
+                raise
+            if known is None:
+                known = self.remember(offer, content, states.ALLOWED if self.judge.allows(offer) else states.ASKED)
+            if known.state == states.ASKED:
+                return Answer(LATER, f"{self.name}'s operator has not decided yet")
+            self.desk.move(offer.attempt, states.ACCEPTED)
+            self.work = Work(offer, contract, deadline=time.monotonic() + offer.start_timeout)
+            return self._accepted(offer)
+
+    def _accepted(self, offer: Offer) -> Answer:
+        return Answer(OK, messages=[acceptance(offer, self.name, self.identity)])
+
+    def remember(self, offer: Offer, content: bytes, state: str, sentence: str = "") -> Attempt:
+        known = self.desk.attempt(offer.attempt)
+        if known is not None:
+            self.desk.move(offer.attempt, state, sentence)
+        else:
+            terms = {"attempt": offer.attempt, "job": offer.job, "contract": offer.contract, "offerer": offer.offerer}
+            self.desk.put(Attempt(**terms, offer=content, state=state, sentence=sentence))
+        found = self.desk.attempt(offer.attempt)
+        assert found is not None
+        return found
+
+    def _told_to_begin(self, context: Context, content: bytes) -> Answer:
+        begin = decoded(content, Begin, context.sender)
+        with self.lock:
+            work = self.current(begin.attempt)
+            if work.offer.offerer != context.sender:
+                raise PeerError(f"{context.sender} wants to begin a job that it has not offered")
+            self.begin(work, begin)
+        return Answer(OK)
+
+    def begin(self, work: Work, begin: Begin) -> None:
+        if work.begun:
+            return
+        check_begin(begin, work.offer, self.study)
+        self.desk.move(work.offer.attempt, states.BEGUN)
+        work.begun = True
+        self.spawn(self._do, work)
+
+    def _told_to_stop(self, context: Context, content: bytes) -> Answer:
+        stop = decoded(content, Stop, context.sender)
+        said = f"{context.sender} ended the job: {plain(stop.sentence, 500)}"
+        with self.lock:
+            known = self.desk.attempt(stop.attempt)
+            if known is not None and known.state in (states.ASKED, states.ALLOWED):
+                self.desk.move(stop.attempt, states.REFUSED, said)
+            if self.work is not None and self.work.offer.attempt == stop.attempt:
+                self.halt(self.work, said)
+        return Answer(OK)
+
+    def halt(self, work: Work, sentence: str) -> None:
+        work.stopped = work.stopped or sentence
+        if not work.begun:
+            self._end(work, states.FAILED, sentence)
+        elif work.exchange is not None:
+            work.exchange.stop(sentence)
+
+    def _asked(self, context: Context, content: bytes) -> Answer:
+        """How far the job of this contract is here."""
+        known = next((job for job in self.committed.jobs() if job.contract == content.decode("ascii", "replace")), None)
+        progress = Progress("" if known is None else known.state, 0 if known is None else known.round)
+        return Answer(OK, messages=[msgspec.msgpack.encode(progress)])
+
+    def _fetched(self, context: Context, content: bytes) -> Answer:
+        """A piece of somebody's statement on a job, if it is here."""
+        question = decoded(content, Fetch, context.sender)
+        known = self.committed.job(question.job)
+        if known is None or known.contract != question.contract:
+            raise InvalidInput(f"{self.name} knows no such job {plain(question.job, 64)!r}").for_others()
+        with self.lock:
+            here = self.work is not None and self.work.contract.digest == question.contract
+        data = self.committed.statements(known.job).get(question.server, b"")
+        if not data:
+            return nothing_yet(self.name, known.job, known.round, expected=here or question.server != self.name)
+        return piece(data, question.start)
+
+    def _exchanged(self, context: Context, content: bytes) -> Answer:
+        with self.lock:
+            work = self.work
+            if work is None or work.contract.digest != context.job:
+                raise InvalidInput(f"{self.name} is not in this job now").for_others()
+            exchange = work.exchange
+        if exchange is None:
+            return Answer(LATER)
+        return exchange.answer(context.kind, context.sender, content)
+
+    def current(self, attempt: str) -> Work:
+        if self.work is None or self.work.offer.attempt != attempt:
+            raise InvalidInput(f"{self.name} is in no such attempt").for_others()
+        return self.work
+
+    # This node's own part
+
+    def _do(self, work: Work) -> None:
+        """All rounds, the report, and everybody else's; however it ends, it is written down and the others are told."""
+        contract = work.contract
+        try:
+            known = self.journal.job(contract.job)
+            if known is None or known.state != FINISHED:
+                self._train(work)
+                self._gather(work)
+            self._end(work, states.DONE, "")
+            log.info("job %s is done", contract.job)
+        except Exception as error:
+            sentence = told(error, self.name)
+            log.error("job %s: %s", contract.job, error, exc_info=None if isinstance(error, PDMLError) else error)
+            self._end(work, states.FAILED, sentence)
+            if isinstance(error, Equivocation):
+                self._accuse(contract.job, error)
+            if not work.stopped and not self.leaving.is_set():
+                self.tell_stop(work.offer.attempt, sentence)
+
+    def _train(self, work: Work) -> None:
+        contract = work.contract
+        with threadpool_limits(1):
+            party = Party(
+                contract,
+                self.name,
+                self.judge.holdings(),
+                journal=self.journal,
+                identity=self.identity,
+                keys=self.study.signing_keys,
+                source=self.source,
+                budget=self.study.budget,
+            )
+        limits = {"start_timeout": work.offer.start_timeout, "round_timeout": work.offer.round_timeout}
+        exchange = Exchange(party, self._sender(contract), meanwhile=lambda t: self._progress(contract, t), **limits)
+        with self.lock:
+            work.exchange = exchange
+            if work.stopped:
+                exchange.stop(work.stopped)
+        exchange.run()
+        self._progress(contract, party.round, last=True)
+        exchange.statement()
+
+    def _sender(self, contract: Contract) -> Callable[[str, Mapping[str, bytes], float], dict[str, Answer]]:
+        def send(topic: str, messages: Mapping[str, bytes], timeout: float) -> dict[str, Answer]:
+            replies = self.carrier.ask(topic, messages, job=contract.digest, timeout=timeout)
+            return {peer: answer for peer, data in replies.items() if (answer := decoded_answer(data)) is not None}
+
+        return send
+
+    def _gather(self, work: Work) -> None:
+        """Everybody's statement; then nobody needs this node's inner state any more."""
+        exchange = work.exchange
+        assert exchange is not None
+        gather(
+            work.contract,
+            self.others,
+            exchange,
+            lambda kind, questions, timeout: self.carrier.ask(kind, questions, timeout=timeout),
+            name=self.name,
+            limit=work.offer.round_timeout,
+            check=lambda: self._check(work),
+        )
+        self._compare(work)
+        exchange.finish()
+
+    def _compare(self, work: Work) -> None:
+        """Whoever says it sent something else than was heard here is proved to have said two things."""
+        job, keys = work.contract.job, self.study.signing_keys
+        for sender in work.contract.neighbours(self.name):
+            said = statement.signed_by(self.committed.statements(job)[sender], sender, keys)
+            if (found := evidence.contradiction(self.committed, job, said)) is not None:
+                proof = evidence.packed([found])
+                proved = evidence.proof_of(proof, work.contract.digest, keys, said={sender: said.sent})
+                raise Equivocation(proved.sentence, peer=sender, round=found.round, evidence=proof)
+
+    def _accuse(self, job: str, error: Equivocation) -> None:
+        """Keep the proof, and show it to everybody."""
+        if error.evidence:
+            self._keep(job, error.peer, error.evidence)
+            content = msgspec.msgpack.encode(Proof(job=job, peer=error.peer, evidence=error.evidence))
+            self.spawn(self._show, content)
+
+    def _show(self, content: bytes) -> None:
+        """Until everybody has it: who does not know the other's statement yet cannot be convinced yet."""
+        waiting, deadline = set(self.others), time.monotonic() + _SHOWING
+        while waiting and time.monotonic() < deadline and not self.leaving.is_set():
+            replies = self.carrier.ask(PROOF, dict.fromkeys(waiting, content), timeout=_ATTEMPT)
+            waiting -= {name for name, data in replies.items() if (said := decoded_answer(data)) and said.state == OK}
+            time.sleep(_POLL)
+
+    def _keep(self, job: str, peer: str, proof: bytes) -> None:
+        folder = self.home.evidence(job)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not (folder / f"{peer}.evidence").exists():
+            put_private(folder / f"{peer}.evidence", proof)
+
+    def _shown(self, context: Context, content: bytes) -> Answer:
+        """A proof against somebody; it is kept only if it proves what it says, by signatures alone."""
+        proof = decoded(content, Proof, context.sender)
+        known = self.committed.job(proof.job)
+        if known is None or len(proof.evidence) > CHUNK:
+            raise InvalidInput(f"{self.name} knows no such job, or no proof is so long").for_others()
+        keys, held = self.study.signing_keys, self.committed.statements(proof.job)
+        sent = {name: statement.signed_by(data, name, keys).sent for name, data in held.items()}
+        found = evidence.proof_of(proof.evidence, known.contract, keys, said=sent)
+        self._keep(known.job, found.sender, proof.evidence)
+        log.error("job %s: %s shows that %s", known.job, context.sender, found.sentence)
+        return Answer(OK)
+
+    def _check(self, work: Work) -> None:
+        if work.stopped:
+            raise Stopped(work.stopped)
+        if self.leaving.is_set():
+            raise Stopped(f"{self.name}'s node was stopped")
+
+    def _end(self, work: Work, state: str, sentence: str) -> None:
+        with self.lock:
+            if self.leaving.is_set() and state == states.FAILED and work.begun:
+                return  # it goes on when the node is started again
+            self.record(lambda: self.desk.move(work.offer.attempt, state, sentence))
+            if work.exchange is not None:
+                work.exchange.stop(sentence or "the job has ended")
+            if self.work is work:
+                self.work = None
+
+    def _progress(self, contract: Contract, t: int, *, last: bool = False) -> None:
+        """For people, now and then; what counts is in the journal."""
+        self.rounds[self.name] = t
+        if last or time.monotonic() - self._spoken > _TELL:
+            self._spoken = time.monotonic()
+            with contextlib.suppress(PDMLError):
+                self.desk.tell("progress", {"job": contract.job, "rounds": self.rounds, "of": contract.plan.rounds})
+
+    # Stopping
+
+    def _stop_everywhere(self, attempt: str, sentence: str) -> None:
+        with self.lock:
+            if self.work is not None and self.work.offer.attempt == attempt:
+                self.halt(self.work, sentence)
+            elif (known := self.desk.attempt(attempt)) is not None and known.state not in states.ENDED:
+                self.desk.move(attempt, states.FAILED, sentence)
+        self.spawn(self.tell_stop, attempt, sentence)
+
+    def tell_stop(self, attempt: str, sentence: str) -> None:
+        """To everybody, as far as they can be reached within a few seconds."""
+        content = msgspec.msgpack.encode(Stop(attempt=attempt, sentence=sentence))
+        waiting, deadline = set(self.others), time.monotonic() + _ATTEMPT
+        while waiting and time.monotonic() < deadline and not self.leaving.is_set():
+            waiting -= self.carrier.ask(STOP, dict.fromkeys(waiting, content), timeout=_TELL).keys()
+            time.sleep(_POLL)
+
+
+def _carrier(office: Office, address: str) -> Carrier:
+    study, keys = office.study, {server.name: server.sealing_key for server in office.study.servers}
+    assert study.relay is not None  # `Home.join` has seen to it
+    relay = replace(study.relay, address=address) if address else study.relay
+    sealer = Sealer(office.name, office.identity, office.home.sealing(), signing=study.signing_keys, sealing=keys)
+    return Carrier(sealer, office.identity, study, relay, handle=office.handle, changed=office.connection)

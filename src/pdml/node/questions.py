@@ -1,0 +1,57 @@
+"""What members ask each other beside the rounds: the kinds, and what stands in them."""
+
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from pdml.errors import PeerError
+
+OFFER, BEGIN, STOP, ASK, FETCH, PROOF = "offer", "begin", "stop", "ask", "fetch", "proof"
+
+T = TypeVar("T")
+
+
+class Begin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All have accepted, and here is what they signed."""
+
+    attempt: str
+    accepted: dict[str, bytes]
+
+
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The sender ends this attempt, with its reason."""
+
+    attempt: str
+    sentence: str
+
+
+class Progress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far a member is with a job."""
+
+    state: str
+    round: int
+
+
+class Fetch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A piece of a server's statement on a job, from this byte on."""
+
+    job: str
+    contract: str
+    server: str
+    start: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Evidence against ``peer``, as `evidence.packed` makes it."""
+
+    job: str
+    peer: str
+    evidence: bytes
+
+
+def decoded(data: bytes, kind: type[T], sender: str) -> T:
+    """What ``sender`` asks; anything else is refused."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except (ValueError, RecursionError):
+        raise PeerError(f"{sender} sent something that cannot be read") from None

@@ -1,0 +1,54 @@
+"""What other organisations hear when something goes wrong here: nothing that depends on a record.
+
+An error's text may quote somebody's record, and its kind alone says something: a solve that was not
+certified tells how the un-noised gradient stands. So others hear an error's sentence only where it
+is marked as `public`, and for all else one sentence that never changes. The node's own log has it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pdml.errors import PDMLError, PeerError, plain
+
+
+def told(error: BaseException, name: str) -> str:
+    """What others may hear of an error at the node ``name``.
+
+    Parameters
+    ----------
+    error : BaseException
+        Whatever ended, or refused, a job here.
+    name : str
+        This node.
+
+    Returns
+    -------
+    str
+        One line that names somebody.
+
+    Guarantees
+    ----------
+    - Whatever happened inside gives the same sentence: neither text nor kind of the error leaves.
+    """
+    if not (isinstance(error, PDMLError) and error.public):
+        return f"{name} could not go on: the log of its node says why"
+    sentence = plain(str(error))
+    if isinstance(error, PeerError) or name in sentence:
+        return sentence
+    return f"{name}: {sentence}"
+
+
+@contextmanager
+def public_terms() -> Iterator[None]:
+    """What is refused within it follows from public things alone, so that others may hear why.
+
+    Raises
+    ------
+    PDMLError
+        What was raised within it, marked as public.
+    """
+    try:
+        yield
+    except PDMLError as error:
+        error.public = True
+        raise

@@ -1,0 +1,137 @@
+"""The relay's certificate: made here or brought along, and how a node knows that it speaks to the right relay.
+
+A study pins the sha256 of the certificate's public key, so that a certificate can be renewed without a new study. Under a pin
+the certificate's dates decide nothing, and a wrong clock cuts nobody off; without one the system's authorities, the host's
+name and the dates do.
+"""
+
+import datetime
+import hashlib
+import ipaddress
+import os
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pdml.errors import InvalidInput
+from pdml.files import atomic_write
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.x509 import Certificate
+
+CERTIFICATE, KEY = "relay.crt", "relay.key"
+_YEARS = datetime.timedelta(days=2 * 365)
+
+
+class RelayContext(ssl.SSLContext):
+    """TLS towards the relay; ``pin`` is the fingerprint that the study gives, "" for the system's authorities."""
+
+    pin: str
+    seen: bytes = b""  # the certificate of the last handshake, DER
+
+    @classmethod
+    def towards(cls, pin: str) -> "RelayContext":
+        context = cls(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.pin = pin
+        context.sslobject_class = _Checked
+        if pin:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE  # the pin is stricter than any authority: see `_Checked`
+        else:
+            context.load_default_certs()
+        return context
+
+
+class _Checked(ssl.SSLObject):
+    """A handshake that ends only with the key that the study pins; nothing has been said by then."""
+
+    def do_handshake(self) -> None:
+        super().do_handshake()
+        context, shown = self.context, self.getpeercert(binary_form=True) or b""
+        assert isinstance(context, RelayContext)
+        context.seen = shown
+        if context.pin and fingerprint(shown) != context.pin:
+            raise ssl.SSLCertVerificationError("the certificate is not the one that the study pins")
+
+
+def fingerprint(certificate: bytes) -> str:
+    """sha256 of the public key (SubjectPublicKeyInfo) in a DER certificate, 64 hexadecimal digits."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    public = _parsed(certificate).public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(public).hexdigest()
+
+
+def ends(certificate: bytes) -> datetime.datetime:
+    """The last moment of a DER certificate."""
+    return _parsed(certificate).not_valid_after_utc
+
+
+def read(path: Path) -> bytes:
+    """The first certificate of a PEM file, as DER."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes()).public_bytes(Encoding.DER)
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError:
+        raise InvalidInput(f"{path} is no certificate in PEM form") from None
+
+
+def make(folder: Path, host: str) -> bytes:
+    """A self-signed certificate for ``host`` in ``folder``; the key that is there is kept. The certificate as DER."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import Encoding
+    from cryptography.x509.oid import NameOID
+
+    key = _key(folder / KEY)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"pdml relay {host}"[:64])])
+    try:
+        place: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        place = x509.DNSName(host)
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=2))
+        .not_valid_after(now + _YEARS)
+        .add_extension(x509.SubjectAlternativeName([place]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, SHA256())
+    )
+    atomic_write(folder / CERTIFICATE, made.public_bytes(Encoding.PEM))
+    return made.public_bytes(Encoding.DER)
+
+
+def _key(path: Path) -> "EllipticCurvePrivateKey":
+    """The private key in ``path``, a new one if there is none."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+
+    if path.exists():
+        try:
+            found = load_pem_private_key(path.read_bytes(), None)
+        except (ValueError, TypeError):
+            found = None
+        if not isinstance(found, ec.EllipticCurvePrivateKey):
+            raise InvalidInput(f"{path} holds no key that was made here")
+        return found
+    key = ec.generate_private_key(ec.SECP256R1())
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return key
+
+
+def _parsed(certificate: bytes) -> "Certificate":
+    from cryptography import x509
+
+    return x509.load_der_x509_certificate(certificate)

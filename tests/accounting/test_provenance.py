@@ -1,0 +1,112 @@
+"""Who randomised the labels: against whoever had the true ones a flip counts for nothing."""
+
+import json
+from math import inf, isinf
+
+import numpy as np
+import pytest
+
+from pdml.accounting import Ledger, Reports, provenance, records
+from pdml.accounting.events import LabelFlipped
+from pdml.accounting.provenance import (
+    DEVICES,
+    ELSEWHERE,
+    OPERATOR,
+    RANDOMISED_BY,
+    SIMULATION,
+    UNSAID,
+)
+from pdml.errors import DataError, InvalidInput
+from pdml.train.plan import TrainingPlan
+
+PLACE = {"server": 0, "n_servers": 3, "degree": 2, "records": 400, "norm_bound": 1.0, "width": 4}
+SENT = TrainingPlan(rounds=6, noise_scale=0.5).events(epsilon=1.0, **PLACE)
+KNOWN = ("own server", "own and others together")
+
+
+def ledger(*by, epsilon=1.0, **settings):
+    events = tuple((LabelFlipped(epsilon=epsilon, by=name), *SENT) for name in by)
+    return Ledger(events, **settings)
+
+
+@pytest.mark.parametrize("adversary", KNOWN)
+@pytest.mark.parametrize("by", RANDOMISED_BY)
+def test_a_flip_hides_nothing_from_whoever_had_the_label(by, adversary):
+    line = ledger(by).line("label", adversary)
+    assert line.epsilon == (inf if by in (UNSAID, OPERATOR) else 1.0)
+    assert isinf(line.epsilon) == (ledger(by).profile("label", adversary, 0)(1.0) == 1.0)
+
+
+@pytest.mark.parametrize("by", RANDOMISED_BY)
+def test_against_the_others_every_flip_counts(by):
+    """They never had the labels, whoever flipped them."""
+    plain, other = (ledger(name).line("label", "other servers") for name in (DEVICES, by))
+    assert plain == other and plain.epsilon < 1.0
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        (DEVICES, "randomised on the device; training cannot weaken it"),
+        (ELSEWHERE, "as its server declares"),
+        (SIMULATION, "one process played every party and had the label"),
+        (UNSAID, "nobody recorded who randomised it"),
+        (OPERATOR, "the own server had the true label and randomised it itself"),
+    ],
+)
+def test_the_ledger_gives_the_reason(by, said):
+    assert said in ledger(by).line("label", "own server").reason
+    assert said in json.dumps(ledger(by).to_dict())
+
+
+def test_without_a_flip_nobody_claims_one():
+    for nothing in (Ledger((SENT,)), ledger(DEVICES, epsilon=inf)):
+        for adversary in KNOWN:
+            reason = nothing.line("label", adversary).reason
+            assert reason == "not randomised: the own server receives it as it is"
+
+
+def test_the_worst_server_speaks_for_all_and_each_for_itself():
+    mixed = ledger(DEVICES, OPERATOR, ELSEWHERE)
+    assert mixed.line("label", "own server").epsilon == inf
+    assert "had the true label" in mixed.line("label", "own server").reason
+    assert [mixed.line("label", "own server", i).epsilon for i in range(3)] == [1.0, inf, 1.0]
+    alike = ledger(DEVICES, ELSEWHERE)
+    assert "as its server declares" in alike.line("label", "own server").reason
+
+
+def test_several_reports_are_as_good_as_the_worst_known_of_them():
+    flips = (LabelFlipped(epsilon=0.5), LabelFlipped(epsilon=0.5, by=OPERATOR))
+    for order in (flips, flips[::-1]):
+        both = Ledger(((*order, *SENT),))
+        assert both.line("label", "own server").epsilon == inf
+        assert both.line("label", "other servers") == ledger(DEVICES).line("label", "other servers")
+
+
+def test_a_persons_own_line_says_it_too():
+    servers, epsilons = np.array([0, 1]), np.array([1.0, 1.0])
+    reports = Reports(servers, epsilons, np.ones(2))
+    mixed = ledger(DEVICES, OPERATOR, reports=reports)
+    assert mixed.user_lines().label_own_server.tolist() == [1.0, inf]
+    assert epsilons.tolist() == [1.0, 1.0]  # what came in is left alone
+    told = {(line.data, line.adversary): line for line in mixed.user_line(1)}
+    for adversary in KNOWN:
+        assert told["label", adversary].epsilon == inf
+        assert "had the true label" in told["label", adversary].reason
+    assert told["label", "other servers"].epsilon < 1.0
+
+
+def test_events_of_older_journals_are_read():
+    assert records.loads('{"epsilon": 1.0, "event": "LabelFlipped"}') == LabelFlipped(epsilon=1.0)
+    seen = LabelFlipped(epsilon=1.0, by=OPERATOR)
+    assert records.loads(records.dumps(seen)) == seen
+    with pytest.raises(InvalidInput, match="by must be one of"):
+        LabelFlipped(epsilon=1.0, by="angels")
+    with pytest.raises(DataError, match="an event of the ledger"):
+        records.loads('{"epsilon": 1.0, "event": "LabelFlipped", "by": "angels"}')
+
+
+def test_notes_name_the_server():
+    assert provenance.note("alice", DEVICES) == ""
+    for by in RANDOMISED_BY[1:]:
+        assert "alice" in provenance.note("alice", by)

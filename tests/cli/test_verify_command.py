@@ -1,0 +1,58 @@
+"""`pdml verify` as people use it: words, exit codes, JSON."""
+
+import json
+
+import pytest
+from results import SHORT, Studied
+from running import run
+
+from pdml.study import template
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    made = Studied(tmp_path_factory.mktemp("ended"), plan=SHORT)
+    made.run()
+    made.write(made.folder / "result")
+    made.write(made.folder / "denied", bob={"dataset": "0" * 64})
+    (made.folder / "study.toml").write_text("# as agreed\n" + template.render(made.study))
+    yield made
+    made.close()
+
+
+def test_a_result_is_verified_in_two_lines(ended, capsys):
+    code, out, err = run(capsys, "verify", str(ended.folder / "result"))
+    assert (code, err) == (0, "")
+    assert f"hash {ended.study.hash}: is this the one you agreed on?" in out
+    assert "Verified" in out and "alice, bob, carol, dave" in out
+
+
+def test_the_study_you_agreed_on_is_compared(ended, capsys, tmp_path):
+    result, study = str(ended.folder / "result"), str(ended.folder / "study.toml")
+    code, out, _ = run(capsys, "verify", result, "--study", study)
+    assert code == 0 and f"hash {ended.study.hash}: yours" in out
+    text = template.render(ended.study).replace("Who is at risk?", "Who pays?")
+    (tmp_path / "other.toml").write_text(text)
+    code, out, err = run(capsys, "verify", result, "--study", str(tmp_path / "other.toml"))
+    assert code == 1 and err.startswith("pdml: the result is refused: study.toml is the study ")
+    assert ": not yours" in out and "Verified" not in out
+
+
+def test_a_refused_result_says_why_and_by_whom(ended, capsys):
+    code, out, err = run(capsys, "verify", str(ended.folder / "denied"))
+    assert code == 1 and err.count("\n") == 1 and "Traceback" not in err
+    assert "- bob states a data set with 0 releases before this job, but alice says" in out
+
+
+def test_machines_read_the_same(ended, capsys):
+    for name, good in (("result", True), ("denied", False)):
+        code, out, _ = run(capsys, "verify", str(ended.folder / name), "--json")
+        told = json.loads(out)
+        assert (code == 0) is told["ok"] is good
+    assert {problem["kind"] for problem in told["problems"]} == {"statement"}
+    assert told["problems"][0]["servers"] == ["bob", "alice"]
+
+
+def test_no_folder_no_traceback(capsys, tmp_path):
+    code, out, err = run(capsys, "verify", str(tmp_path / "nothing"))
+    assert (code, out) == (1, "") and "must be the folder of a result" in err

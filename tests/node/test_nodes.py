@@ -1,0 +1,288 @@
+"""Three organisations over a real relay, with real processes: the numbers are the local engine's, whatever is killed."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("nats")
+
+from federation import NAMES, PLAN, Ended, Federation, free_port, study_of
+
+from pdml.accounting import Budget, Ledger
+from pdml.encoder import Category, Encoder, Number
+from pdml.node import holdings
+from pdml.node.home import JOURNAL
+from pdml.node.journal import FINISHED, Journal
+from pdml.train.plan import TrainingPlan
+
+pytestmark = pytest.mark.xdist_group("nodes")
+
+ROUNDS = 60
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory):
+    """Started once, with a first job done, so that tests may run in any order."""
+    with Federation(tmp_path_factory.mktemp("nodes"), study_of(plan=replace(PLAN, rounds=ROUNDS))) as made:
+        made.start()
+        made.train("first")
+        yield made
+
+
+def test_the_numbers_are_the_local_engines_at_every_member(federation):
+    for name in NAMES:
+        np.testing.assert_array_equal(federation.released("first", name), federation.expected())
+        with federation.journal(name) as journal:
+            assert journal.job("first").state == FINISHED and journal.job("first").round == ROUNDS
+            with pytest.raises(Exception, match="finished"):
+                journal.sealed("first")
+
+
+def test_every_member_has_the_same_statements(federation):
+    held = []
+    for name in NAMES:
+        with federation.journal(name) as journal:
+            held.append(journal.statements("first"))
+    assert held[0] == held[1] == held[2] and sorted(held[0]) == sorted(NAMES)
+
+
+def test_no_secret_is_readable_by_others_and_nothing_listens(federation):
+    for name in NAMES:
+        home = federation.homes[name]
+        assert stat.S_IMODE(home.folder.stat().st_mode) == 0o700
+        for path in home.folder.rglob("*"):
+            assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 or path.suffix == ".card", path
+        assert sockets(federation.processes[name].pid) == {"listening": 0, "connected": 1}
+    assert sockets(federation.processes["relay"].pid)["listening"] == 1
+
+
+def sockets(pid):
+    """Of one process, from /proc: how many TCP and UDP sockets listen, and how many TCP connections it has."""
+    own = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            own.add(os.readlink(link))
+    listening = connected = 0
+    for table in ("tcp", "tcp6", "udp", "udp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if f"socket:[{fields[9]}]" in own:
+                listening += fields[3] == "0A" or table.startswith("udp")
+                connected += fields[3] == "01"
+    return {"listening": listening, "connected": connected}
+
+
+def test_a_node_is_lean(federation):
+    """What is only needed by people who look at figures is not in a node that has done a job."""
+    heavy = ("matplotlib", "sklearn", "networkx", "pandas", "numba", "rich")
+    code = f"""
+import sys, threading
+from pdml.node.running import run
+threading.Timer(3.0, lambda: (print([m for m in {heavy} if m in sys.modules]), sys.stdout.flush(), __import__("os")._exit(0))).start()
+run(__import__("pathlib").Path(sys.argv[1]), simulated_noise=1)
+"""
+    federation.kill("carol", signal.SIGTERM)
+    try:
+        done = subprocess.run([sys.executable, "-c", code, federation.homes["carol"].folder], capture_output=True, text=True, timeout=60)
+    finally:
+        federation.start("carol")
+    assert done.stdout.strip() == "[]" and "connected to the relay" in done.stderr
+
+
+def test_any_member_offers_and_a_job_begins_only_if_all_accept(federation):
+    federation.homes["carol"] = federation.homes["carol"].save(accept="ask")
+    try:
+        attempt = federation.offer("asked", by="bob")
+        federation.wait(lambda: federation.state(attempt, "carol")[0] == "asked")
+        assert all(federation.round("asked", name) == 0 for name in NAMES)
+        done = federation.pdml("node", "accept", federation.homes["carol"].folder, "asked")
+        assert done.returncode == 0, done.stderr
+        federation.finish(attempt, by="bob")
+        refused = federation.offer("refused", by="bob")
+        federation.wait(lambda: federation.state(refused, "carol")[0] == "asked")
+        done = federation.pdml("node", "refuse", federation.homes["carol"].folder, "refused", "--why", "not before Monday")
+        assert done.returncode == 0, done.stderr
+        with pytest.raises(Ended, match=r"carol refused the job: .*not before Monday"):
+            federation.finish(refused, by="bob")
+        assert all(federation.round("refused", name) == 0 for name in NAMES)
+    finally:
+        federation.homes["carol"] = federation.homes["carol"].save(accept="study")
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_finished_job_is_not_done_again(federation, resume):
+    if resume:
+        federation.train("first", resume=True)
+        np.testing.assert_array_equal(federation.released("first"), federation.expected())
+    else:
+        with pytest.raises(Ended, match="knows job first already"):
+            federation.train("first")
+    for name in NAMES:
+        with federation.journal(name) as journal:
+            assert journal.job("first").round == ROUNDS
+
+
+def test_killed_at_random_moments_it_goes_on_by_itself_to_the_same_bits(federation):
+    """Nodes and the relay are killed with kill -9 and started again, as a service manager does, while the job goes on."""
+    rng, killed = random.Random(2026), 0
+    attempt = federation.offer("survivor", round_timeout=30)
+    federation.wait(lambda: federation.round("survivor", "alice") > 0)
+    for victims in (("alice",), ("bob", "carol"), ("relay",), ("carol",)):
+        time.sleep(rng.uniform(0, 0.1))
+        for name in victims:
+            federation.kill(name)
+            killed += 1
+        federation.start(*victims)
+    federation.finish(attempt)
+    assert killed == 5
+    for name in NAMES:
+        federation.wait(lambda name=name: federation.state(attempt, name)[0] == "done")
+        np.testing.assert_array_equal(federation.released("survivor", name), federation.expected())
+
+
+def test_a_member_that_stays_away_is_named_and_the_job_resumes(federation):
+    attempt = federation.offer("absent", round_timeout=2)
+    federation.wait(lambda: federation.round("absent", "bob") > 0)
+    federation.kill("bob")
+    with pytest.raises(Ended, match="bob"):
+        federation.finish(attempt)
+    federation.start("bob")
+    federation.wait(lambda: federation.state(attempt, "bob")[0] == "failed")  # its neighbours are in the job no more
+    federation.train("absent", resume=True, by="carol")
+    np.testing.assert_array_equal(federation.released("absent", "carol"), federation.expected())
+
+
+def test_a_job_that_nobody_answers_is_given_up(federation):
+    federation.kill("bob")
+    try:
+        began = time.monotonic()
+        with pytest.raises(Ended, match=r"not accepted by all within 2 s \(bob: it does not answer\); nothing was released"):
+            federation.train("unanswered", start_timeout=2)
+        assert time.monotonic() - began < 15
+    finally:
+        federation.start("bob")
+
+
+def test_any_member_stops_a_job_everywhere_and_the_journal_tells_what_was_released(federation):
+    attempt = federation.offer("stopped", by="alice")
+    federation.wait(lambda: federation.round("stopped", "carol") > 3)
+    federation.processes["bob"].send_signal(signal.SIGSTOP)  # the others wait for it
+    try:
+        done = federation.pdml("node", "stop", federation.homes["carol"].folder)
+        assert done.returncode == 0, done.stderr
+        with pytest.raises(Ended, match="carol ended the job: carol stopped the job"):
+            federation.finish(attempt)
+    finally:
+        federation.processes["bob"].send_signal(signal.SIGCONT)
+    for name in NAMES:
+        federation.wait(lambda name=name: federation.state(attempt, name)[0] == "failed")
+        told = federation.status(name)
+        with federation.journal(name) as journal:
+            released = journal.job("stopped").round
+            assert next(job["released"] for job in told["jobs"] if job["job"] == "stopped") == released
+            assert journal.releases(federation.homes[name].holdings().dataset) == told["datasets"][0]["releases"]
+    federation.train("stopped", resume=True)
+    np.testing.assert_array_equal(federation.released("stopped"), federation.expected())
+
+
+def test_status_tells_the_truth(federation):
+    told = federation.status("alice")
+    assert told["running"] and told["connected"] and told["problem"] == "" and told["warning"] == ""
+    assert abs(told["connection"]["since"] - time.time()) < 3600
+    federation.kill("relay")
+    try:
+        federation.wait(lambda: not federation.connected("alice"))
+        told = federation.status("alice")
+        assert told["running"] and not told["connected"] and "relay" in told["connection"]["why"]
+    finally:
+        federation.start("relay", *NAMES)
+    federation.kill("alice")
+    told = federation.status("alice")
+    assert not told["running"] and not told["connected"]
+    federation.start("alice")
+
+
+def test_figures_for_prometheus_on_this_machine_only(federation):
+    import urllib.request
+
+    folder, port = federation.homes["bob"].folder, free_port()
+    done = federation.pdml("node", "run", folder, "--metrics", f"0.0.0.0:{port}")
+    assert done.returncode == 1 and ("metrics must be 127.0.0.1:PORT" in done.stderr or "another process" in done.stderr)
+    federation.kill("bob")
+    command = [*federation.command("bob"), "--metrics", f"127.0.0.1:{port}"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        federation.wait(lambda: federation.connected("bob"))
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+            shown = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines())
+        assert shown["pdml_node_connected"] == "1"
+        with federation.journal("bob") as journal:
+            assert float(shown["pdml_node_released_total"]) == journal.releases(federation.homes["bob"].holdings().dataset) > 0
+        assert any(name.startswith("pdml_node_spent_epsilon") for name in shown)
+    finally:
+        process.kill()
+        process.wait()
+        federation.start("bob")
+
+
+def test_two_processes_on_one_journal(federation):
+    done = federation.pdml("node", "run", federation.homes["alice"].folder, timeout=60)
+    assert done.returncode == 1 and "another process is using it" in done.stderr
+
+
+def test_the_budget_of_any_node_refuses_before_anybody_releases(tmp_path):
+    """Alice, with few records, can afford one job of twelve rounds, and not a second one; the others could."""
+    study = study_of(plan=replace(PLAN, noise_scale=2.0, objective_bound=1.0))
+    contract = holdings.agreed(study, TrainingPlan.from_dict(dict(study.plan)), "one")
+    once = Ledger((contract.events("alice", records=40, epsilon=0.5),), classes=2)
+    spent = next(line.epsilon for line in once.lines() if (line.adversary, line.data) == ("other servers", "features"))
+    study = replace(study, budget=Budget(features_epsilon=1.1 * spent))
+    with Federation(tmp_path, study, records={"alice": 40, "bob": 4000, "carol": 4000}) as federation:
+        federation.start()
+        federation.train("one", by="bob")
+        with pytest.raises(Ended, match="alice refused the job: 12 rounds exceed alice's budget for this data set after the 12 releases"):
+            federation.train("two", by="bob")
+        assert all(federation.round("two", name) == 0 for name in NAMES)
+
+
+def test_compiled_and_sparse_solves_are_the_local_engines_too(tmp_path):
+    """One server above the size from which loops are compiled, two below; and a study whose records are mostly zeros."""
+    pytest.importorskip("numba")
+    study = study_of(
+        plan=replace(PLAN, rounds=250, noise_decay=1 - 1e-4),
+        encoder=Encoder(attributes=tuple(Number(name=f"x{i}", low=0, high=1) for i in range(3))),
+    )
+    with Federation(tmp_path / "large", study, records={"alice": 50_000, "bob": 60, "carol": 70}) as federation:
+        federation.start()
+        federation.train("large", start_timeout=60, round_timeout=60, timeout=120)
+        np.testing.assert_array_equal(federation.released("large"), federation.expected())
+    levels = tuple(f"level {i}" for i in range(12))
+    study = study_of(encoder=Encoder(attributes=(Number(name="age", low=18, high=100), Category(name="town", levels=levels))))
+    with Federation(tmp_path / "sparse", study) as federation:
+        federation.start()
+        federation.train("sparse")
+        np.testing.assert_array_equal(federation.released("sparse"), federation.expected())
+
+
+def test_a_lost_journal_is_not_begun_anew(tmp_path):
+    with Federation(tmp_path) as federation:
+        federation.start()
+        federation.train("first")
+        federation.kill("bob")
+        for path in federation.homes["bob"].folder.glob(f"{JOURNAL}*"):
+            path.rename(path.with_name("gone-" + path.name))
+        done = federation.pdml("node", "run", federation.homes["bob"].folder)
+        assert done.returncode == 1 and "the journal journal.db is gone" in done.stderr
+        assert Journal.holder(federation.homes["alice"].path(JOURNAL)) == federation.processes["alice"].pid
+        assert json.loads(federation.pdml("node", "offers", federation.homes["alice"].folder, "--json").stdout)["offers"]

@@ -1,0 +1,151 @@
+"""A budget ends: jobs that follow one another are refused some day, by the ledger's arithmetic."""
+
+import pickle
+from dataclasses import replace
+from math import inf, sqrt
+
+import pytest
+from example_study import STUDY
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pdml.accounting import Budget, Ledger, last_safe_round, spending
+from pdml.accounting.events import LabelFlipped
+from pdml.errors import Untrainable
+from pdml.study import Study, ending
+from pdml.train import trainable
+from pdml.train.plan import TrainingPlan
+
+PLAN = {"rounds": 10, "noise_scale": 0.5, "noise_decay": 0.9}
+KINDS = ["truncated_gaussian", "uniform_box", "uniform_ball", "none"]
+limits = st.sampled_from([0.01, 0.3, 0.4, 1.0, 5.0, 1e3]) | st.floats(1e-3, 30) | st.just(inf)
+deltas = st.sampled_from([1e-9, 1e-6, 0.05, 0.4])
+menus = st.lists(st.integers(20, 290), min_size=1, max_size=3, unique=True)
+
+
+@st.composite
+def studies(draw: st.DrawFn) -> Study:
+    """Menus, classes, budgets and plans of all sorts, noise switched off among them."""
+    menu = tuple(sorted(value / 100 for value in draw(menus)))
+    budget = Budget(
+        features_epsilon=draw(limits),
+        features_delta=draw(deltas),
+        labels_epsilon=draw(limits),
+        labels_delta=draw(deltas),
+    )
+    plan = {
+        "rounds": draw(st.integers(1, 5)),
+        "noise_scale": draw(st.sampled_from([0.0, 0.01, 1.0, 1e9])),
+        "objective_bound": draw(st.sampled_from([0.0, 0.1, 10.0, 1e9])),
+        "objective_noise": draw(st.sampled_from(KINDS)),
+    }
+    return replace(
+        STUDY,
+        menu=menu,
+        default_epsilon=menu[0],
+        accept_weak=menu[-1] >= 2.95,
+        classes=("no", "yes", "perhaps")[: draw(st.integers(2, 3))],
+        budget=budget if min(budget.features_epsilon, budget.labels_epsilon) < inf else None,
+        plan=draw(st.sampled_from([plan, {}])),
+        min_records=draw(st.sampled_from([1, 50, 10**6])),
+    )
+
+
+def job(study: Study, plan: TrainingPlan, smallest: float, largest: float):
+    """Of one job at a server of the study whose people chose from ``smallest`` to ``largest``."""
+    place = {"server": 0, "n_servers": 3, "degree": 1, "norm_bound": 1.0, "width": study.width}
+    sizes = {"epsilon": smallest, "records": study.min_records, "classes": len(study.classes)}
+    return (LabelFlipped(epsilon=largest), *plan.events(**place, **sizes))
+
+
+def refused(study: Study, events, jobs: float) -> bool:
+    """Whether the ledger of so many jobs breaks the budget; there may be very many."""
+    sent, eta = spending.split(events), spending.split(events).eta
+    many = spending.ObjectiveParts(
+        mu=eta.mu * sqrt(jobs),
+        edge=eta.edge * jobs,
+        outside=1 - (1 - eta.outside) ** jobs,
+        flat=min(1.0, float(eta.flat) * jobs),
+    )
+    for data in ("features", "label"):
+        epsilon, delta = study.budget.limit(data)
+        mu = spending.iterate_mu(sent.released, data) * sqrt(jobs)
+        profile = spending.against_others(data, sent.epsilon, mu, many, len(study.classes))
+        if profile(epsilon) > delta:
+            return True
+    return False
+
+
+@given(studies())
+@settings(max_examples=150, deadline=None)
+def test_every_study_that_is_accepted_ends_and_no_other_does(study):
+    """At every data set that the menu allows. 2^400 jobs stand for any number."""
+    found = ending.mistakes(study)
+    if study.budget is None or not study.plan:
+        limited = study.budget is not None and study.budget.features_epsilon < inf
+        assert bool(found) == (not limited)
+        return
+    plan = trainable.plan_of(study)
+    pairs = [(low, high) for low in study.menu for high in study.menu if low <= high]
+    ends = [refused(study, job(study, plan, *pair), 2.0**400) for pair in pairs]
+    assert all(ends) == (not found)
+
+
+@given(studies(), st.integers(2, 40))
+@settings(max_examples=60, deadline=None)
+def test_many_jobs_cost_what_the_ledger_of_their_events_says(study, jobs):
+    """The arithmetic above is that of the journal: all events of all jobs, one after the other."""
+    if study.budget is None or not study.plan:
+        return
+    flip, *events = job(study, trainable.plan_of(study), study.menu[0], study.menu[-1])
+    safe = last_safe_round(
+        [(flip, *events)],
+        budget=study.budget,
+        classes=len(study.classes),
+        already=[tuple(events) * (jobs - 1)],
+    )
+    assert (safe < study.plan["rounds"]) == refused(study, (flip, *events), jobs)
+
+
+def test_a_thousand_jobs_under_a_budget_that_never_binds():
+    """Labels at the menu's largest ε: nothing is ever refused, while features are given away."""
+    study = replace(STUDY, plan=PLAN, budget=Budget(labels_epsilon=2.0))
+    flip, *events = job(study, trainable.plan_of(study), 0.4, 2.0)
+    already = [tuple(events) * 999]
+    assert last_safe_round([(flip, *events)], budget=study.budget, already=already) == 10
+    ledger = Ledger(((flip, *(tuple(events) * 1000)),))
+    assert ledger.line("features", "other servers").epsilon > 100
+    assert ledger.line("label", "other servers").epsilon < 2.0
+    with pytest.raises(Untrainable, match="it is never reached, and jobs never end") as error:
+        ending.check(study)
+    assert error.value.study == study.id and "features = { epsilon = 1 }" in error.value.reasons[0]
+    assert pickle.loads(pickle.dumps(error.value)).reasons == error.value.reasons
+
+
+@pytest.mark.parametrize(
+    ("budget", "menu"),
+    [
+        (Budget(labels_epsilon=0.3), (0.4, 1.0, 2.0)),
+        (Budget(labels_epsilon=0.3999), (0.4, 2.0)),
+        (Budget(features_epsilon=20.0), (0.4, 1.0, 2.0)),
+        (Budget(features_epsilon=1e6, labels_epsilon=5.0), (0.4,)),
+    ],
+)
+def test_budgets_that_end(budget, menu):
+    study = replace(STUDY, plan=PLAN, budget=budget, menu=menu, default_epsilon=menu[0])
+    assert ending.mistakes(study) == [] and ending.check(study) is None
+
+
+@pytest.mark.parametrize(
+    ("budget", "remedy"),
+    [
+        (Budget(labels_epsilon=0.4), ", or limit labels to clearly less than 0.4"),
+        (Budget(labels_epsilon=1.0), ", or limit labels to clearly less than 0.4"),
+        (Budget(labels_epsilon=0.399999), ", or limit labels to clearly less than 0.4"),
+        (Budget(labels_epsilon=0.1, labels_delta=0.3), " to [budget]"),  # no limit would do
+    ],
+)
+def test_budgets_for_labels_that_do_not_end(budget, remedy):
+    """Between the menu's ends, too: a data set may hold the smallest ε alone."""
+    ((path, sentence),) = ending.mistakes(replace(STUDY, plan=PLAN, budget=budget))
+    assert path == ("budget", "labels") and sentence.endswith(remedy)
