@@ -79,21 +79,6 @@ def test_whoever_writes_second_takes_the_first_draw(tmp_path: Path) -> None:
     assert Late(tmp_path).settle(*asked) == first[0] == Memory(tmp_path).settle(*asked)
 
 
-def test_whoever_writes_second_takes_the_first_draw(tmp_path: Path) -> None:
-    """Another window of the same person draws between the look into the memory and the writing."""
-    asked = (STUDY, "", 1_000_000, 50)
-    first: list[Memo] = []
-
-    class Late(Memory):
-        def recall(self, study: str, record: str) -> Memo | None:
-            if first:
-                return super().recall(study, record)
-            first.append(Memory(tmp_path).settle(*asked))
-            return None
-
-    assert Late(tmp_path).settle(*asked) == first[0] == Memory(tmp_path).settle(*asked)
-
-
 def test_only_the_owner_can_read(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
