@@ -216,6 +216,30 @@ def test_a_rolled_back_journal_is_noticed(consortium, tmp_path, saved_at, rolled
         consortium.meet("carol")
 
 
+def said_anew(consortium, **changes):
+    """What carol tells alice after a start, changed, and signed by carol all the same."""
+    alice, carol = consortium.party("alice"), consortium.party("carol")
+    honest = msgspec.msgpack.decode(carol.hello("alice"), type=wire.Hello)
+    asked = msgspec.msgpack.decode(alice.hello("carol"), type=wire.Hello).challenge
+    anew = msgspec.structs.replace(honest, life="f" * 32, echo=asked, **changes)
+    return wire._signed(consortium.identities["carol"], anew)
+
+
+@pytest.mark.parametrize("trace", ["round", "digest"])
+def test_each_trace_of_a_rollback_is_enough(consortium, trace):
+    """Whoever was set back and has released for other jobs since can hide how many there were."""
+    consortium.run(until=5)
+    alice = consortium.party("alice")
+    earlier = consortium.journals["alice"].digest("job-1", 4, "carol")
+    left = {
+        "round": {"round": 4, "digest": earlier, "releases": 99},
+        "digest": {"digest": "0" * 64, "releases": 99},
+    }
+    with pytest.raises(PeerError, match="carol's journal was rolled back"):
+        alice.welcome("carol", said_anew(consortium, **left[trace]))
+    assert alice.welcome("carol", said_anew(consortium))  # as it is
+
+
 def test_an_old_hello_is_no_rollback(consortium):
     """Who carries the messages may keep one for later, or be slow: nobody is accused of it."""
     consortium.run(until=2)
