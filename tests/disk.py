@@ -23,6 +23,7 @@ _DELETE = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, _POINTER, ctypes.c_int)
 _WRITE = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, _POINTER, ctypes.c_int, ctypes.c_int64)
 _TRUNCATE = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, ctypes.c_int64)
 _SYNC = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, ctypes.c_int)
+_KEPT: list["Disk"] = []  # for ever: a connection that a failed test left open still points here
 _METHODS = 19  # pointers after the version in sqlite3_io_methods, version 3: xClose, xRead, xWrite, xTruncate, xSync, ...
 
 
@@ -81,6 +82,7 @@ class Disk:
         self._vfs.next = None
         self._keep = [_OPEN(self._open), _DELETE(self._delete)]  # ctypes does not keep callbacks alive
         self._vfs.open, self._vfs.delete = (ctypes.cast(callback, _POINTER) for callback in self._keep)
+        _KEPT.append(self)
         assert self._sqlite.sqlite3_vfs_register(ctypes.byref(self._vfs), int(default)) == 0
 
     def close(self) -> None:

@@ -74,7 +74,7 @@ def stale(mutant: Mutant, root: Path = ROOT) -> str:
 
 
 class Unclear(Exception):
-    """Neither passed nor failed."""
+    """A run that says nothing about the tests, or an attack that found nothing."""
 
 
 class Copy:
@@ -103,20 +103,27 @@ class Copy:
 
     def attempt(self, mutant: Mutant) -> Verdict:
         start = time.monotonic()
+        try:
+            by = self._planted(mutant)
+            fault = f"not by {', '.join(mutant.tests)}" if not by else ""
+            if by and by not in self.good:
+                fault = f"by {by}, which fails without it as well" if self._failing((by,)) else ""
+                self.good.add(by)
+        except (subprocess.TimeoutExpired, Unclear) as error:
+            by, fault = "", str(error)
+        return Verdict(not fault, fault or by, time.monotonic() - start)
+
+    def _planted(self, mutant: Mutant) -> str:
+        """The test that fails with the mistake; "" if none does."""
         good = (self.folder / mutant.file).read_text()
         self._write(mutant.file, good.replace(mutant.old, mutant.new))
         try:
-            by, unnoticed = self._failing(mutant.tests), self._unnoticed(mutant.attacks)
-        except (subprocess.TimeoutExpired, Unclear) as error:
-            by, unnoticed = "", f"a run that came to no end: {error}"
+            by = self._failing(mutant.tests)
+            for attack in mutant.attacks:
+                self._found_by(attack)
+            return by
         finally:
             self._write(mutant.file, good)
-        if by and by not in self.good:
-            if self._failing((by,)):
-                by, unnoticed = "", f"{by}, which fails without it as well"
-            self.good.add(by)
-        said = by if by and not unnoticed else f"not by {unnoticed or ', '.join(mutant.tests)}"
-        return Verdict(bool(by) and not unnoticed, said, time.monotonic() - start)
 
     def _write(self, file: str, text: str) -> None:
         """With an age of its own: by it Python sees that what it has compiled is out of date."""
@@ -134,14 +141,11 @@ class Copy:
             raise Unclear(f"pytest ended with {ran.returncode}: {(ran.stdout + ran.stderr)[-500:]}")
         return found[1] if found else ""
 
-    def _unnoticed(self, attacks: Sequence[str]) -> str:
-        """An attack of the audit that finds no violated claim."""
+    def _found_by(self, attack: str) -> None:
         pdml = [sys.executable, "-c", "from pdml.cli import main; main()"]
-        for attack in attacks:
-            ran = self._run([*pdml, "audit", "--jobs", "1", "--attack", attack])
-            if "VIOLATED" not in ran.stdout:
-                return f"pdml audit --attack {attack}"
-        return ""
+        ran = self._run([*pdml, "audit", "--jobs", "1", "--attack", attack])
+        if "VIOLATED" not in ran.stdout:
+            raise Unclear(f"not by pdml audit --attack {attack} {ran.stderr[-500:]}".strip())
 
     def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -68,7 +68,7 @@ def test_caught_is_told_from_missed(project, capsys):
     assert [verdict.by for verdict in verdicts] == [
         "tests/test_sum.py::test_sum",
         "not by tests/test_zero.py, tests/test_slow.py",
-        "not by tests/test_wrong.py::test_sum, which fails without it as well",
+        "by tests/test_wrong.py::test_sum, which fails without it as well",
     ]
     assert "a + b" in (project / GOOD.file).read_text()  # the project itself was not touched
     assert capsys.readouterr().out.count("MISSED") == 2

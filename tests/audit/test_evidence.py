@@ -60,7 +60,7 @@ def test_a_true_profile_is_not_contradicted_and_a_false_one_is(mu):
         deltas = (0.02, 0.1, 0.2, 0.3, 0.4)
         claims = {delta: profiles.epsilon_at(claimed, delta) for delta in deltas}
         found = contradict(first, second, claims)
-        assert (found.epsilon <= claims[found.delta]) is holds
+        assert (found.epsilon <= claims[found.delta]) == holds
 
 
 def test_one_point_of_a_profile_is_what_separate_looks_at():

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pdml.accounting import Ledger
+from pdml.accounting import spending
 from pdml.accounting.events import IterateReleased
 from pdml.audit import ATTACKS, Effort, Finding
 from pdml.audit.inference import DELTA, MU, attack, flip_first, label_victim
@@ -189,11 +189,6 @@ def test_a_sensitivity_that_forgets_kappa(monkeypatch):
 
 
 def test_a_second_training_that_is_not_charged(monkeypatch):
-    real = Ledger.profile
-
-    def profile(self, data, adversary, server):
-        once = replace(self, events=tuple(tuple(dict.fromkeys(events)) for events in self.events))
-        return real(once, data, adversary, server)
-
-    monkeypatch.setattr(Ledger, "profile", profile)
+    real = spending.split
+    monkeypatch.setattr(spending, "split", lambda events: real(tuple(dict.fromkeys(events))))
     assert not label(replace(label_victim().with_noise(MU, "label"), trainings=4)).passed

@@ -80,7 +80,8 @@ def test_a_refusal_is_not_repeated(recorder: Recorder, report: bytes) -> None:
 def changed(field: str) -> Callable[[bytes], Answer]:
     def lie(body: bytes) -> Answer:
         said = json.loads(receipt(body)[1])
-        return 201, json.dumps({**said, field: said[field][::-1]}).encode()  # well-formed, and another
+        other = said[field][::-1]  # as well-formed as the right one
+        return 201, json.dumps({**said, field: other}).encode()
 
     return lie
 

@@ -1,6 +1,7 @@
 """A power cut at any moment takes back no release that was sent, nor its debit."""
 
 import random
+from contextlib import closing
 
 import pytest
 from disk import Disk
@@ -9,7 +10,7 @@ from pdml.accounting.events import IterateReleased
 from pdml.node.journal import Journal
 
 ROUNDS = 12
-TERMS = {"contract": "c", "server": "alice", "dataset": "data", "source": "secure"}
+TERMS = {"contract": "c", "server": "alice", "dataset": "data", "source": "secure", "terms": "{}"}
 
 
 @pytest.fixture
@@ -29,17 +30,16 @@ def event(t):
 
 def released(disk, folder, *, weaken=""):
     """A journal's life on ``disk``; what is promised to the outside world is marked in its log."""
-    journal = Journal(folder / "node.db")
-    if weaken:
-        journal._db.execute(f"PRAGMA {weaken}")
-    journal.begin("job", **TERMS, sealed=b"sealed")
-    disk.mark(0)
-    for t in range(1, ROUNDS + 1):
-        journal.commit("job", t, payload=payload(t), events=[event(t)])
-        disk.mark(t)
-        journal.hear("job", t, "bob", digest="d", payload=payload(100 + t))
-        disk.mark(-t)
-    journal.close()
+    with closing(Journal(folder / "node.db")) as journal:
+        if weaken:
+            journal._db.execute(f"PRAGMA {weaken}")
+        journal.begin("job", **TERMS, sealed=b"sealed")
+        disk.mark(0)
+        for t in range(1, ROUNDS + 1):
+            journal.commit("job", t, payload=payload(t), events=[event(t)])
+            disk.mark(t)
+            journal.hear("job", t, "bob", digest="d", payload=payload(100 + t), signature=b"s")
+            disk.mark(-t)
 
 
 def remembered(disk, folder, moment, rng=None):
@@ -47,14 +47,13 @@ def remembered(disk, folder, moment, rng=None):
     folder.mkdir()
     for name, content in disk.after_power_cut(moment, rng).items():
         (folder / name).write_bytes(content)
-    journal = Journal(folder / "node.db")
-    last = journal.job("job").round if journal.job("job") else 0
-    rounds = range(1, last + 1)
-    assert [journal.outgoing("job", t) for t in rounds] == [payload(t) for t in rounds]
-    assert journal.spent("data") == tuple(event(t) for t in rounds)  # each once, and no other
-    heard = journal.highest("job", "bob")
-    journal.close()
-    return last, heard
+    with closing(Journal(folder / "node.db")) as journal:
+        known = journal.job("job")
+        last = known.round if known else 0
+        rounds = range(1, last + 1)
+        assert [journal.outgoing("job", t) for t in rounds] == [payload(t) for t in rounds]
+        assert journal.spent("data") == tuple(event(t) for t in rounds)  # each once, and no other
+        return last, journal.highest("job", "bob")
 
 
 def test_what_was_sent_is_remembered_with_its_debit(disk, tmp_path):
