@@ -13,7 +13,7 @@ CANDIDATES := python3.15 python3.14 python3.13 python3.12 python3.11 python3 pyt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium image format lock clean
+.PHONY: help setup demo test check bench bench-collect bench-train audit mutants reproduce torture attacks torture-train demo-consortium image format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,9 @@ reproduce: $(READY) ## measure the paper's table, its figures and its rivals (mi
 
 torture: $(READY) ## kill the collection service a thousand times under load (half an hour)
 	$(BIN)/python tests/collect/torture.py --kills 1000
+
+attacks: $(READY) ## members and relays that lie, flood, forge or drop dead, against real nodes (minutes; a quiet machine)
+	$(BIN)/pytest -n 0 -m hostile tests/node
 
 torture-train: $(READY) ## kill nodes and the relay a thousand times in training
 	$(BIN)/python tests/node/torture_train.py 1000 3 5 10

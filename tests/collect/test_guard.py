@@ -143,7 +143,7 @@ def test_a_body_that_does_not_come_is_answered(tmp_path):
 
 @pytest.mark.parametrize("path", ["/nowhere", "/v1/study", "/operator.json"])
 def test_an_answer_does_not_wait_for_a_body_that_nobody_reads(tmp_path, path):
-    with Process(tmp_path, "--open") as service, connected(service) as wire:
+    with Process(tmp_path, "--open", "--head-timeout", "600") as service, connected(service) as wire:
         wire.sendall(post(path, 100_000))
         told = answer(wire)  # long before any deadline
         assert told.startswith((b"HTTP/1.1 404", b"HTTP/1.1 405"))

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from pdml.collect.rules import Refusal, Rules, hash_token
 from pdml.collect.store import Entry
-from pdml.messages import ADMITTED, PROBLEMS, decode_report, features_of
+from pdml.errors import MessageError
+from pdml.messages import ADMITTED, PROBLEMS, decode_invitation, decode_report, features_of
 
 RULES = Rules.of(TRIAL, require_tokens=False)
 INVITED = Rules.of(TRIAL, require_tokens=True)
@@ -114,6 +115,14 @@ def test_a_field_that_is_there_twice_is_malformed(name, token):
         if name == "token" and not token:
             continue  # then it is there once
         assert one(twice.encode()).code == "malformed", twice
+
+
+def test_an_invitation_has_one_token():
+    good = {"token": "ab" * 16}
+    assert decode_invitation(json.dumps(good, indent=2).encode()).token == "ab" * 16
+    for name in ("token", "\\u0074oken"):
+        with pytest.raises(MessageError, match="must be there once"):
+            decode_invitation(f'{{"token":"{"ab" * 16}","{name}":"{"cd" * 16}"}}'.encode())
 
 
 def test_spaces_and_another_order_are_no_matter():
