@@ -19,7 +19,7 @@ CLOSE = {  # the least share of the claim that must be measured
     "gradient_difference": 0.7,
     "label_inference": 0.45,
     "record_membership": 0.45,
-    "averaging": 0.4,
+    "averaging": 0.4,  # 0.41, 0.60 and 0.67 by seed: few transcripts
     "sensitivity": 0.9,
     "deployed_node": 0.05,  # of few runs; how wide its noise is, is measured to a tenth
 }

@@ -124,7 +124,10 @@ def _list(file: Path, told: "tuple[Told, ...]", kind: str) -> None:
 
 
 def _sizes(study: "Study") -> str:
-    asked = f"{len(study.classes)} classes, {len(study.attributes)} attributes in {study.width} features"
+    from pdml.report import numbers
+
+    attributes = numbers.count(len(study.attributes), "attribute")
+    asked = f"{len(study.classes)} classes, {attributes} in {study.width} features"
     return f"{study.id}, {len(study.servers)} servers, {asked}"
 
 
