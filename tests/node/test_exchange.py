@@ -152,8 +152,8 @@ def test_a_full_disk_ends_the_job_with_one_sentence(tmp_path):
     consortium = Consortium(tmp_path, plan=replace(PLAN, rounds=60))
     consortium.party("dave")
     db = consortium.journals["dave"]._db
-    (pages,) = db.execute("PRAGMA page_count").fetchone()
-    db.execute(f"PRAGMA max_page_count = {pages}")
+    (pages,) = db.row("PRAGMA page_count")
+    db.change(f"PRAGMA max_page_count = {pages}")
     ended = Air(consortium, round_timeout=3.0).run()
     assert isinstance(ended["dave"], JournalError) and "full; nothing was sent" in str(ended["dave"])
     stood = consortium.party("dave").round

@@ -32,7 +32,7 @@ def released(disk, folder, *, weaken=""):
     """A journal's life on ``disk``; what is promised to the outside world is marked in its log."""
     with closing(Journal(folder / "node.db")) as journal:
         if weaken:
-            journal._db.execute(f"PRAGMA {weaken}")
+            journal._db.change(f"PRAGMA {weaken}")
         journal.begin("job", **TERMS, sealed=b"sealed")
         disk.mark(0)
         for t in range(1, ROUNDS + 1):

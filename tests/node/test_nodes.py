@@ -151,6 +151,34 @@ def test_killed_at_random_moments_it_goes_on_by_itself_to_the_same_bits(federati
         np.testing.assert_array_equal(federation.released("survivor", name), federation.expected())
 
 
+SIGNALS = """
+import os, random, signal, sys, threading, time
+from pdml.node import running
+
+class Idle:
+    def __init__(self):
+        self.leaving = threading.Event()
+    def leave(self):
+        self.leaving.set()
+
+for i in range(300):
+    office = Idle()
+    running._obey_signals(office)
+    if not (child := os.fork()):  # another process: a thread would interrupt where locks are released
+        time.sleep(random.uniform(0, 0.002))
+        os.kill(os.getppid(), (signal.SIGTERM, signal.SIGINT)[i % 2])
+        os._exit(0)
+    while not office.leaving.wait(1e-9):
+        pass
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_signal_ends_a_node_whatever_it_does_just_then():
+    """A handler that takes a lock which the interrupted thread holds hangs for ever: here, within a few of 300 signals."""
+    subprocess.run([sys.executable, "-c", SIGNALS], check=True, timeout=60)
+
+
 def test_a_member_that_stays_away_is_named_and_the_job_resumes(federation):
     attempt = federation.offer("absent", round_timeout=2)
     federation.wait(lambda: federation.round("absent", "bob") > 0)

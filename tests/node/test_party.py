@@ -80,7 +80,7 @@ def test_a_release_is_debited_in_the_transaction_that_stores_it(consortium):
     failing = consortium.party("bob")
     for peer in failing.neighbours:
         failing.accept(peer, consortium.party(peer).message("bob", 3))
-    journal._db.execute("CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+    journal._db.change("CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'disk full'); END")
     with pytest.raises(JournalError, match="disk full; nothing was sent"):
         failing.advance()
     assert journal.job("job-1").round == 3  # neither the event nor the release

@@ -14,7 +14,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
 
 from nats.aio.client import Client
@@ -116,7 +116,7 @@ class Carrier:
             self._thread.join(_LAST)
         if not self._loop.is_running():
             self._loop.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(cancel_futures=True)
 
     # The connection
 
@@ -175,6 +175,10 @@ class Carrier:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._client.flush(), _LAST)
             await self._client.close()
+        left = asyncio.all_tasks() - {asyncio.current_task()}  # nobody waits for an answer that can come no more
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     async def _back(self) -> None:
         self._changed(True, "")
@@ -194,9 +198,11 @@ class Carrier:
         """Ask several peers at once; who is missing in the result did not answer in time."""
         asking = self._ask_all(kind, messages, job, round, timeout)
         try:
-            return asyncio.run_coroutine_threadsafe(asking, self._loop).result()
+            return asyncio.run_coroutine_threadsafe(asking, self._loop).result(timeout + _CONNECT)
         except RuntimeError:  # the loop is closed
             asking.close()
+            return {}
+        except (CancelledError, TimeoutError):  # it closed meanwhile
             return {}
 
     async def _ask_all(self, kind: str, messages: Mapping[str, bytes], job: str, round: int, timeout: float) -> dict[str, bytes]:
@@ -226,7 +232,7 @@ class Carrier:
         return None
 
     async def _exchange(self, peer: str, request: str, data: bytes, timeout: float) -> bytes | None:
-        if self._client is None or not self._client.is_connected or len(data) > self._most:
+        if self._ended.is_set() or self._client is None or not self._client.is_connected or len(data) > self._most:
             return None
         arrived: asyncio.Future[bytes | None] = self._loop.create_future()
         self._waiting[request] = peer, arrived

@@ -4,15 +4,15 @@ The command line writes wishes and decisions; the process reads them a few times
 """
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pdml.errors import InvalidInput
+from pdml.node.store import Store
 
 DESK = "desk.db"
 ASKED, ALLOWED, ACCEPTED, REFUSED, BEGUN, DONE, FAILED = "asked", "allowed", "accepted", "refused", "begun", "done", "failed"
@@ -56,12 +56,10 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         path = folder / DESK
-        with suppress(FileExistsError):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         try:
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.executescript(_TABLES)
+            self._db = Store(path, pragmas=("journal_mode=WAL",), timeout=10)
+            for statement in _TABLES.split(";\n"):
+                self._db.change(statement)
         except sqlite3.Error as error:
             raise InvalidInput(f"the node's desk {path} cannot be used: {error}") from None
 
@@ -71,8 +69,7 @@ class Desk:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         try:
-            with self._db:
-                self._db.execute("BEGIN IMMEDIATE")
+            with self._db.transaction():
                 yield
         except sqlite3.Error as error:
             raise InvalidInput(f"the node's desk cannot be written: {error}") from None
@@ -91,7 +88,7 @@ class Desk:
 
     def _attempts(self, where: str, *values: str) -> list[Attempt]:
         columns = "attempt, job, contract, offerer, offer, state, sentence"
-        rows = self._db.execute(f"SELECT {columns} FROM attempts {where} ORDER BY id", values).fetchall()
+        rows = self._db.rows(f"SELECT {columns} FROM attempts {where} ORDER BY id", values)
         return [Attempt(**dict(zip(columns.split(", "), row, strict=True))) for row in rows]
 
     def put(self, attempt: Attempt) -> None:
@@ -99,36 +96,36 @@ class Desk:
         with self._transaction():
             values = (attempt.attempt, attempt.job, attempt.contract, attempt.offerer, attempt.offer, attempt.state, attempt.sentence)
             query = "INSERT INTO attempts (attempt, job, contract, offerer, offer, state, sentence) VALUES (?, ?, ?, ?, ?, ?, ?)"
-            self._db.execute(query, values)
+            self._db.change(query, values)
             marks = ", ".join("?" * len(ENDED))
-            self._db.execute(f"DELETE FROM attempts WHERE state IN ({marks}) AND id <= (SELECT max(id) FROM attempts) - {_KEPT}", ENDED)
+            self._db.change(f"DELETE FROM attempts WHERE state IN ({marks}) AND id <= (SELECT max(id) FROM attempts) - {_KEPT}", ENDED)
 
     def move(self, attempt: str, state: str, sentence: str = "", *, only_from: str = "") -> bool:
         """Another state; with ``only_from``, only out of that one."""
         with self._transaction():
             query = "UPDATE attempts SET state = ?, sentence = ? WHERE attempt = ? AND (? = '' OR state = ?)"
-            return self._db.execute(query, (state, sentence, attempt, only_from, only_from)).rowcount > 0
+            return self._db.change(query, (state, sentence, attempt, only_from, only_from)) > 0
 
     # Wishes
 
     def wish(self, what: str, about: str, **content: Any) -> None:
         with self._transaction():
-            self._db.execute("INSERT INTO wishes (what, about, content) VALUES (?, ?, ?)", (what, about, json.dumps(content)))
+            self._db.change("INSERT INTO wishes (what, about, content) VALUES (?, ?, ?)", (what, about, json.dumps(content)))
 
     def take_wishes(self) -> list[Wish]:
         """What is wished for; each is taken once."""
-        if not self._db.execute("SELECT 1 FROM wishes LIMIT 1").fetchone():
+        if not self._db.row("SELECT 1 FROM wishes LIMIT 1"):
             return []
         with self._transaction():
-            rows = self._db.execute("DELETE FROM wishes RETURNING id, what, about, content").fetchall()
+            rows = self._db.rows("DELETE FROM wishes RETURNING id, what, about, content")
         return [Wish(what=what, about=about, content=json.loads(content)) for _, what, about, content in sorted(rows)]
 
     # Facts
 
     def tell(self, name: str, value: Any) -> None:
         with self._transaction():
-            self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+            self._db.change("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
 
     def told(self, name: str) -> Any:
-        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        row = self._db.row("SELECT value FROM facts WHERE name = ?", (name,))
         return json.loads(row[0]) if row else None

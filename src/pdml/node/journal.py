@@ -20,13 +20,14 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pdml.accounting import records
 from pdml.accounting.events import Event
 from pdml.errors import JournalError
+from pdml.node.store import Store
 
 SCHEMA = 3
 RUNNING, FINISHED = "running", "finished"
@@ -86,10 +87,7 @@ class Journal:
         self._lock: int | None = None
         try:
             self._lock = _held(path)
-            _create(path)
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=5, check_same_thread=False)
-            for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON"):
-                self._db.execute(f"PRAGMA {pragma}")
+            self._db = Store(path, pragmas=("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON"), timeout=5)
             self._prepare()
         except (sqlite3.Error, OSError, JournalError) as error:
             if self._lock is not None:
@@ -104,9 +102,8 @@ class Journal:
         journal = cls.__new__(cls)
         journal.path, journal._lock = path, None
         try:
-            place = f"{path.absolute().as_uri()}?mode=ro"
-            journal._db = sqlite3.connect(place, uri=True, isolation_level=None, timeout=5, check_same_thread=False)
-            (version,) = journal._db.execute("PRAGMA user_version").fetchone()
+            journal._db = Store(path, read_only=True, timeout=5)
+            (version,) = journal._db.row("PRAGMA user_version")
         except sqlite3.Error as error:
             raise JournalError(f"the journal {path.name} cannot be read: {_reason(error)}") from error
         if version != SCHEMA:
@@ -138,14 +135,14 @@ class Journal:
 
     def _upgrade(self) -> None:
         with self._transaction():
-            (version,) = self._db.execute("PRAGMA user_version").fetchone()
+            (version,) = self._db.row("PRAGMA user_version")
             if version not in (0, SCHEMA, *_UPGRADES):
                 raise JournalError(f"the journal {self.path.name} has format {version}, this version reads format {SCHEMA}")
             steps = [_TABLES] if version == 0 else [_UPGRADES[i] for i in range(version, SCHEMA)]
             for statement in "".join(steps).split(";\n"):
-                self._db.execute(statement)
+                self._db.change(statement)
             if steps:
-                self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+                self._db.change(f"PRAGMA user_version = {SCHEMA}")
 
     def close(self) -> None:
         self._db.close()
@@ -157,27 +154,22 @@ class Journal:
     def _transaction(self) -> Iterator[None]:
         """On disk when it ends, or not at all."""
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield
-            self._db.execute("COMMIT")
-        except BaseException as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error):
-                raise JournalError(f"the journal {self.path.name} cannot be written: {_reason(error)}; nothing was sent") from error
-            raise
+            with self._db.transaction():
+                yield
+        except sqlite3.Error as error:
+            raise JournalError(f"the journal {self.path.name} cannot be written: {_reason(error)}; nothing was sent") from error
 
     def job(self, job: str) -> Job | None:
         names = ("job", "contract", "server", "dataset", "source", "state", "terms")
         query = f"SELECT {', '.join(names)} FROM jobs WHERE job = ?"
-        row = self._db.execute(query, (job,)).fetchone()
+        row = self._db.row(query, (job,))
         if row is None:
             return None
-        (last,) = self._db.execute("SELECT coalesce(max(round), 0) FROM outbox WHERE job = ?", (job,)).fetchone()
+        (last,) = self._db.row("SELECT coalesce(max(round), 0) FROM outbox WHERE job = ?", (job,))
         return Job(**dict(zip(names, row, strict=True)), round=last)
 
     def jobs(self) -> list[Job]:
-        names = [name for (name,) in self._db.execute("SELECT job FROM jobs ORDER BY rowid")]
+        names = [name for (name,) in self._db.rows("SELECT job FROM jobs ORDER BY rowid")]
         return [job for name in names if (job := self.job(name)) is not None]
 
     def begin(
@@ -195,14 +187,14 @@ class Journal:
         with self._transaction():
             columns = "(job, contract, server, dataset, source, state, sealed, terms)"
             values = (job, contract, server, dataset, source, RUNNING, sealed, terms)
-            self._db.execute(f"INSERT INTO jobs {columns} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+            self._db.change(f"INSERT INTO jobs {columns} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def sources(self, dataset: str) -> set[str]:
         """Where the noise of this data set's jobs came from."""
-        return {name for (name,) in self._db.execute("SELECT DISTINCT source FROM jobs WHERE dataset = ?", (dataset,))}
+        return {name for (name,) in self._db.rows("SELECT DISTINCT source FROM jobs WHERE dataset = ?", (dataset,))}
 
     def sealed(self, job: str) -> bytes:
-        (content,) = self._db.execute("SELECT sealed FROM jobs WHERE job = ?", (job,)).fetchone()
+        (content,) = self._db.row("SELECT sealed FROM jobs WHERE job = ?", (job,))
         if content is None:
             raise JournalError(f"job {job} is finished: its inner state was deleted and it cannot be continued")
         return bytes(content)
@@ -221,7 +213,7 @@ class Journal:
         with self._transaction():
             columns = "(job, round, sender, digest, payload, signature)"
             values = (job, t, sender, digest, payload, signature)
-            self._db.execute(f"INSERT INTO inbox {columns} VALUES (?, ?, ?, ?, ?, ?)", values)
+            self._db.change(f"INSERT INTO inbox {columns} VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def commit(self, job: str, t: int, *, payload: bytes, events: Sequence[Event]) -> None:
         """Round t: what is sent, and what that spends."""
@@ -229,57 +221,57 @@ class Journal:
         if known is None or known.state != RUNNING or known.round != t - 1:
             raise JournalError(f"round {t} of job {job} cannot be committed: the journal stands at round {known and known.round}")
         with self._transaction():
-            self._db.execute("INSERT INTO outbox VALUES (?, ?, ?)", (job, t, payload))
+            self._db.change("INSERT INTO outbox VALUES (?, ?, ?)", (job, t, payload))
             for event in events:
                 values = (known.dataset, job, t, records.dumps(event))
-                self._db.execute("INSERT INTO events (dataset, job, round, event) VALUES (?, ?, ?, ?)", values)
+                self._db.change("INSERT INTO events (dataset, job, round, event) VALUES (?, ?, ?, ?)", values)
 
     def outgoing(self, job: str, t: int) -> bytes:
-        return bytes(self._db.execute("SELECT payload FROM outbox WHERE job = ? AND round = ?", (job, t)).fetchone()[0])
+        return bytes(self._db.row("SELECT payload FROM outbox WHERE job = ? AND round = ?", (job, t))[0])
 
     def heard(self, job: str, t: int) -> dict[str, bytes]:
         """The payloads of round t by sender."""
-        return dict(self._db.execute("SELECT sender, payload FROM inbox WHERE job = ? AND round = ?", (job, t)).fetchall())
+        return dict(self._db.rows("SELECT sender, payload FROM inbox WHERE job = ? AND round = ?", (job, t)))
 
     def digest(self, job: str, t: int, sender: str) -> str | None:
         """The hash of what ``sender`` sent in round t, if it was heard."""
         query = "SELECT digest FROM inbox WHERE job = ? AND round = ? AND sender = ?"
-        row = self._db.execute(query, (job, t, sender)).fetchone()
+        row = self._db.row(query, (job, t, sender))
         return None if row is None else row[0]
 
     def signature(self, job: str, t: int, sender: str) -> bytes | None:
         """What ``sender`` signed in round t; None if not heard, or heard before format 3."""
         query = "SELECT signature FROM inbox WHERE job = ? AND round = ? AND sender = ?"
-        row = self._db.execute(query, (job, t, sender)).fetchone()
+        row = self._db.row(query, (job, t, sender))
         return None if row is None or row[0] is None else bytes(row[0])
 
     def heard_digests(self, job: str, sender: str) -> list[str]:
         """The hashes of what ``sender`` sent, round by round."""
         query = "SELECT digest FROM inbox WHERE job = ? AND sender = ? ORDER BY round"
-        return [digest for (digest,) in self._db.execute(query, (job, sender))]
+        return [digest for (digest,) in self._db.rows(query, (job, sender))]
 
     def highest(self, job: str, sender: str) -> int:
         """The last round of ``sender`` that was heard here; 0 if none."""
         query = "SELECT coalesce(max(round), 0) FROM inbox WHERE job = ? AND sender = ?"
-        return int(self._db.execute(query, (job, sender)).fetchone()[0])
+        return int(self._db.row(query, (job, sender))[0])
 
     def spent(self, dataset: str, *, but: str = "") -> tuple[Event, ...]:
         """Every event of a data set over all its jobs; ``but`` leaves one job out."""
         query = "SELECT event FROM events WHERE dataset = ? AND job <> ? ORDER BY id"
-        return tuple(records.loads(text) for (text,) in self._db.execute(query, (dataset, but)))
+        return tuple(records.loads(text) for (text,) in self._db.rows(query, (dataset, but)))
 
     def datasets(self) -> list[str]:
-        return [name for (name,) in self._db.execute("SELECT DISTINCT dataset FROM jobs ORDER BY dataset")]
+        return [name for (name,) in self._db.rows("SELECT DISTINCT dataset FROM jobs ORDER BY dataset")]
 
     def releases(self, dataset: str) -> int:
         """How many vectors have left for this data set, over all jobs."""
         query = "SELECT count(*) FROM outbox JOIN jobs USING (job) WHERE dataset = ?"
-        return int(self._db.execute(query, (dataset,)).fetchone()[0])
+        return int(self._db.row(query, (dataset,))[0])
 
     def remember(self, job: str, sender: str, *, dataset: str, before: int) -> None:
         """In this job ``sender`` trains on ``dataset``, which had released ``before`` vectors when the job began."""
         with self._transaction():
-            self._db.execute("INSERT OR REPLACE INTO peers VALUES (?, ?, ?, ?)", (job, sender, dataset, before))
+            self._db.change("INSERT OR REPLACE INTO peers VALUES (?, ?, ?, ?)", (job, sender, dataset, before))
 
     def known_releases(self, sender: str, dataset: str) -> int:
         """The least that ``sender`` must have released for its data set, by what it said and what arrived here."""
@@ -288,47 +280,40 @@ class Journal:
             FROM (SELECT before, coalesce(max(round), 0) AS seen
                   FROM peers LEFT JOIN inbox USING (job, sender) WHERE sender = ? AND dataset = ? GROUP BY job)
         """
-        return int(self._db.execute(query, (sender, dataset)).fetchone()[0])
+        return int(self._db.row(query, (sender, dataset))[0])
 
     def standing(self, job: str, sender: str) -> tuple[str, int]:
         """The data set on which ``sender`` says it trains, and its releases before the job."""
         query = "SELECT dataset, before FROM peers WHERE job = ? AND sender = ?"
-        row = self._db.execute(query, (job, sender)).fetchone()
+        row = self._db.row(query, (job, sender))
         return ("", 0) if row is None else (str(row[0]), int(row[1]))
 
     def events_of(self, job: str) -> tuple[Event, ...]:
         """What one job has spent."""
         query = "SELECT event FROM events WHERE job = ? ORDER BY id"
-        return tuple(records.loads(text) for (text,) in self._db.execute(query, (job,)))
+        return tuple(records.loads(text) for (text,) in self._db.rows(query, (job,)))
 
     def keep_statement(self, job: str, server: str, content: bytes) -> None:
         """A checked statement of ``server``, which may be this node; the first one stays."""
         insert = "INSERT OR IGNORE INTO statements VALUES (?, ?, ?)"
         with self._transaction():
-            self._db.execute(insert, (job, server, content))
+            self._db.change(insert, (job, server, content))
 
     def statements(self, job: str) -> dict[str, bytes]:
         """The statements that are here, by server: also after the job."""
         query = "SELECT server, content FROM statements WHERE job = ?"
-        return {server: bytes(content) for server, content in self._db.execute(query, (job,))}
+        return {server: bytes(content) for server, content in self._db.rows(query, (job,))}
 
     def finish(self, job: str) -> None:
         """The job is done: what was sealed is overwritten, vectors heard are reduced to hashes."""
         with self._transaction():
-            self._db.execute("UPDATE jobs SET state = ?, sealed = NULL WHERE job = ?", (FINISHED, job))
-            self._db.execute("UPDATE inbox SET payload = NULL WHERE job = ?", (job,))
+            self._db.change("UPDATE jobs SET state = ?, sealed = NULL WHERE job = ?", (FINISHED, job))
+            self._db.change("UPDATE inbox SET payload = NULL WHERE job = ?", (job,))
         for _ in range(100):  # the log held copies of what is now overwritten; somebody may be looking into it
-            busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            busy, *_ = self._db.row("PRAGMA wal_checkpoint(TRUNCATE)")
             if not busy:
                 return
             time.sleep(0.05)
-
-
-def _create(path: Path) -> None:
-    """For its owner alone; SQLite gives its other files the same mode. A file that exists is never opened here: closing it again
-    would drop every lock that this process holds on it, as POSIX has it."""
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _lock_of(path: Path) -> Path:

@@ -42,6 +42,7 @@ _ATTEMPT = 5.0  # seconds for one answer about an offer
 _AGAIN = 0.5  # before a member that was not ready is asked again
 _SHOWING = 60.0  # seconds in which everybody is shown a proof
 _TELL = 1.0  # seconds between two words about progress
+_PARTING = 5.0  # seconds for threads to end when the node does
 
 log = logging.getLogger("pdml.node")
 
@@ -76,6 +77,7 @@ class Office:
         self.leaving = threading.Event()
         self._spoken = 0.0
         self._unwritten: list[Callable[[], object]] = []
+        self._threads: list[threading.Thread] = []
         self.rounds: dict[str, int] = {}
         self.carrier = _carrier(self, relay)
 
@@ -110,6 +112,7 @@ class Office:
                 if self.work is not None and self.work.exchange is not None:
                     self.work.exchange.stop(f"{self.name}'s node was stopped")
             self.carrier.close()
+            self._see_off()
             self.connection(False, "the node does not run")
             self.committed.close()
             self.journal.close()
@@ -160,7 +163,16 @@ class Office:
             self._unwritten.append(write)
 
     def spawn(self, target: Callable[..., None], *arguments: object) -> None:
-        threading.Thread(target=target, args=arguments, daemon=True, name=f"pdml-{target.__name__}").start()
+        """In a thread of its own, which `run` waits for when it ends."""
+        thread = threading.Thread(target=target, args=arguments, daemon=True, name=f"pdml-{target.__name__}")
+        self._threads = [each for each in self._threads if each.is_alive()] + [thread]
+        thread.start()
+
+    def _see_off(self) -> None:
+        """Nobody works on any more; what one round still computes is not waited for."""
+        deadline = time.monotonic() + _PARTING
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _rejoin(self) -> None:
         """Go on with a job that an earlier life of this process had begun."""

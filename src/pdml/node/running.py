@@ -1,6 +1,7 @@
 """`pdml node run` as a function: one node's process, until a signal ends it."""
 
 import logging
+import queue
 import signal
 import sys
 import threading
@@ -37,12 +38,8 @@ def run(folder: Path, *, relay: str = "", metrics: str = "", simulated_noise: in
     office = Office(Home.open(folder), source, relay=relay)
     shown = _metrics(office, metrics) if metrics else None
 
-    def leave(number: int, frame: FrameType | None) -> None:
-        office.leave()
-
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, leave)
+        _obey_signals(office)
     try:
         if shown is not None:
             shown.start()
@@ -50,6 +47,22 @@ def run(folder: Path, *, relay: str = "", metrics: str = "", simulated_noise: in
     finally:
         if shown is not None:
             shown.close()
+
+
+def _obey_signals(office: Office) -> None:
+    """A handler interrupts the main thread anywhere, also where it holds a lock: it may only put into a queue made for that."""
+    heard: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        heard.put(number)
+
+    def wait() -> None:
+        heard.get()
+        office.leave()
+
+    threading.Thread(target=wait, daemon=True, name="pdml-signals").start()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
 
 
 def _metrics(office: Office, address: str) -> "Metrics":

@@ -1,0 +1,68 @@
+"""One SQLite file that several threads of a node use: a statement at a time, or a transaction as a whole.
+
+A connection that is closed while another thread is inside a statement crashes the process, and a transaction that a second
+thread writes into is nobody's: so everything here passes one lock.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+Values = Sequence[str | int | bytes]
+
+
+class Store:
+    """An open database. Its methods raise `sqlite3.Error`; after `close` all of them do."""
+
+    def __init__(self, path: Path, *, pragmas: Sequence[str] = (), read_only: bool = False, timeout: float) -> None:
+        if not read_only:
+            _create(path)
+        place = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+        self._lock = threading.RLock()
+        self._db = sqlite3.connect(place, uri=True, isolation_level=None, timeout=timeout, check_same_thread=False)
+        for pragma in pragmas:
+            self.rows(f"PRAGMA {pragma}")
+
+    def rows(self, query: str, values: Values = ()) -> list[Any]:
+        """Every row of the answer."""
+        with self._lock:
+            return self._db.execute(query, values).fetchall()
+
+    def row(self, query: str, values: Values = ()) -> Any:
+        """The first row of the answer; None without one."""
+        with self._lock:
+            return self._db.execute(query, values).fetchone()
+
+    def change(self, query: str, values: Values = ()) -> int:
+        """How many rows were changed."""
+        with self._lock:
+            return self._db.execute(query, values).rowcount
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """On disk when it ends, or not at all; other threads wait."""
+        with self._lock:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):  # of the two, the first one is told
+                    if self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+
+def _create(path: Path) -> None:
+    """For its owner alone; SQLite gives its other files the same mode. A file that exists is never opened here: closing it again
+    would drop every lock that this process holds on it, as POSIX has it."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
