@@ -100,7 +100,7 @@ class Carrier:
         self._sealing = threading.Lock()
         self._client: Client | None = None
         self._ended = asyncio.Event()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="pdml-carrier", daemon=True)
+        self._thread = threading.Thread(target=self._live, name="pdml-carrier", daemon=True)
 
     def start(self) -> None:
         """Connect, and go on trying for ever; returns at once."""
@@ -114,9 +114,16 @@ class Carrier:
                 asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(2 * _LAST)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_LAST)
-        if not self._loop.is_running():
-            self._loop.close()
         self._threads.shutdown(cancel_futures=True)
+
+    def _live(self) -> None:
+        self._loop.run_forever()
+        left = asyncio.all_tasks(self._loop)
+        for task in left:  # nobody waits for an answer that can come no more
+            task.cancel()
+        if left:
+            self._loop.run_until_complete(asyncio.wait(left))
+        self._loop.close()
 
     # The connection
 
@@ -175,10 +182,6 @@ class Carrier:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._client.flush(), _LAST)
             await self._client.close()
-        left = asyncio.all_tasks() - {asyncio.current_task()}  # nobody waits for an answer that can come no more
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
 
     async def _back(self) -> None:
         self._changed(True, "")
@@ -196,6 +199,8 @@ class Carrier:
 
     def ask(self, kind: str, messages: Mapping[str, bytes], *, job: str = "", round: int = 0, timeout: float) -> dict[str, bytes]:
         """Ask several peers at once; who is missing in the result did not answer in time."""
+        if self._ended.is_set():
+            return {}
         asking = self._ask_all(kind, messages, job, round, timeout)
         try:
             return asyncio.run_coroutine_threadsafe(asking, self._loop).result(timeout + _CONNECT)
@@ -232,7 +237,7 @@ class Carrier:
         return None
 
     async def _exchange(self, peer: str, request: str, data: bytes, timeout: float) -> bytes | None:
-        if self._ended.is_set() or self._client is None or not self._client.is_connected or len(data) > self._most:
+        if self._client is None or not self._client.is_connected or len(data) > self._most:
             return None
         arrived: asyncio.Future[bytes | None] = self._loop.create_future()
         self._waiting[request] = peer, arrived
