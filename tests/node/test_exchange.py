@@ -1,4 +1,4 @@
-"""A node on the air, without FLARE: real parties in threads, and every way in which a neighbour can misbehave or be missing."""
+"""A node on the air: real parties in threads, and every way in which a neighbour can misbehave or be missing."""
 
 import threading
 import time
@@ -66,6 +66,30 @@ def releases(consortium):
 
 def test_rounds_in_threads_are_those_of_the_local_engine(consortium):
     assert set(Air(consortium).run().values()) == {None}
+    np.testing.assert_array_equal(releases(consortium), consortium.by_local_engine())
+
+
+def test_a_release_that_overtakes_a_hello_accuses_nobody(consortium):
+    """Carol starts again; while alice's answer to its hello is on its way, alice gets to the next round and sends it. Once carol
+    took that release first, and then the hello for one of a journal that was rolled back."""
+    consortium.run(until=3)
+    alice, heard = consortium.party("alice"), []
+    consortium.kill("carol")
+    honest = Air(consortium)
+    carol = honest.exchanges["carol"]
+    greet = carol._send
+
+    def late(topic, messages, timeout):
+        answers = greet(topic, messages, timeout)
+        with honest.exchanges["alice"]._changed:
+            message = alice.message("carol", alice.advance()) if topic == HELLO and alice.ready else None
+        if message:
+            heard.append(carol.answer(RELEASE, "alice", message))
+        return answers
+
+    carol._send = late
+    assert set(honest.run().values()) == {None}
+    assert heard == [Answer(LATER)]
     np.testing.assert_array_equal(releases(consortium), consortium.by_local_engine())
 
 

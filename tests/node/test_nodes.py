@@ -191,6 +191,18 @@ def test_a_member_that_stays_away_is_named_and_the_job_resumes(federation):
     np.testing.assert_array_equal(federation.released("absent", "carol"), federation.expected())
 
 
+def test_an_offer_waits_for_the_job_before_it_and_can_be_stopped_meanwhile(federation):
+    first, then = federation.offer("one", by="alice"), federation.offer("two", by="alice")
+    stopped = federation.offer("three", by="alice")
+    federation.wait(lambda: federation.state(stopped)[0] != "")
+    federation.stop(stopped)
+    with pytest.raises(Ended, match="alice stopped the job"):
+        federation.finish(stopped)
+    federation.finish(first)
+    federation.finish(then)
+    assert [federation.round(job, "bob") for job in ("one", "two", "three")] == [ROUNDS, ROUNDS, 0]
+
+
 def test_a_job_that_nobody_answers_is_given_up(federation):
     federation.kill("bob")
     try:

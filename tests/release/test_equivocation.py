@@ -7,6 +7,7 @@ import pytest
 from consortium import NAMES
 from results import SHORT, Studied, bent, sentences, verified
 
+from pdml.errors import PeerError
 from pdml.node import evidence, statement, wire
 from pdml.node.journal import Journal
 from pdml.release.result import assemble, write_result
@@ -122,6 +123,24 @@ def test_a_job_that_ended_early_leaves_a_proof_too(two_faced, tmp_path):
     (tmp_path / "study.toml").write_text(template.plain(two_faced.study))
     (tmp_path / "evidence" / "bob.evidence").write_bytes(shown(two_faced, "carol", "alice"))
     assert [each.sender for each in verified(tmp_path).equivocated] == ["bob"]
+
+
+def test_a_voucher_and_its_statement_prove_it_by_themselves(two_faced, told_by, tmp_path):
+    """To who was no neighbour of it and has heard nothing."""
+    lied = evidence.kept(two_faced.journals["carol"], "job-1", 2, "bob")
+    honest = evidence.kept(two_faced.journals["alice"], "job-1", 2, "bob")
+    said = statement.signed_by(told_by["bob"], "bob", two_faced.keys)
+    elsewhere = statement.sign(msgspec.structs.replace(said, terms="6" * 64), two_faced.identities["bob"])
+    for terms in (two_faced.contract.digest, ""):
+        proof = evidence.packed([lied], statements=[told_by["bob"]])
+        assert evidence.proof_of(proof, terms, two_faced.keys).sender == "bob"
+        for voucher, data, why in (
+            (honest, told_by["bob"], "it proves nothing"),
+            (lied, told_by["carol"], "not signed by it"),
+            (lied, elsewhere, "about another job"),
+        ):
+            with pytest.raises(PeerError, match=why):
+                evidence.proof_of(evidence.packed([voucher], statements=[data]), terms, two_faced.keys)
 
 
 def test_two_statements_of_one_server_prove_it(two_faced, told_by, tmp_path):

@@ -131,6 +131,11 @@ def proof_of(
         servers, rounds or jobs, or that are not signed.
     """
     found = _read(data)
+    if found.vouchers and len(found.statements) == 1:
+        own = statement.signed_by(found.statements[0], found.vouchers[0].sender, keys)
+        if own.terms != found.vouchers[0].contract:
+            raise PeerError(f"the statement of {own.server} is about another job")
+        return _vouchers(found.vouchers, own.terms if terms == "" else terms, keys, {own.server: own.sent})
     if found.statements:
         return _two_statements(found, terms, keys)
     return _vouchers(found.vouchers, terms, keys, said or {})

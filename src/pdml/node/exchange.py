@@ -75,6 +75,8 @@ class Exchange:
                     met = self.party.welcome(peer, data)
                     owed = self.party.resend(peer) if met else []
                     return Answer(OK if met else LATER, messages=[self.party.hello(peer), *owed])
+                if not self.party.met(peer):
+                    return Answer(LATER)
                 self.party.accept(peer, data)
             except Exception as error:  # `run` raises it, for this node's own log
                 self._fail(error)

@@ -60,14 +60,15 @@ def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
 def _acceptances(office: "Office", offer: Offer) -> dict[str, bytes]:
     """Everybody's signature; a refusal, or too long a silence, ends the offer."""
     content, deadline = offer.signed(office.identity), time.monotonic() + offer.start_timeout
-    own = office.consider(offer, content)
+    office.remember(offer, content, states.ALLOWED)  # from now on it can be stopped
+    while (own := office.consider(offer, content)).state == LATER and time.monotonic() < deadline:
+        time.sleep(_AGAIN)  # the job before is about to end
+        _check(office, offer)
     if own.state != OK:
         raise InvalidInput(own.sentence).for_others()
     accepted, waiting = {office.name: own.messages[0]}, dict.fromkeys(office.others, "it does not answer")
     while waiting:
-        known = office.desk.attempt(offer.attempt)
-        if known is None or known.state in states.ENDED:
-            raise Stopped((known and known.sentence) or "the offer was withdrawn")
+        _check(office, offer)
         for name, data in office.carrier.ask(OFFER, dict.fromkeys(waiting, content), timeout=_ATTEMPT).items():
             answer = decoded_answer(data)
             if answer is None:
@@ -86,6 +87,13 @@ def _acceptances(office: "Office", offer: Offer) -> dict[str, bytes]:
         if waiting:
             time.sleep(_AGAIN)
     return accepted
+
+
+def _check(office: "Office", offer: Offer) -> None:
+    """Somebody may have stopped it."""
+    known = office.desk.attempt(offer.attempt)
+    if known is None or known.state in states.ENDED:
+        raise Stopped((known and known.sentence) or "the offer was withdrawn")
 
 
 def _spread(office: "Office", content: bytes, deadline: float) -> None:

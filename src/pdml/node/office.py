@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 import msgspec
 from threadpoolctl import threadpool_limits
@@ -21,13 +22,14 @@ from threadpoolctl import threadpool_limits
 from pdml.errors import Equivocation, InvalidInput, PDMLError, PeerError, plain
 from pdml.mechanisms.randomness import Source
 from pdml.node import desk as states
-from pdml.node import evidence, leading, statement
-from pdml.node.carrier import CHUNK, Carrier
+from pdml.node import leading
+from pdml.node.accusing import Accuser
+from pdml.node.carrier import Carrier
 from pdml.node.contract import Contract
 from pdml.node.desk import Attempt, Desk
 from pdml.node.exchange import HELLO, LATER, OK, REFUSED, RELEASE, Answer, Exchange, Stopped, decoded_answer
 from pdml.node.gathering import gather, nothing_yet, piece
-from pdml.node.home import Home, put_private
+from pdml.node.home import Home
 from pdml.node.journal import FINISHED, Journal
 from pdml.node.judging import Judge
 from pdml.node.offers import Offer, acceptance, check_begin
@@ -40,7 +42,6 @@ from pdml.study import Study
 _POLL = 0.2  # seconds between two looks at the desk
 _ATTEMPT = 5.0  # seconds for one answer about an offer
 _AGAIN = 0.5  # before a member that was not ready is asked again
-_SHOWING = 60.0  # seconds in which everybody is shown a proof
 _TELL = 1.0  # seconds between two words about progress
 _PARTING = 5.0  # seconds for threads to end when the node does
 
@@ -79,6 +80,7 @@ class Office:
         self._unwritten: list[Callable[[], object]] = []
         self._threads: list[threading.Thread] = []
         self.rounds: dict[str, int] = {}
+        self.accuser = Accuser(self)
         self.carrier = _carrier(self, relay)
 
     @property
@@ -187,7 +189,7 @@ class Office:
                 with self.lock:
                     self.work = work
                 self.spawn(self._do, work)
-            elif known.state == states.ACCEPTED:
+            elif known.state == states.ACCEPTED or (known.state, known.offerer) == (states.ALLOWED, self.name):
                 sentence = f"{self.name}'s node was restarted before job {known.job} began"
                 self.desk.move(known.attempt, states.FAILED, sentence)
                 self.spawn(self.tell_stop, known.attempt, sentence)
@@ -225,8 +227,9 @@ class Office:
                 return self._accepted(offer)
             if known is not None and known.state in states.ENDED:
                 return Answer(REFUSED, known.sentence or f"{self.name} refused job {offer.job}")
-            if work is not None:  # one that has begun ends by itself; two offers at once would wait for each other
-                return Answer(LATER if work.begun else REFUSED, f"{self.name} is busy with job {work.offer.job}")
+            if work is not None:  # one that has begun ends by itself; two members' offers would wait for each other
+                waits = work.begun or offer.offerer == self.name
+                return Answer(LATER if waits else REFUSED, f"{self.name} is busy with job {work.offer.job}")
             try:
                 contract = self.judge.check(offer)
             except PDMLError as error:
@@ -237,7 +240,8 @@ class Office:
             if known.state == states.ASKED:
                 return Answer(LATER, f"{self.name}'s operator has not decided yet")
             self.desk.move(offer.attempt, states.ACCEPTED)
-            self.work = Work(offer, contract, deadline=time.monotonic() + offer.start_timeout)
+            patience = inf if offer.offerer == self.name else offer.start_timeout  # its own thread gives it up
+            self.work = Work(offer, contract, deadline=time.monotonic() + patience)
             return self._accepted(offer)
 
     def _accepted(self, offer: Offer) -> Answer:
@@ -296,11 +300,13 @@ class Office:
         return Answer(OK, messages=[msgspec.msgpack.encode(progress)])
 
     def _fetched(self, context: Context, content: bytes) -> Answer:
-        """A piece of somebody's statement on a job, if it is here."""
+        """A piece of somebody's statement on a job, or of the proof against it, if it is here."""
         question = decoded(content, Fetch, context.sender)
         known = self.committed.job(question.job)
         if known is None or known.contract != question.contract:
             raise InvalidInput(f"{self.name} knows no such job {plain(question.job, 64)!r}").for_others()
+        if question.proof:
+            return self.accuser.kept(known, question.server, question.start)
         with self.lock:
             here = self.work is not None and self.work.contract.digest == question.contract
         data = self.committed.statements(known.job).get(question.server, b"")
@@ -340,7 +346,7 @@ class Office:
             log.error("job %s: %s", contract.job, error, exc_info=None if isinstance(error, PDMLError) else error)
             self._end(work, states.FAILED, sentence)
             if isinstance(error, Equivocation):
-                self._accuse(contract.job, error)
+                self.accuser.accuse(contract.job, error)
             if not work.stopped and not self.leaving.is_set():
                 self.tell_stop(work.offer.attempt, sentence)
 
@@ -387,52 +393,15 @@ class Office:
             limit=work.offer.round_timeout,
             check=lambda: self._check(work),
         )
-        self._compare(work)
+        self.accuser.compare(work.contract)
         exchange.finish()
 
-    def _compare(self, work: Work) -> None:
-        """Whoever says it sent something else than was heard here is proved to have said two things."""
-        job, keys = work.contract.job, self.study.signing_keys
-        for sender in work.contract.neighbours(self.name):
-            said = statement.signed_by(self.committed.statements(job)[sender], sender, keys)
-            if (found := evidence.contradiction(self.committed, job, said)) is not None:
-                proof = evidence.packed([found])
-                proved = evidence.proof_of(proof, work.contract.digest, keys, said={sender: said.sent})
-                raise Equivocation(proved.sentence, peer=sender, round=found.round, evidence=proof)
-
-    def _accuse(self, job: str, error: Equivocation) -> None:
-        """Keep the proof, and show it to everybody."""
-        if error.evidence:
-            self._keep(job, error.peer, error.evidence)
-            content = msgspec.msgpack.encode(Proof(job=job, peer=error.peer, evidence=error.evidence))
-            self.spawn(self._show, content)
-
-    def _show(self, content: bytes) -> None:
-        """Until everybody has it: who does not know the other's statement yet cannot be convinced yet."""
-        waiting, deadline = set(self.others), time.monotonic() + _SHOWING
-        while waiting and time.monotonic() < deadline and not self.leaving.is_set():
-            replies = self.carrier.ask(PROOF, dict.fromkeys(waiting, content), timeout=_ATTEMPT)
-            waiting -= {name for name, data in replies.items() if (said := decoded_answer(data)) and said.state == OK}
-            time.sleep(_POLL)
-
-    def _keep(self, job: str, peer: str, proof: bytes) -> None:
-        folder = self.home.evidence(job)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not (folder / f"{peer}.evidence").exists():
-            put_private(folder / f"{peer}.evidence", proof)
-
     def _shown(self, context: Context, content: bytes) -> Answer:
-        """A proof against somebody; it is kept only if it proves what it says, by signatures alone."""
         proof = decoded(content, Proof, context.sender)
         known = self.committed.job(proof.job)
-        if known is None or len(proof.evidence) > CHUNK:
-            raise InvalidInput(f"{self.name} knows no such job, or no proof is so long").for_others()
-        keys, held = self.study.signing_keys, self.committed.statements(proof.job)
-        sent = {name: statement.signed_by(data, name, keys).sent for name, data in held.items()}
-        found = evidence.proof_of(proof.evidence, known.contract, keys, said=sent)
-        self._keep(known.job, found.sender, proof.evidence)
-        log.error("job %s: %s shows that %s", known.job, context.sender, found.sentence)
-        return Answer(OK)
+        if known is None:
+            raise InvalidInput(f"{self.name} knows no such job {plain(proof.job, 64)!r}").for_others()
+        return self.accuser.told(context.sender, proof, known)
 
     def _check(self, work: Work) -> None:
         if work.stopped:

@@ -233,6 +233,11 @@ class Party:
         self._challenges[peer] = secrets.token_hex(16)
         return True
 
+    def met(self, peer: str) -> bool:
+        """Whether a process of this neighbour was met. Until then none of its releases is taken: one that overtakes its hello
+        would make the hello look as if its journal had been rolled back."""
+        return bool(self._lives[peer])
+
     def accept(self, peer: str, data: bytes) -> None:
         """Take a neighbour's release and remember it; the same one again is no error, another one for the same round is."""
         message, _ = wire.open_vector(data, self.contract, carrier=peer, me=self.name, keys=self._keys)

@@ -33,20 +33,20 @@ class Progress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fetch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A piece of a server's statement on a job, from this byte on."""
+    """A piece of a server's statement on a job, or of the proof against it, from this byte on."""
 
     job: str
     contract: str
     server: str
     start: Annotated[int, msgspec.Meta(ge=0)]
+    proof: bool = False
 
 
 class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Evidence against ``peer``, as `evidence.packed` makes it."""
+    """The sender can prove that ``peer`` said two things in a job: fetch it."""
 
     job: str
     peer: str
-    evidence: bytes
 
 
 def decoded(data: bytes, kind: type[T], sender: str) -> T:
