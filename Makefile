@@ -10,10 +10,13 @@ READY  := $(VENV)/.ready
 PYTHON     ?=
 CANDIDATES := python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 
+# One more than there are cores: tests of real processes wait a good deal.
+WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench bench-collect bench-train audit mutants reproduce torture attacks torture-train demo-consortium image format lock clean
+.PHONY: help setup demo test check bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium image format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -27,7 +30,7 @@ demo-consortium: $(READY) ## three organisations on this machine: people report,
 	$(BIN)/python -m benchmarks.consortium_demo
 
 test: $(READY) ## run the tests
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 check: $(READY) ## lint, formatting, types, import layers
 	$(BIN)/ruff check
@@ -45,8 +48,9 @@ bench-train: $(READY) ## measure training between organisations (3, 10 and 30 no
 	$(BIN)/python -m benchmarks.train 3 10 30
 	$(BIN)/python -m benchmarks.cluster
 
-audit: $(READY) ## run the full audit
+audit: $(READY) ## run the full audit, and see that its attacks come close to the claims
 	$(BIN)/pdml audit --full
+	$(BIN)/pytest -n auto -m slow
 
 mutants: $(READY) ## plant mistakes one at a time, and see which tests catch them (minutes)
 	$(BIN)/python tests/mutants.py
@@ -56,9 +60,6 @@ reproduce: $(READY) ## measure the paper's table, its figures and its rivals (mi
 
 torture: $(READY) ## kill the collection service a thousand times under load (half an hour)
 	$(BIN)/python tests/collect/torture.py --kills 1000
-
-attacks: $(READY) ## members and relays that lie, flood, forge or drop dead, against real nodes (minutes; a quiet machine)
-	$(BIN)/pytest -n 0 -m hostile tests/node
 
 torture-train: $(READY) ## kill nodes and the relay a thousand times in training
 	$(BIN)/python tests/node/torture_train.py 1000 3 5 10

@@ -5,6 +5,7 @@ attacks come close is measured at these seeds, with room to spare.
 """
 
 import json
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -19,19 +20,25 @@ CLOSE = {  # the least share of the claim that must be measured
     "gradient_difference": 0.7,
     "label_inference": 0.45,
     "record_membership": 0.45,
-    "averaging": 0.4,  # 0.41, 0.60 and 0.67 by seed: few transcripts
+    "averaging": 0.55,
     "sensitivity": 0.9,
     "deployed_node": 0.05,  # of few runs; how wide its noise is, is measured to a tenth
 }
 
 
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_the_code_as_it_is_passes(attack):
+    for finding in ATTACKS[attack](LIGHT, 3):
+        assert finding.passed, finding.sentence
+        assert finding.confidence >= 1 - FALSE_ALARM
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_the_code_as_it_is_passes_and_the_attack_bites(attack):
-    findings = ATTACKS[attack](EFFORT, 3)
-    for finding in findings:
+    effort = replace(EFFORT, transcripts=24_000) if attack == "averaging" else EFFORT
+    for finding in ATTACKS[attack](effort, 3):
         assert finding.passed, finding.sentence
-        assert finding.confidence >= 1 - FALSE_ALARM
         if finding.claim < inf:
             assert finding.measured_lower_bound >= CLOSE[attack] * finding.claim, finding
 

@@ -24,7 +24,7 @@ from pdml.node.exchange import REFUSED, Answer
 from pdml.node.home import JOURNAL
 from pdml.node.sealing import Context
 
-pytestmark = [pytest.mark.xdist_group("nodes"), pytest.mark.hostile]
+pytestmark = pytest.mark.xdist_group("nodes")
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from pdml.node.identity import Identity, verified
 from pdml.node.journal import FINISHED
 from pdml.node.sealing import Box
 
-pytestmark = [pytest.mark.xdist_group("nodes"), pytest.mark.hostile]
+pytestmark = pytest.mark.xdist_group("nodes")
 
 
 @pytest.fixture(scope="module")

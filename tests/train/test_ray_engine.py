@@ -25,14 +25,26 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the actors cannot
 pytestmark = pytest.mark.xdist_group("ray")
 
 
+def join(made):
+    ray.init(address=made.address, log_to_driver=False, _node_ip_address="127.0.0.1")
+
+
 @pytest.fixture(scope="module")
 def cluster():
     with raylets() as made:
-        ray.init(address=made.address, log_to_driver=False, _node_ip_address="127.0.0.1")
+        join(made)
         try:
             yield made
         finally:
             ray.shutdown()
+
+
+@pytest.fixture
+def left(cluster):
+    """The cluster, which this process has not joined."""
+    ray.shutdown()
+    yield cluster
+    join(cluster)
 
 
 @pytest.fixture
@@ -187,3 +199,41 @@ def test_a_study_trains_on_a_cluster(cluster, tmp_path, capsys):
     np.testing.assert_array_equal(models[0].coefficients, models[1].coefficients)
     assert models[0].privacy == models[1].privacy
     assert '"engine": "ray"' in capsys.readouterr().out
+
+
+def test_auto_is_the_cluster_of_the_environment_and_signals_stay_ours(left, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", left.address)
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        ours = signal.getsignal(signal.SIGTERM)
+        with engine.connected("auto"):
+            assert {node["NodeID"] for node in ray.nodes()} == {node.node_id for node in left.list_all_nodes()}
+            assert signal.getsignal(signal.SIGTERM) is ours
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not ray.is_initialized()
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("127.0.0.1:1", "there is no Ray cluster at '127.0.0.1:1'"),
+        ("north", "there is no Ray cluster at 'north': an address is HOST:PORT"),
+        ("auto", "there is no Ray cluster at 'auto': this machine belongs to none"),
+    ],
+)
+def test_no_cluster_is_one_sentence(left, monkeypatch, address, sentence):
+    def none(**_):
+        raise ConnectionError("Could not find any running Ray instance.")
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "init", none)
+    with pytest.raises(EngineError, match=sentence), engine.connected(address):
+        pass
+    monkeypatch.undo()
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(EngineError, match=r"this needs Ray, which is not installed: pip install 'pdml\[ray\]'"), engine.connected():
+        pass

@@ -30,7 +30,7 @@ class Effort:
     transcripts: int  # per world
     labels: int  # randomised per world
     pairs: int  # of neighbours whose solutions are compared
-    jobs: int = 1  # processes; 1 stays in this one
+    jobs: int = 1  # processes; 1 stays in this one, 0 is one per core
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdml.cli.cluster import Cluster, Jobs
+from pdml.cli.settings import Jobs
 
 if TYPE_CHECKING:
     from pdml.audit import Finding
@@ -17,7 +17,6 @@ def audit(
     attack: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this attack (repeatable).  [default: all]")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Another seed: other samples.")] = 1,
     jobs: Jobs = 0,
-    cluster: Cluster = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """Attack the real code, and compare what leaks with what the ledger claims.
@@ -34,12 +33,11 @@ def audit(
     from dataclasses import replace
 
     from pdml.audit import ATTACKS, FALSE_ALARM, FULL, QUICK, lacks, run
-    from pdml.cli.cluster import processes
 
     chosen = tuple(attack or (name for name in ATTACKS if not lacks(name)))
     left_out = {name: lacks(name) for name in ATTACKS if lacks(name) and name not in chosen}
-    with processes(jobs, cluster) as at_once, _progress() as on_attack:
-        effort = replace(FULL if full else QUICK, jobs=at_once)
+    with _progress() as on_attack:
+        effort = replace(FULL if full else QUICK, jobs=jobs)
         findings = run(effort, seed=seed, attacks=chosen, on_attack=on_attack)
     violated = [finding for finding in findings if not finding.passed]
     if as_json:

@@ -8,7 +8,6 @@ import typer
 
 from pdml import _validate
 from pdml.cli import settings
-from pdml.cli.cluster import Cluster
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ def bound(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Draws random graphs, signs and the trainings of --check.")] = 0,
     jobs: Annotated[int, typer.Option(min=0, help="Processes of --check; 0: one per core.")] = 0,
-    cluster: Cluster = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Bound how much worse than the best classifier a training can end.
@@ -76,10 +74,10 @@ def bound(
 
     training = TrainingPlan(**given)
     if check:
-        studies.check(seed, jobs, cluster, as_json)
+        studies.check(seed, jobs, as_json)
         return
-    if jobs or cluster is not None:
-        raise InvalidInput("--jobs and --cluster belong to --check: nothing else here takes long")
+    if jobs:
+        raise InvalidInput("--jobs belongs to --check: nothing else here takes long")
     if suggest_topology:
         studies.suggest(servers, training.regularization, norm_bound, seed, as_json)
         return

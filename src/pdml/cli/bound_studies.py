@@ -84,14 +84,13 @@ def _judged(each: "Judged") -> dict[str, Any]:
     }
 
 
-def check(seed: int, jobs: int, cluster: str | None, as_json: bool) -> None:
+def check(seed: int, jobs: int, as_json: bool) -> None:
     from pdml.cli import screen
-    from pdml.cli.cluster import processes
     from pdml.experiments.bounds_check import CASES, compare
     from pdml.train.engines.jobs import spread
 
-    with processes(jobs, cluster) as at_once, screen.progress("Training", unit="case") as progress:
-        cases = spread(compare, [(case, seed) for case in CASES], at_once, progress)
+    with screen.progress("Training", unit="case") as progress:
+        cases = spread(compare, [(case, seed) for case in CASES], jobs, progress)
     found = [each for case in cases for each in case]
     failed = [each for each in found if not each.holds]
     if as_json:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdml.cli.cluster import Cluster, Jobs
+from pdml.cli.settings import Jobs
 
 if TYPE_CHECKING:
     from pdml.experiments import Outcome
@@ -20,7 +20,6 @@ def reproduce(
         int | None, typer.Option(min=2, max=1000, help="Random repetitions.  [default: 20 for table1, each figure's own]")
     ] = None,
     jobs: Jobs = 0,
-    cluster: Cluster = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Measure the paper's table and figures again, and set what it says of them against what comes out.
@@ -32,10 +31,8 @@ def reproduce(
     Example:
       pdml reproduce fig3a fig3b --out figures
       pdml reproduce all
-      pdml reproduce table1 --cluster auto
     """
     from pdml.cli import screen
-    from pdml.cli.cluster import processes
     from pdml.errors import InvalidInput
     from pdml.experiments import MODULES, run, write
 
@@ -46,14 +43,13 @@ def reproduce(
     if out.exists() and not out.is_dir():
         raise InvalidInput(f"--out must be a folder, got {out}: it is a file")
     outcomes = []
-    with processes(jobs, cluster) as at_once:
-        for name in wanted:
-            with screen.progress(f"Reproducing {name}", unit="job") as progress:
-                outcome = run(name, seeds=seeds, processes=at_once, progress=progress)
-            paths = write(outcome, out)
-            outcomes.append(outcome)
-            if not as_json:
-                _show(outcome, paths)
+    for name in wanted:
+        with screen.progress(f"Reproducing {name}", unit="job") as progress:
+            outcome = run(name, seeds=seeds, processes=jobs, progress=progress)
+        paths = write(outcome, out)
+        outcomes.append(outcome)
+        if not as_json:
+            _show(outcome, paths)
     if as_json:
         screen.print_json({"outcomes": [outcome.to_dict() for outcome in outcomes], "folder": str(out)})
     if not all(claim.holds for outcome in outcomes for claim in outcome.claims):

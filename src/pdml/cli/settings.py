@@ -13,4 +13,5 @@ ObjectiveNoise = Annotated[
 ]
 NoiseScale = Annotated[float | None, typer.Option(help="Noise on what servers send (V); 0: none.  [default: 0.3]")]
 NoiseDecay = Annotated[float | None, typer.Option(help="How that noise fades (rho), between 0 and 1.  [default: 0.95]")]
+Jobs = Annotated[int, typer.Option(min=0, help="Processes; 0: one per core.")]
 Diagnostics = Annotated[bool, typer.Option("--diagnostics", help="Show unprotected figures too.")]
