@@ -73,6 +73,16 @@ def test_nothing_is_sent_without_consent_and_the_draw_stays(capsys: pytest.Captu
     assert json.loads(out)["receipt"]["digest"] == hashlib.sha256(server.bodies[0]).hexdigest()
 
 
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [("", "nobody answered 'age'"), ("34\n", "nobody answered 'Your choice'"), ("34\n2\n1\nyes\n", "Nothing was sent.")],
+)
+def test_input_that_ends_is_no_consent(server: Recorder, study: str, keys: str, told: str) -> None:
+    ended = typed(keys, "contribute", study, "--server", server.url)
+    assert ended.returncode == 1 and told in ended.stderr and server.bodies == []
+    assert "Aborted" not in ended.stderr
+
+
 def test_running_it_again_sends_the_same_whatever_is_said(
     capsys: pytest.CaptureFixture[str], server: Recorder, study: str, state: Path
 ) -> None:

@@ -299,7 +299,7 @@ def test_show_says_it_in_words(file: Path, capsys: pytest.CaptureFixture[str]) -
         assert words in out
     for words in ("talks to", "https://b.test:8443", "at most epsilon 1 (delta 1e-06)", study.hash):
         assert words in out
-    assert "weighs at most 5.07" in out
+    assert "counts there as much as 5.07 answers that chance has not touched, at most" in " ".join(out.split())
     assert "With 50 reports at every server, other servers learn of the features: epsilon" in out
     assert "no limit" not in out  # a label is never without one: the device's own epsilon
     told = " ".join(out.split())

@@ -1,6 +1,7 @@
 """Questions in a terminal: asked again until the answer will do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def ask(prompt: str, check: "Check", default: str | None = None) -> str:
-    """Ask until the answer passes ``check``; if the input ends, nobody is there to be asked."""
+    """Ask until the answer passes ``check``."""
     from pdml.study.findings import Findings
 
     def proved(text: str) -> str:
@@ -24,8 +25,15 @@ def ask(prompt: str, check: "Check", default: str | None = None) -> str:
             raise typer.BadParameter(findings.mistakes[0][1])
         return text.strip()
 
-    try:
+    with somebody(prompt):
         return str(typer.prompt(prompt, default=default, value_proc=proved, err=True))
+
+
+@contextmanager
+def somebody(prompt: str) -> Iterator[None]:
+    """Around one question: if the input ends, it is named."""
+    try:
+        yield
     except typer.Abort:
         typer.echo(err=True)  # the question stands on a line of its own
         way_out = "answer in a terminal, or say it by options (--help lists them)"

@@ -112,7 +112,7 @@ def _one(
         data = _prepared(study, memory, service, said, record, as_json=as_json)
         if not as_json:
             _show(study, client.preview(study, data), service.url)
-            if not yes and not typer.confirm("Send this?", err=True):
+            if not yes and not _agreed():
                 typer.echo("Nothing was sent. Chance does not decide again.", err=True)
                 raise typer.Exit(1)
         with screen.working("Sending"):
@@ -125,6 +125,14 @@ def _one(
         screen.print_json({"report": json.loads(data), "receipt": msgspec.to_builtins(receipt)})
     else:
         _thank(receipt)
+
+
+def _agreed() -> bool:
+    try:
+        return typer.confirm("Send this?", err=True)
+    except typer.Abort:  # the input has ended: silence is no consent
+        typer.echo(err=True)
+        return False
 
 
 def _prepared(

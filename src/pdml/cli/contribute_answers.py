@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pdml.cli.asking import somebody
 from pdml.errors import DataError, InvalidInput
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ def _ask(study: "Study", attribute: "Attribute") -> float | str:
         return attribute.levels[_choose(words, attribute.levels)]
     domain = f"from {attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
     while True:
-        said = str(typer.prompt(f"{words} ({domain})", err=True))
+        with somebody(words):
+            said = str(typer.prompt(f"{words} ({domain})", err=True))
         try:
             return checked(study, {attribute.name: said})[attribute.name]
         except DataError as error:
@@ -132,7 +134,8 @@ def _choose(words: str, levels: "tuple[str, ...]", *, hidden: bool = False) -> i
 
 
 def _position(levels: "tuple[str, ...]", prompt: str, hide: bool) -> int | None:
-    said = str(typer.prompt(prompt, err=True, hide_input=hide)).strip()
+    with somebody(prompt):
+        said = str(typer.prompt(prompt, err=True, hide_input=hide)).strip()
     if said in levels:
         return levels.index(said)
     number = int(said) if said.isascii() and said.isdigit() else 0

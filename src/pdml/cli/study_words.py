@@ -79,11 +79,12 @@ def _when(study: Study) -> str:
 
 
 def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
-    cap = facts["influence"]
+    """How far one report can move its server's model, in the only unit people know: answers."""
+    weight = facts["influence"]["weight"]
     return [
         f"A server trains with {study.min_records:,} reports or more.",
-        f"One report, even a forged one, weighs at most {cap['weight']:.3g} (epsilon {study.menu[0]:g}) in {study.min_records:,}: "
-        f"it moves what its server learns from labels by no more than {cap['cap']:.2g}.",
+        f"One report, even a forged one, counts there as much as {weight:.3g} answers that chance has not "
+        f"touched, at most (with epsilon {study.menu[0]:g}).",
     ]
 
 
