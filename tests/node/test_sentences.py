@@ -124,6 +124,7 @@ def test_so_does_one_that_fails_while_it_listens(tmp_path, monkeypatch, error):
         raise error
 
     monkeypatch.setattr(made.party("bob"), "accept", failing)
+    made.meet("bob")
     for _ in range(2):
         assert bob.answer(RELEASE, "alice", b"x") == Answer(exchange.REFUSED, ALWAYS)
     with pytest.raises(type(error)):  # and the node's own log has it
