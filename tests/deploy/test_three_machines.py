@@ -5,6 +5,7 @@ import contextlib
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import networks
@@ -16,6 +17,7 @@ pytest.importorskip("nats")
 from federation import NAMES, PLAN, Ended, Federation, study_of
 
 from pdml.node import relay, tls
+from pdml.node.desk import ENDED
 
 pytestmark = [
     pytest.mark.xdist_group("nodes"),
@@ -50,6 +52,33 @@ def test_a_node_listens_on_nothing_and_talks_to_the_relay_alone(federation):
         code = "import subprocess; print(subprocess.check_output(['ss', '-Hntu'], text=True))"
         peers = {line.split()[5] for line in within(federation, name, code).splitlines() if line}
         assert peers == {f"{host}:{port}"}
+
+
+def test_a_slow_link_is_slow_and_changes_nothing(federation):
+    with federation.network.slow("bob", "128kbit"):
+        federation.train("slow", round_timeout=60)
+        assert federation.network.held_back("bob") > 0
+    np.testing.assert_array_equal(federation.released("slow"), federation.expected())
+
+
+def test_a_link_that_is_cut_is_waited_for_and_then_named(federation):
+    """A few seconds do no harm; longer than a round may take, the job ends everywhere, and goes on with the same bits."""
+    for seconds, job in ((2, "cut"), (8, "cut-for-long")):
+        attempt = federation.offer(job, round_timeout=5)
+        federation.wait(lambda job=job: federation.round(job, "carol") > 1)
+        federation.network.cut("carol")
+        try:
+            time.sleep(seconds)
+        finally:
+            federation.network.join("carol")
+        try:
+            federation.finish(attempt)
+        except Ended as error:
+            assert "carol" in str(error) and seconds == 8
+            federation.wait(lambda: all(federation.connected(name) for name in NAMES), timeout=60)
+            federation.wait(lambda attempt=attempt: federation.state(attempt, "carol")[0] in ENDED)
+            federation.train(job, resume=True)
+        np.testing.assert_array_equal(federation.released(job), federation.expected())
 
 
 def test_a_copy_of_the_folder_goes_on_and_an_older_one_is_refused(federation, tmp_path):

@@ -18,7 +18,7 @@ from federation import NAMES, Ended, Federation, freeze, small_disk
 from lying import LIES, Liar, TwoFaced, at_work
 
 from pdml.node import desk as states
-from pdml.node import offers, questions
+from pdml.node import ending, offers, questions
 from pdml.node.carrier import most_payload, token
 from pdml.node.exchange import REFUSED, Answer
 from pdml.node.home import JOURNAL
@@ -50,6 +50,18 @@ def test_who_breaks_the_protocol_is_named_by_all_and_the_job_goes_on_without_lie
             return
         federation.train(job, resume=True)
     np.testing.assert_array_equal(federation.released(job), federation.expected_bits)
+
+
+def test_a_thousand_million_records_are_told_by_nobody(federation, monkeypatch):
+    """They would make carol's own account look cheap."""
+    honest = ending.told
+    monkeypatch.setattr(ending, "told", lambda *given: msgspec.structs.replace(honest(*given), records=10**9))
+    with at_work(federation):
+        attempt = federation.offer("boasting", round_timeout=5)
+        with pytest.raises(Ended, match=r"carol tells of 1,000,000,000 records, not 1 to 100,000,000"):
+            federation.finish(attempt)
+        for name in NAMES:
+            federation.wait(lambda name=name: federation.state(attempt, name)[0] in states.ENDED)
 
 
 def test_who_tells_neighbours_different_things_is_proved_to_everybody(federation):

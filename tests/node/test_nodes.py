@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pty
 import random
 import signal
 import stat
@@ -17,11 +18,12 @@ import pytest
 
 pytest.importorskip("nats")
 
-from federation import NAMES, PLAN, Ended, Federation, free_port, study_of
+from federation import NAMES, PLAN, RUN, Ended, Federation, free_port, study_of
 
 from pdml.accounting import Budget, Ledger
 from pdml.encoder import Category, Encoder, Number
 from pdml.node import holdings
+from pdml.node.desk import ENDED
 from pdml.node.home import JOURNAL
 from pdml.node.journal import FINISHED, Journal
 from pdml.train.plan import TrainingPlan
@@ -313,6 +315,56 @@ def test_compiled_and_sparse_solves_are_the_local_engines_too(tmp_path):
         federation.start()
         federation.train("sparse")
         np.testing.assert_array_equal(federation.released("sparse"), federation.expected())
+
+
+class WrongClocks(Federation):
+    """Alice lives a day ahead and bob a day behind: Python's clock, for under a pin TLS asks none."""
+
+    def command(self, name):
+        days = {"alice": 1, "bob": -1}.get(name, 0)
+        code = f"import time; now = time.time; time.time = lambda: now() + {days} * 86400; {RUN}"
+        self.program = [sys.executable, "-c", code, "node", "run"]
+        return super().command(name)
+
+
+def test_clocks_that_are_a_day_apart_change_nothing(tmp_path):
+    with WrongClocks(tmp_path) as federation:
+        federation.program = "of each node"
+        federation.start()
+        times = [federation.log(name).read_text()[:10] for name in NAMES]
+        assert times[1] < times[2] < times[0]  # they are that wrong
+        federation.train("first")
+        np.testing.assert_array_equal(federation.released("first"), federation.expected())
+        told = federation.status("bob")
+        assert told["connected"] and [job["released"] for job in told["jobs"]] == [PLAN.rounds]
+
+
+def test_ctrl_c_on_a_terminal_stops_the_job_at_every_member(federation):
+    """The real command on a real terminal; one node is held, so that the others wait."""
+    federation.train("quick")
+    federation.processes["bob"].send_signal(signal.SIGSTOP)
+    try:
+        arguments = ["train", str(federation.folder / "study.toml"), "--engine", "nodes", "--job", "typed", "--node"]
+        pid, terminal = pty.fork()
+        if not pid:
+            os.execv(sys.executable, [sys.executable, "-c", RUN, *arguments, str(federation.homes["alice"].folder)])
+        with contextlib.closing(federation.desk()) as desk:
+            federation.wait(lambda: desk.latest("typed") is not None)
+            attempt = desk.latest("typed").attempt
+        os.write(terminal, b"\x03")
+        said = b""
+        with contextlib.suppress(OSError):  # how a terminal ends
+            while part := os.read(terminal, 1000):
+                said += part
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130, said
+        assert b"job typed is being stopped at every member" in said and b"Traceback" not in said
+    finally:
+        federation.processes["bob"].send_signal(signal.SIGCONT)
+        os.close(terminal)
+    for name in ("alice", "carol"):
+        federation.wait(lambda name=name: federation.state(attempt, name)[0] in (*ENDED, ""))
+    federation.train("typed", resume=True)
+    np.testing.assert_array_equal(federation.released("typed"), federation.expected())
 
 
 def test_a_lost_journal_is_not_begun_anew(tmp_path):

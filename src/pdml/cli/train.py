@@ -19,7 +19,9 @@ SERVERS = 10
 def train(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Records (.csv, .csv.gz or .parquet), or a study.toml.", show_default=False)],
     label: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict.")] = "",
-    ranges: Annotated[list[str] | None, typer.Option("--range", metavar="COLUMN=LOW:HIGH[:whole]", help="Range of a number; repeat.")] = None,
+    ranges: Annotated[
+        list[str] | None, typer.Option("--range", metavar="COLUMN=LOW:HIGH[:whole]", help="Range of a number; repeat.")
+    ] = None,
     levels: Annotated[list[str] | None, typer.Option(metavar="COLUMN=A,B,...", help="Levels of a category; repeat.")] = None,
     encoder: Annotated[Path | None, typer.Option(metavar="FILE", help="Ranges and levels as JSON, as in a model's encoder.")] = None,
     from_data: Annotated[bool, typer.Option("--from-data", help="Take the undeclared ones from the data: a leak.")] = False,
