@@ -56,31 +56,67 @@ def ratios(problems, fit, repeats, **options):
 
 
 def adult_speed():
-    """Adult, n = 10, 13 links, T = 100, HARD: compiled and not, dense and CSR, two tolerances; and the whole estimator."""
+    """Adult, n = 10, 13 links, T = 100, HARD: compiled and not, dense and CSR, two tolerances; and
+    the whole estimator.
+    """
     lines = []
     for storage in ("csr", "dense"):
         x, y = adult_records(storage)
         problems = {TIGHT: federation(x, y, relative=1e-8), LOOSE: federation(x, y)}
-        modes = {"numba": True, "without numba": False} if compiled_loops() else {"without numba": False}
+        modes = (
+            {"numba": True, "without numba": False}
+            if compiled_loops()
+            else {"without numba": False}
+        )
         for mode, use_numba in modes.items():
-            medians, last = ratios(problems, lambda x=x, y=y: reference(x, y), 9 if use_numba else 3, use_numba=use_numba)
+            medians, last = ratios(
+                problems,
+                lambda x=x, y=y: reference(x, y),
+                9 if use_numba else 3,
+                use_numba=use_numba,
+            )
             for name in problems:
                 trained = last[name]
                 servers_rounds = 10 * HARD.rounds
-                cells = (medians[name] * 1e3, medians["reference"] * 1e3, medians[name] / medians["reference"])
+                cells = (
+                    medians[name] * 1e3,
+                    medians["reference"] * 1e3,
+                    medians[name] / medians["reference"],
+                )
                 work = (trained.inside.passes / servers_rounds, trained.inside.hessians / 10)
                 lines.append((storage, mode, name, *cells, *work))
         whole = PDMLClassifier(1.0, fit_intercept=False, plan=HARD, random_state=0)
         with threadpool_limits(1):
-            medians = interleaved({"fit": lambda x=x, y=y, whole=whole: whole.fit(x, y), "reference": lambda x=x, y=y: reference(x, y)}, 7)
-        cells = (medians["fit"] * 1e3, medians["reference"] * 1e3, medians["fit"] / medians["reference"])
+            medians = interleaved(
+                {
+                    "fit": lambda x=x, y=y, whole=whole: whole.fit(x, y),
+                    "reference": lambda x=x, y=y: reference(x, y),
+                },
+                7,
+            )
+        cells = (
+            medians["fit"] * 1e3,
+            medians["reference"] * 1e3,
+            medians["fit"] / medians["reference"],
+        )
         lines.append((storage, "PDMLClassifier.fit, all of it", LOOSE, *cells, "", ""))
-    head = ("storage", "", "certified to", "ms", "reference ms", "ratio", "passes/solve", "Hessians/server")
+    head = (
+        "storage",
+        "",
+        "certified to",
+        "ms",
+        "reference ms",
+        "ratio",
+        "passes/solve",
+        "Hessians/server",
+    )
     show("Adult 45,000 x 105, ten private servers against one ordinary fit (HARD)", head, lines)
 
 
 def author_way():
-    """The way a paper's author would write it: scipy's L-BFGS for every server and round, to the same tolerance."""
+    """The way a paper's author would write it: scipy's L-BFGS for every server and round, to the
+    same tolerance.
+    """
     x, y = adult_records("csr")
     problem = federation(x, y, relative=1e-8)
     plan, graph, run = problem.run.plan, problem.graph, problem.run
@@ -92,7 +128,9 @@ def author_way():
         sent = [np.zeros((1, x.shape[1])) for _ in range(n)]
         dual, point = [np.zeros_like(s) for s in sent], [np.zeros(x.shape[1]) for _ in range(n)]
         for t in range(1, plan.rounds + 1):
-            heard = [steps.sum_heard([sent[j] for j in graph.neighbours(i)], sent[i]) for i in range(n)]
+            heard = [
+                steps.sum_heard([sent[j] for j in graph.neighbours(i)], sent[i]) for i in range(n)
+            ]
             for i, server in enumerate(run.servers):
                 where = {"degree": server.degree, "penalty": plan.penalty}
                 dual[i] = steps.dual_step(dual[i], sent[i], heard[i], **where)
@@ -104,8 +142,15 @@ def author_way():
                     value = LOGISTIC.value(z[:, None]).mean() + ridge / 2 * w @ w - b @ w
                     return value, matrix.T @ (np.tanh(z / 2) / 2) / m + ridge * w - b
 
-                tight = {"maxiter": 10_000, "maxfun": 20_000, "gtol": server.tolerance(plan) / np.sqrt(len(b)), "ftol": 0}
-                point[i] = scipy.optimize.minimize(objective, point[i], jac=True, method="L-BFGS-B", options=tight).x
+                tight = {
+                    "maxiter": 10_000,
+                    "maxfun": 20_000,
+                    "gtol": server.tolerance(plan) / np.sqrt(len(b)),
+                    "ftol": 0,
+                }
+                point[i] = scipy.optimize.minimize(
+                    objective, point[i], jac=True, method="L-BFGS-B", options=tight
+                ).x
             for i in range(n):
                 noise = plan.iterates(i, n).draw(t, np.empty((1, x.shape[1])), streams[i])
                 sent[i] = steps.release_step(point[i][None], noise)
@@ -115,7 +160,12 @@ def author_way():
     difference = float(np.abs(author() - ours.released).max())
     with threadpool_limits(1):
         medians = interleaved({"author": author, "pdml": lambda: local.train(graph, run)}, 3)
-    cells = (medians["author"] * 1e3, medians["pdml"] * 1e3, medians["author"] / medians["pdml"], difference)
+    cells = (
+        medians["author"] * 1e3,
+        medians["pdml"] * 1e3,
+        medians["author"] / medians["pdml"],
+        difference,
+    )
     show(
         "An author's way (scipy L-BFGS per server and round, CSR, HARD)",
         ("author ms", "pdml ms", "times faster", "largest difference"),
@@ -131,15 +181,34 @@ def sweep_speed():
         for name, relative in ((TIGHT, 1e-8), (LOOSE, None)):
             base = federation(x, y, relative=relative)
             runs = [
-                replace(base.run, source=Simulated(seed), plan=replace(base.run.plan, objective_bound=0.1 * (1 + seed % 4)))
+                replace(
+                    base.run,
+                    source=Simulated(seed),
+                    plan=replace(base.run.plan, objective_bound=0.1 * (1 + seed % 4)),
+                )
                 for seed in range(16)
             ]
             with threadpool_limits(1):
                 medians = interleaved(
-                    {"sweep": lambda b=base, r=runs: local.sweep(b.graph, r), "reference": lambda x=x, y=y: reference(x, y)}, 3
+                    {
+                        "sweep": lambda b=base, r=runs: local.sweep(b.graph, r),
+                        "reference": lambda x=x, y=y: reference(x, y),
+                    },
+                    3,
                 )
-            lines.append((storage, name, medians["sweep"] * 1e3, medians["sweep"] / 16 / medians["reference"]))
-    show("Sweep of 16 trainings on Adult (HARD)", ("storage", "certified to", "ms for 16", "ratio per training"), lines)
+            lines.append(
+                (
+                    storage,
+                    name,
+                    medians["sweep"] * 1e3,
+                    medians["sweep"] / 16 / medians["reference"],
+                )
+            )
+    show(
+        "Sweep of 16 trainings on Adult (HARD)",
+        ("storage", "certified to", "ms for 16", "ratio per training"),
+        lines,
+    )
 
 
 def resampled(count):
@@ -154,9 +223,19 @@ def rows_speed():
     for count in (50_000, 500_000, 5_000_000):
         x, y = resampled(count)
         problems = {TIGHT: federation(x, y, relative=1e-8), LOOSE: federation(x, y)}
-        medians, _ = ratios(problems, lambda x=x, y=y: reference(x, y), 5 if count < 5_000_000 else 1)
+        medians, _ = ratios(
+            problems, lambda x=x, y=y: reference(x, y), 5 if count < 5_000_000 else 1
+        )
         for name in problems:
-            lines.append((f"{count:,}", name, medians[name], medians["reference"], medians[name] / medians["reference"]))
+            lines.append(
+                (
+                    f"{count:,}",
+                    name,
+                    medians[name],
+                    medians["reference"],
+                    medians[name] / medians["reference"],
+                )
+            )
     show(
         "Scaling in records (CSR, 105 features, ten servers, T = 100, HARD)",
         ("records", "certified to", "s", "reference s", "ratio"),
@@ -175,7 +254,15 @@ def width_speed():
         problems = {TIGHT: federation(x, y, relative=1e-8), LOOSE: federation(x, y)}
         medians, _ = ratios(problems, lambda x=x, y=y: reference(x, y), 3)
         for name in problems:
-            lines.append((width, name, medians[name] * 1e3, medians["reference"] * 1e3, medians[name] / medians["reference"]))
+            lines.append(
+                (
+                    width,
+                    name,
+                    medians[name] * 1e3,
+                    medians["reference"] * 1e3,
+                    medians[name] / medians["reference"],
+                )
+            )
     show(
         "Scaling in features (20,000 dense records, ten servers, T = 100, HARD)",
         ("features", "certified to", "ms", "reference ms", "ratio"),
@@ -184,17 +271,38 @@ def width_speed():
 
 
 def servers_speed():
-    """Scaling in n: servers of 1,000 records each, to 1,000 servers; HARD as it is, and with the ridge a/n kept at 0.001."""
+    """Scaling in n: servers of 1,000 records each, to 1,000 servers; HARD as it is, and with the
+    ridge a/n kept at 0.001.
+    """
     lines = []
     for n in (10, 100, 1000):
         x, y = resampled(1000 * n)
-        for kept, plan in {"a = 0.01": HARD, "a/n = 0.001": replace(HARD, regularization=0.001 * n)}.items():
+        for kept, plan in {
+            "a = 0.01": HARD,
+            "a/n = 0.001": replace(HARD, regularization=0.001 * n),
+        }.items():
             if n == 10 and kept != "a = 0.01":
                 continue  # the same
-            problems = {TIGHT: federation(x, y, n, relative=1e-8, plan=plan), LOOSE: federation(x, y, n, plan=plan)}
-            medians, _ = ratios(problems, lambda x=x, y=y, n=n, plan=plan: reference(x, y, plan, n), 3 if n < 1000 else 1)
+            problems = {
+                TIGHT: federation(x, y, n, relative=1e-8, plan=plan),
+                LOOSE: federation(x, y, n, plan=plan),
+            }
+            medians, _ = ratios(
+                problems,
+                lambda x=x, y=y, n=n, plan=plan: reference(x, y, plan, n),
+                3 if n < 1000 else 1,
+            )
             for name in problems:
-                lines.append((n, kept, name, medians[name], medians["reference"], medians[name] / medians["reference"]))
+                lines.append(
+                    (
+                        n,
+                        kept,
+                        name,
+                        medians[name],
+                        medians["reference"],
+                        medians[name] / medians["reference"],
+                    )
+                )
     head = ("servers", "regularization", "certified to", "s", "reference s", "ratio")
     show("Scaling in servers (1,000 records each, CSR, T = 100, HARD)", head, lines)
 
@@ -221,7 +329,12 @@ def memory():
     """Peak memory above the data while training (Linux)."""
     lines = []
     for count in (50_000, 500_000, 5_000_000):
-        out = subprocess.run([sys.executable, "-c", MEMORY.format(count=count)], check=True, capture_output=True, text=True).stdout
+        out = subprocess.run(
+            [sys.executable, "-c", MEMORY.format(count=count)],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
         data, before, peak = json.loads(out.splitlines()[-1])
         lines.append((f"{count:,}", data, peak, peak - before))
     show(
@@ -237,7 +350,8 @@ def start_up():
     for name, code in {
         "import pdml": "import pdml",
         "from pdml import PDMLClassifier": "from pdml import PDMLClassifier",
-        "pdml --help": "import sys; sys.argv = ['pdml', '--help']; from pdml.cli import main; main()",
+        "pdml --help": "import sys; sys.argv = ['pdml', '--help']; from pdml.cli import "
+        "main; main()",
     }.items():
         whole, above = fresh_process(code)
         lines.append((name, whole, above))
@@ -251,25 +365,50 @@ start = time.perf_counter(); PDMLClassifier(plan=TrainingPlan(rounds=400), rando
         import tempfile
 
         with tempfile.TemporaryDirectory() as folder:
-            for name in ("first compiled training on a new machine", "first compiled training of a process"):
+            for name in (
+                "first compiled training on a new machine",
+                "first compiled training of a process",
+            ):
                 done = subprocess.run(
-                    [sys.executable, "-c", code], check=True, capture_output=True, text=True, env={**os.environ, "NUMBA_CACHE_DIR": folder}
+                    [sys.executable, "-c", code],
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                    env={**os.environ, "NUMBA_CACHE_DIR": folder},
                 )
                 lines.append((name, float(done.stdout), ""))
     show("Start-up in seconds", ("", "wall", "above an empty python"), lines)
 
 
 def ledger_speed():
-    """The ledger of a 100-round plan for ten servers: six lines, spending by round and the last safe round."""
+    """The ledger of a 100-round plan for ten servers: six lines, spending by round and the last
+    safe round.
+    """
 
     def whole():
-        where = {"n_servers": 10, "degree": 2, "records": 4500, "epsilon": 1.0, "norm_bound": 1.0, "width": 105}
-        ledger = Ledger(tuple((LabelFlipped(epsilon=1.0), *HARD_LEDGER.events(server=i, **where)) for i in range(10)))
+        where = {
+            "n_servers": 10,
+            "degree": 2,
+            "records": 4500,
+            "epsilon": 1.0,
+            "norm_bound": 1.0,
+            "width": 105,
+        }
+        ledger = Ledger(
+            tuple(
+                (LabelFlipped(epsilon=1.0), *HARD_LEDGER.events(server=i, **where))
+                for i in range(10)
+            )
+        )
         ledger.lines()
         ledger.feature_epsilons()
         ledger.last_safe_round(Budget(features_epsilon=1.0, labels_epsilon=0.1))
 
-    show("Ledger of 100 rounds, ten servers", ("ms",), [(interleaved({"ledger": whole}, 15)["ledger"] * 1e3,)])
+    show(
+        "Ledger of 100 rounds, ten servers",
+        ("ms",),
+        [(interleaved({"ledger": whole}, 15)["ledger"] * 1e3,)],
+    )
 
 
 ALL = {
@@ -290,7 +429,10 @@ if __name__ == "__main__":
     wanted = sys.argv[1:] or list(ALL)
     if unknown := set(wanted) - set(ALL):
         sys.exit(f"benchmarks: no benchmark {sorted(unknown)[0]!r}; there are {', '.join(ALL)}")
-    machine = f"{platform.processor() or platform.machine()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
+    machine = (
+        f"{platform.processor() or platform.machine()}, "
+        f"{len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
+    )
     print(f"{machine}, load {os.getloadavg()[0]:.2f}")
     start = time.perf_counter()
     for name in wanted:

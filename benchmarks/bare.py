@@ -1,7 +1,8 @@
-"""Two programs for the figures: `python -m benchmarks.bare MODE FOLDER --simulated-noise SEED [--relay HOST:PORT]`.
+"""Two programs for the figures: `python -m benchmarks.bare MODE FOLDER --simulated-noise SEED
+[--relay HOST:PORT]`.
 
-``timed`` is a node that writes when each round ended into its folder; ``bare`` exchanges as many bytes with the same neighbours over the
-same relay, and computes, signs, seals and stores nothing.
+``timed`` is a node that writes when each round ended into its folder; ``bare`` exchanges as many
+bytes with the same neighbours over the same relay, and computes, signs, seals and stores nothing.
 """
 
 import json
@@ -38,14 +39,21 @@ class Bare:
     """The steps of a party, without what a party does."""
 
     def __init__(self, contract, name):
-        self.contract, self.name, self.neighbours, self.round = contract, name, contract.neighbours(name), 0
+        self.contract, self.name, self.neighbours, self.round = (
+            contract,
+            name,
+            contract.neighbours(name),
+            0,
+        )
         self._here = {peer: set() for peer in self.neighbours}
         self._payload = bytes(8 * contract.width + 400)
 
     done = property(lambda self: self.round == self.contract.plan.rounds)
     complete = property(lambda self: self.done and not self.missing)
     ready = property(lambda self: not self.done and (self.round == 0 or not self.missing))
-    missing = property(lambda self: tuple(peer for peer in self.neighbours if self.round not in self._here[peer]))
+    missing = property(
+        lambda self: tuple(peer for peer in self.neighbours if self.round not in self._here[peer])
+    )
 
     def advance(self):
         self.round += 1
@@ -74,7 +82,11 @@ class Open:
         self.name = name
 
     def seal(self, context, content):
-        return json.dumps([context.job, context.round, context.kind, context.request]).encode() + b"\n" + content
+        return (
+            json.dumps([context.job, context.round, context.kind, context.request]).encode()
+            + b"\n"
+            + content
+        )
 
     def open(self, sender, data):
         head, content = data.split(b"\n", 1)
@@ -101,9 +113,17 @@ class BareOffice(Office):
 
     def _train(self, work):
         times = []
-        limits = {"start_timeout": work.offer.start_timeout, "round_timeout": work.offer.round_timeout}
+        limits = {
+            "start_timeout": work.offer.start_timeout,
+            "round_timeout": work.offer.round_timeout,
+        }
         party = Bare(work.contract, self.name)
-        exchange = Exchange(party, self._sender(work.contract), meanwhile=lambda t: times.append(time.time()), **limits)
+        exchange = Exchange(
+            party,
+            self._sender(work.contract),
+            meanwhile=lambda t: times.append(time.time()),
+            **limits,
+        )
         with self.lock:
             work.exchange = exchange
         exchange.run()
@@ -117,7 +137,11 @@ def main():
     mode, folder, *rest = sys.argv[1:]
     options = dict(zip(rest[::2], rest[1::2], strict=True))
     kind = {"timed": Timed, "bare": BareOffice}[mode]
-    office = kind(Home.open(Path(folder)), Simulated(int(options["--simulated-noise"])), relay=options.get("--relay", ""))
+    office = kind(
+        Home.open(Path(folder)),
+        Simulated(int(options["--simulated-noise"])),
+        relay=options.get("--relay", ""),
+    )
     signal.signal(signal.SIGTERM, lambda *_: office.leave())
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     office.run()

@@ -1,7 +1,9 @@
-"""Ray beside the local engine: `python -m benchmarks.cluster [10 100 1000]`, seconds per round on a cluster of this machine.
+"""Ray beside the local engine: `python -m benchmarks.cluster [10 100 1000]`, seconds per round on a
+cluster of this machine.
 
-Every server has 200 records of 105 features; the servers are dealt to as many actors as there are cores. A round's time is taken
-between observations, so that starting actors and loading records is told apart.
+Every server has 200 records of 105 features; the servers are dealt to as many actors as there are
+cores. A round's time is taken between observations, so that starting actors and loading records is
+told apart.
 """
 
 import os
@@ -47,12 +49,22 @@ def rounds_of(train):
 def cluster(sizes=(10, 100, 1000)):
     """Seconds per round at these numbers of servers."""
     table = Table(
-        "servers", "local, first", "local, round", "ray, first", "ray, round", "ratio", title="Ray against the local engine, seconds"
+        "servers",
+        "local, first",
+        "local, round",
+        "ray, first",
+        "ray, round",
+        "ratio",
+        title="Ray against the local engine, seconds",
     )
     with ray.connected():
         for n in sizes:
             graph, run = problem(n)
-            here = rounds_of(lambda observe, graph=graph, run=run: local.train(graph, run, observe=observe, use_numba=False))
+            here = rounds_of(
+                lambda observe, graph=graph, run=run: local.train(
+                    graph, run, observe=observe, use_numba=False
+                )
+            )
             shards = ray.shards_of(run)
             there = rounds_of(
                 lambda observe, graph=graph, run=run, shards=shards: ray.train(
@@ -61,7 +73,11 @@ def cluster(sizes=(10, 100, 1000)):
             )
             same = np.array_equal(here[2].released, there[2].released)
             figures = (*here[:2], *there[:2])
-            table.add_row(str(n), *(f"{value:.4f}" for value in figures), f"{there[1] / here[1]:.1f}" + ("" if same else " DIFFERENT"))
+            table.add_row(
+                str(n),
+                *(f"{value:.4f}" for value in figures),
+                f"{there[1] / here[1]:.1f}" + ("" if same else " DIFFERENT"),
+            )
     Console(width=140).print(table)
 
 

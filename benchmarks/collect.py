@@ -1,9 +1,11 @@
-"""The collection service under load: `python -m benchmarks.collect [sqlite] [postgres] [--seconds 6] [--repeats 3]`.
+"""The collection service under load: `python -m benchmarks.collect [sqlite] [postgres] [--seconds
+6] [--repeats 3]`.
 
-The service is a real `pdml collect serve` process; the devices are one other process with keep-alive connections that send
-reports of 105 features, all different, made beforehand. Every run starts with an empty database, every answer is checked, and
-the database is counted afterwards. Beside it stand what the machine gives without us: starlette that only echoes, and the
-number of synced writes per second.
+The service is a real `pdml collect serve` process; the devices are one other process with
+keep-alive connections that send reports of 105 features, all different, made beforehand. Every run
+starts with an empty database, every answer is checked, and the database is counted afterwards.
+Beside it stand what the machine gives without us: starlette that only echoes, and the number of
+synced writes per second.
 """
 
 import argparse
@@ -25,7 +27,9 @@ import numpy as np
 import uvloop
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the tests have a study
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "collect"))  # and know how to start PostgreSQL
+sys.path.insert(
+    0, str(Path(__file__).parents[1] / "tests" / "collect")
+)  # and know how to start PostgreSQL
 
 from example_study import STUDY
 
@@ -38,7 +42,12 @@ from pdml.study.template import render
 WIDTH = 105
 SINGLE, BATCH = 96, 10  # connections
 LINES = 100  # reports in a batch
-GOALS = {("sqlite", "single"): 10_000, ("sqlite", "batched"): 40_000, ("postgres", "single"): 5_000, ("postgres", "batched"): 25_000}
+GOALS = {
+    ("sqlite", "single"): 10_000,
+    ("sqlite", "batched"): 40_000,
+    ("postgres", "single"): 5_000,
+    ("postgres", "batched"): 25_000,
+}
 LEVELS = Category(name="level", levels=tuple(map(str, range(WIDTH - 1))))
 BENCH = replace(STUDY, encoder=Encoder(attributes=(LEVELS,)), wording={})
 
@@ -64,13 +73,22 @@ def reports(count):
     rows = (rows / (np.linalg.norm(rows, axis=1, keepdims=True) * 1.00001)).astype(np.float32)
     menu = BENCH.epsilon_micro
     return [
-        encode_report(Report(1, BENCH.hash, secrets.token_hex(16), menu[i % len(menu)], i % 2, pack_features(row)))
+        encode_report(
+            Report(
+                1, BENCH.hash, secrets.token_hex(16), menu[i % len(menu)], i % 2, pack_features(row)
+            )
+        )
         for i, row in enumerate(rows)
     ]
 
 
 def request(path, kind, body):
-    return b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n%s" % (path, kind, len(body), body)
+    return b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n%s" % (
+        path,
+        kind,
+        len(body),
+        body,
+    )
 
 
 def requests(mode, count):
@@ -113,7 +131,9 @@ class Device(asyncio.Protocol):
         if len(self.buffer) < head + 4 + length:
             return
         self.run.latencies.append(time.perf_counter() - self.sent)
-        self.run.stored += 1 if self.buffer.startswith(b"HTTP/1.1 201") else self.buffer.count(b'"digest"', head)
+        self.run.stored += (
+            1 if self.buffer.startswith(b"HTTP/1.1 201") else self.buffer.count(b'"digest"', head)
+        )
         self.buffer = b""
         self.next()
 
@@ -153,24 +173,54 @@ def process(command, **options):
 
 
 def measure(folder, database, mode, seconds, expected):
-    """(reports per second, p50 and p99 in ms, the service's µs per report), after counting what the database holds."""
+    """(reports per second, p50 and p99 in ms, the service's µs per report), after counting what the
+    database holds.
+    """
     made = requests(mode, int(expected * seconds) // LINES * LINES)
-    command = [sys.executable, "-c", "from pdml.cli import main; main()", "collect", "serve", "study.toml", "--server", "alice"]
+    command = [
+        sys.executable,
+        "-c",
+        "from pdml.cli import main; main()",
+        "collect",
+        "serve",
+        "study.toml",
+        "--server",
+        "alice",
+    ]
     keys = folder / f"{secrets.token_hex(4)}.keys"
-    command += ["--open", "--port", "0", "--json", "--db", database, "--keys", str(keys), "--operator-token", "operator-token"]
+    command += [
+        "--open",
+        "--port",
+        "0",
+        "--json",
+        "--db",
+        database,
+        "--keys",
+        str(keys),
+        "--operator-token",
+        "operator-token",
+    ]
     run = Run(made, seconds)
     with process(command, cwd=folder) as (child, port):
         before = cpu_seconds(child.pid)
         took = uvloop.run(run.against(port, SINGLE if mode == "single" else BATCH))
         worked = cpu_seconds(child.pid) - before
-    with contextlib.closing(open_store(database, identity(BENCH, "alice"), create=False, keys=keys)) as store:
+    with contextlib.closing(
+        open_store(database, identity(BENCH, "alice"), create=False, keys=keys)
+    ) as store:
         held = sum(len(chunk) for chunk in store.rows(10_000))
         assert run.stored == held == store.totals().reports, (run.stored, held)
-    return run.stored / took, *(np.percentile(run.latencies, q) * 1e3 for q in (50, 99)), worked / run.stored * 1e6
+    return (
+        run.stored / took,
+        *(np.percentile(run.latencies, q) * 1e3 for q in (50, 99)),
+        worked / run.stored * 1e6,
+    )
 
 
 def cpu_seconds(pid):
-    """What a process has used of the processor: a figure that neighbours on the machine change little."""
+    """What a process has used of the processor: a figure that neighbours on the machine change
+    little.
+    """
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -205,7 +255,10 @@ def databases(kind, folder):
     import psycopg
     from postgres_process import postgres_server
 
-    with tempfile.TemporaryDirectory(prefix="pdml-pg-", ignore_cleanup_errors=True) as place, postgres_server(Path(place)) as address:
+    with (
+        tempfile.TemporaryDirectory(prefix="pdml-pg-", ignore_cleanup_errors=True) as place,
+        postgres_server(Path(place)) as address,
+    ):
 
         def new():
             name = f"bench_{secrets.token_hex(4)}"
@@ -229,19 +282,36 @@ def main():
         (folder / "study.toml").write_text(render(BENCH))
         names = ("p50 ms", "p99 ms", "cpu µs", "goal")
         ratios = f"{'/echo':>6} {'/sync':>6} {'load':>5}"
-        print(f"{'store':9} {'mode':8} {'reports/s':>10} {' '.join(f'{name:>7}' for name in names)} {ratios}")
+        print(
+            f"{'store':9} {'mode':8} {'reports/s':>10} "
+            f"{' '.join(f'{name:>7}' for name in names)} {ratios}"
+        )
         for kind in given.stores:
             with databases(kind, folder) as new:
                 for mode in ("single", "batched"):
                     runs = []
                     for _ in range(given.repeats):
                         bare, synced = echo(2.0), syncs(folder)
-                        rate, p50, p99, cpu = measure(folder, new(), mode, given.seconds, 2 * GOALS[kind, mode])
+                        rate, p50, p99, cpu = measure(
+                            folder, new(), mode, given.seconds, 2 * GOALS[kind, mode]
+                        )
                         runs.append((rate, p50, p99, cpu, rate / bare, rate / synced))
-                    rate, p50, p99, cpu, by_echo, by_sync = (statistics.median(column) for column in zip(*runs, strict=True))
-                    spread = f"{min(runs)[0]:,.0f} to {max(runs)[0]:,.0f}; echo {bare:,.0f}/s, {synced:,.0f} syncs/s"
-                    told = f"{kind:9} {mode:8} {rate:10,.0f} {p50:7.1f} {p99:7.1f} {cpu:7.1f} {GOALS[kind, mode]:7,}"
-                    print(f"{told} {by_echo:6.2f} {by_sync:6.2f} {os.getloadavg()[0]:5.2f}   ({spread})", flush=True)
+                    rate, p50, p99, cpu, by_echo, by_sync = (
+                        statistics.median(column) for column in zip(*runs, strict=True)
+                    )
+                    spread = (
+                        f"{min(runs)[0]:,.0f} to {max(runs)[0]:,.0f}; echo "
+                        f"{bare:,.0f}/s, {synced:,.0f} syncs/s"
+                    )
+                    told = (
+                        f"{kind:9} {mode:8} {rate:10,.0f} {p50:7.1f} {p99:7.1f} "
+                        f"{cpu:7.1f} {GOALS[kind, mode]:7,}"
+                    )
+                    print(
+                        f"{told} {by_echo:6.2f} {by_sync:6.2f} {os.getloadavg()[0]:5.2f}   "
+                        f"({spread})",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Phase 1 to Phase 2 in one story: `python -m benchmarks.consortium_demo [FOLDER]`, with nothing but the commands people use.
+"""Phase 1 to Phase 2 in one story: `python -m benchmarks.consortium_demo [FOLDER]`, with nothing
+but the commands people use.
 
-Three organisations on this machine make their keys; 3,000 people answer on their devices and send randomised reports over TLS to
-three collection services; the data sets are frozen; three nodes train through a relay that reads nothing; the result is verified, is
-the same to the byte at every organisation, and each sees its ledger. Everything stays in FOLDER, which is named at the end.
+Three organisations on this machine make their keys; 3,000 people answer on their devices and send
+randomised reports over TLS to three collection services; the data sets are frozen; three nodes
+train through a relay that reads nothing; the result is verified, is the same to the byte at every
+organisation, and each sees its ledger. Everything stays in FOLDER, which is named at the end.
 """
 
 import csv
@@ -80,7 +82,10 @@ def free_ports(count):
 
 def certificate():
     """A certificate for this machine that is its own authority: cert.pem and key.pem."""
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "consortium demo")])
+    key, name = (
+        ec.generate_private_key(ec.SECP256R1()),
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "consortium demo")]),
+    )
     now = datetime.datetime.now(datetime.UTC)
     made = (
         x509.CertificateBuilder()
@@ -90,12 +95,17 @@ def certificate():
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(days=2))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+            critical=False,
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
     )
     Path("cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     with os.fdopen(os.open("key.pem", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(secret)
 
@@ -108,7 +118,9 @@ def people(name):
         table.writerow(["age", "sex", "diagnosed"])
         for _ in range(PEOPLE):
             age = rng.randint(18, 100)
-            table.writerow([age, rng.choice(["female", "male"]), "yes" if rng.gauss(age, 12) > 60 else "no"])
+            table.writerow(
+                [age, rng.choice(["female", "male"]), "yes" if rng.gauss(age, 12) > 60 else "no"]
+            )
 
 
 def wait_for(port, seconds=30):
@@ -126,15 +138,38 @@ def wait_for(port, seconds=30):
 def collecting(stack, ports):
     """Phase 1: three services, 3,000 devices, three frozen data sets."""
     for name, port in zip(NAMES, ports, strict=True):
-        options = ["--server", name, "--port", str(port), "--cert", "cert.pem", "--key", "key.pem", "--open"]
+        options = [
+            "--server",
+            name,
+            "--port",
+            str(port),
+            "--cert",
+            "cert.pem",
+            "--key",
+            "key.pem",
+            "--open",
+        ]
         print(f"\n$ pdml collect serve study.toml {' '.join(options)} &")
-        service = subprocess.Popen([*PDML, "collect", "serve", "study.toml", *options], stdout=subprocess.DEVNULL)
+        service = subprocess.Popen(
+            [*PDML, "collect", "serve", "study.toml", *options], stdout=subprocess.DEVNULL
+        )
         stack.callback(service.wait)
         stack.callback(service.terminate)
     for name, port in zip(NAMES, ports, strict=True):
         wait_for(port)
         people(name)
-        pdml("contribute", "study.toml", "--server", name, "--ca", "cert.pem", "--csv", f"{name}.csv", "--label-column", "diagnosed")
+        pdml(
+            "contribute",
+            "study.toml",
+            "--server",
+            name,
+            "--ca",
+            "cert.pem",
+            "--csv",
+            f"{name}.csv",
+            "--label-column",
+            "diagnosed",
+        )
     for name in NAMES:
         pdml("collect", "export", "study.toml", "--server", name, "--out", f"frozen-{name}")
 
@@ -159,11 +194,24 @@ def training(stack):
             process = subprocess.Popen([*PDML, *arguments], stdout=log, stderr=log)
         stack.callback(process.wait)
         stack.callback(process.terminate)
-    pdml("train", "study.toml", "--engine", "nodes", "--node", "alice", "--job", "first", "--out", "result")
+    pdml(
+        "train",
+        "study.toml",
+        "--engine",
+        "nodes",
+        "--node",
+        "alice",
+        "--job",
+        "first",
+        "--out",
+        "result",
+    )
     pdml("verify", "result", "--study", "study.toml")
     for name in NAMES[1:]:
         pdml("node", "result", name, "first", "--out", f"result-{name}", show=False)
-        same = filecmp.cmpfiles("result", f"result-{name}", ["model.json", "report.html"], shallow=False)[0]
+        same = filecmp.cmpfiles(
+            "result", f"result-{name}", ["model.json", "report.html"], shallow=False
+        )[0]
         print(f"the same bytes at {name}: {', '.join(same)}")
         if len(same) < 2:
             sys.exit(f"{name} has another result")
@@ -176,13 +224,20 @@ def training(stack):
 
 
 def main():
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp(prefix="pdml-consortium-"))
+    folder = (
+        Path(sys.argv[1])
+        if len(sys.argv) > 1
+        else Path(tempfile.mkdtemp(prefix="pdml-consortium-"))
+    )
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         sys.exit(f"{folder} is not empty")
     os.chdir(folder)
     *ports, meeting = free_ports(len(NAMES) + 1)
-    servers = "\n".join(f'[[servers]]\nname = "{name}"\nurl = "https://127.0.0.1:{port}"' for name, port in zip(NAMES, ports, strict=True))
+    servers = "\n".join(
+        f'[[servers]]\nname = "{name}"\nurl = "https://127.0.0.1:{port}"'
+        for name, port in zip(NAMES, ports, strict=True)
+    )
     Path("study.toml").write_text(STUDY.format(servers=servers))
     certificate()
     with ExitStack() as stack:
@@ -191,7 +246,10 @@ def main():
         collecting(stack, ports)
         training(stack)
     model = json.loads(Path("result/model.json").read_text())
-    print(f"\nTrained by {', '.join(model['provenance']['servers'])} with {model['provenance']['noise_source']} noise.")
+    print(
+        f"\nTrained by {', '.join(model['provenance']['servers'])} with "
+        f"{model['provenance']['noise_source']} noise."
+    )
     print(f"Everything is in {folder.absolute()}; open {folder.absolute()}/result/report.html.")
 
 

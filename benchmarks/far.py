@@ -1,8 +1,10 @@
-"""Organisations far apart: what a round would take, from measured latencies and the measured work of nodes and relay.
+"""Organisations far apart: what a round would take, from measured latencies and the measured work
+of nodes and relay.
 
-The simulation goes event by event. A node that has its neighbours' releases works, sends to each neighbour, and goes on when all have
-acknowledged and their next releases are there. Every message passes the relay, which serves one after the other. `Distant` puts real
-delays between real nodes and their relay, to check it.
+The simulation goes event by event. A node that has its neighbours' releases works, sends to each
+neighbour, and goes on when all have acknowledged and their next releases are there. Every message
+passes the relay, which serves one after the other. `Distant` puts real delays between real nodes
+and their relay, to check it.
 """
 
 import asyncio
@@ -11,9 +13,21 @@ import statistics
 import threading
 from itertools import pairwise
 
-CITIES = ("Dallas", "Toronto", "Washington DC", "Frankfurt", "London", "Madrid", "Osaka", "Sydney", "Tokyo", "Sao Paulo")
-# Round trips in milliseconds between data centres, means of 3 February to 3 March 2024, as IBM Cloud measured and published them
-# (github.com/ibm-cloud-docs/vpc, network-latency.md); the diagonal is between two sites of one city.
+CITIES = (
+    "Dallas",
+    "Toronto",
+    "Washington DC",
+    "Frankfurt",
+    "London",
+    "Madrid",
+    "Osaka",
+    "Sydney",
+    "Tokyo",
+    "Sao Paulo",
+)
+# Round trips in milliseconds between data centres, means of 3 February to 3 March 2024, as IBM
+# Cloud measured and published them (github.com/ibm-cloud-docs/vpc, network-latency.md); the
+# diagonal is between two sites of one city.
 ROUND_TRIPS = (
     (2, 34, 32, 123, 113, 118, 149, 185, 142, 144),
     (34, 2, 19, 92, 82, 107, 170, 215, 162, 130),
@@ -78,13 +92,17 @@ def simulate(graph, way, *, node_work, relay_work, rounds):
 
 
 class Distant:
-    """Real delays: each node's connections to the relay pass a forwarder that holds every byte for ``way`` seconds, in both directions."""
+    """Real delays: each node's connections to the relay pass a forwarder that holds every byte for
+    ``way`` seconds, in both directions.
+    """
 
     def __init__(self, relay, way):
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         listening = [self._listen(relay.host, relay.port, each) for each in way]
-        self._ports = [asyncio.run_coroutine_threadsafe(each, self._loop).result() for each in listening]
+        self._ports = [
+            asyncio.run_coroutine_threadsafe(each, self._loop).result() for each in listening
+        ]
 
     def address(self, i):
         """Where node ``i`` reaches the relay."""
@@ -93,7 +111,9 @@ class Distant:
     async def _listen(self, host, port, way):
         async def connected(reader, writer):
             far_reader, far_writer = await asyncio.open_connection(host, port)
-            await asyncio.gather(self._carry(reader, far_writer, way), self._carry(far_reader, writer, way))
+            await asyncio.gather(
+                self._carry(reader, far_writer, way), self._carry(far_reader, writer, way)
+            )
 
         server = await asyncio.start_server(connected, host, 0)
         return server.sockets[0].getsockname()[1]

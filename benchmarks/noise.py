@@ -1,4 +1,6 @@
-"""What secure randomness costs: labels on the device, and noise per round beside everything else in a round."""
+"""What secure randomness costs: labels on the device, and noise per round beside everything else in
+a round.
+"""
 
 from dataclasses import replace
 
@@ -17,13 +19,16 @@ from pdml.train.engines import local
 
 
 def noise_speed(repeats=9):
-    """Adult, n = 10, d = 105: noise of a round, simulated and secure, against a round without noise; and 10^6 labels.
+    """Adult, n = 10, d = 105: noise of a round, simulated and secure, against a round without
+    noise; and 10^6 labels.
 
     Returns secure noise as a fraction of the rest of a round; at most 0.25 is asked for.
     """
     x, y = adult_records("csr")
     base = federation(x, y)
-    plan = replace(HARD, objective_noise="truncated_gaussian", noise_decay=0.95)  # the ball is for simulation only
+    plan = replace(
+        HARD, objective_noise="truncated_gaussian", noise_decay=0.95
+    )  # the ball is for simulation only
     silent = replace(plan, noise_scale=0.0)
     n, d, rounds = base.graph.n, x.shape[1], plan.rounds
     point, out = np.random.default_rng(0).normal(size=(n, 1, d)), np.empty((n, 1, d))
@@ -46,7 +51,9 @@ def noise_speed(repeats=9):
         "whole round, secure": lambda: train(plan, Secure()),
     }
     flips = {
-        "10^6 labels, simulated": lambda: flip_labels(truth, epsilons, 2, Simulated(0).stream(LABELS)),
+        "10^6 labels, simulated": lambda: flip_labels(
+            truth, epsilons, 2, Simulated(0).stream(LABELS)
+        ),
         "10^6 labels, secure": lambda: flip_labels(truth, epsilons, 2, Secure().stream(LABELS)),
     }
     with threadpool_limits(1):
@@ -54,10 +61,16 @@ def noise_speed(repeats=9):
         times |= interleaved(flips, repeats)
     rest = times["round without noise"]
     table = Table(
-        "", "ms", "of a round without noise", title="Secure randomness at Adult's size (ten vectors of 105 a round)", title_justify="left"
+        "",
+        "ms",
+        "of a round without noise",
+        title="Secure randomness at Adult's size (ten vectors of 105 a round)",
+        title_justify="left",
     )
     for name, seconds in times.items():
-        table.add_row(name, f"{seconds * 1e3:.3g}", f"{seconds / rest:.1%}" if "round" in name else "")
+        table.add_row(
+            name, f"{seconds * 1e3:.3g}", f"{seconds / rest:.1%}" if "round" in name else ""
+        )
     Console(width=160).print(table)
     return times["noise of a round, secure"] / rest
 

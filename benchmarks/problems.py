@@ -42,11 +42,15 @@ def adult_records(storage):
     raw = adult.load()
     order = np.random.default_rng(0).permutation(len(raw.y))[:45_000]
     x = adult.unit_rows(raw)[order]
-    return (sp.csr_array(x) if storage == "csr" else x.toarray()), (raw.y[order] > 0).astype(np.int64)
+    return (sp.csr_array(x) if storage == "csr" else x.toarray()), (raw.y[order] > 0).astype(
+        np.int64
+    )
 
 
 def federation(x, y, n=10, *, relative=None, seed=0, plan=HARD):
-    """n servers with equal slices of x; ``relative``: certify every solve to this fraction of its first gradient."""
+    """n servers with equal slices of x; ``relative``: certify every solve to this fraction of its
+    first gradient.
+    """
     source = Simulated(seed)
     links = round(1.3 * n)
     graph = Graph.random(n, links, np.random.default_rng(1))
@@ -54,11 +58,24 @@ def federation(x, y, n=10, *, relative=None, seed=0, plan=HARD):
     codes = labels.codes(reported, EPSILON, 2)
     size = len(y) // n
     servers = [
-        Server(i, n, int(graph.degrees[i]), rows.take(x, i * size, (i + 1) * size), codes[i * size : (i + 1) * size], EPSILON, 1.0, 2, x)
+        Server(
+            i,
+            n,
+            int(graph.degrees[i]),
+            rows.take(x, i * size, (i + 1) * size),
+            codes[i * size : (i + 1) * size],
+            EPSILON,
+            1.0,
+            2,
+            x,
+        )
         for i in range(n)
     ]
     if relative is not None:
-        first = (float(np.linalg.norm(server.linear(plan, plan.loss_for(2), source))) for server in servers)
+        first = (
+            float(np.linalg.norm(server.linear(plan, plan.loss_for(2), source)))
+            for server in servers
+        )
         plan = replace(plan, tolerance=tuple(relative * norm for norm in first))
     return Problem(graph, local.Run(plan, servers, source))
 

@@ -1,4 +1,6 @@
-"""Interleaved measurement: A, B, C, A, B, C, ... and medians, so that a noisy neighbour disturbs all alike."""
+"""Interleaved measurement: A, B, C, A, B, C, ... and medians, so that a noisy neighbour disturbs
+all alike.
+"""
 
 import statistics
 import subprocess
@@ -23,7 +25,11 @@ def fresh_process(code, repeats=5):
     """Median seconds of ``python -c code``, less an empty one."""
     sides = {"empty": "pass", "code": code}
     run = {
-        name: (lambda text=text: subprocess.run([sys.executable, "-c", text], check=True, capture_output=True))
+        name: (
+            lambda text=text: subprocess.run(
+                [sys.executable, "-c", text], check=True, capture_output=True
+            )
+        )
         for name, text in sides.items()
     }
     medians = interleaved(run, repeats)

@@ -1,7 +1,8 @@
 """Figures of training between organisations: `python -m benchmarks.train [3 10 30]` (nodes).
 
-Time per round over NATS against the same round in the local engine and against the bare exchange (the same bytes to the same neighbours
-over the same relay, nothing computed, signed, sealed or stored), start-up, memory, bytes, and a simulation of many organisations far apart.
+Time per round over NATS against the same round in the local engine and against the bare exchange
+(the same bytes to the same neighbours over the same relay, nothing computed, signed, sealed or
+stored), start-up, memory, bytes, and a simulation of many organisations far apart.
 """
 
 import contextlib
@@ -43,16 +44,31 @@ class Wide(Federation):
 
     def __init__(self, folder, n, mode, *, way=0.0):
         names = tuple(f"node{i}" for i in range(n))
-        graph = Graph.random(n, max(n, round(1.3 * n)), np.random.default_rng(n)) if n > 3 else Graph.ring(n)
+        graph = (
+            Graph.random(n, max(n, round(1.3 * n)), np.random.default_rng(n))
+            if n > 3
+            else Graph.ring(n)
+        )
         edges = tuple((names[a], names[b]) for a, b in graph.edges)
-        encoder = Encoder(attributes=tuple(Number(name=f"x{k}", low=0, high=1) for k in range(WIDTH - 1)))
-        super().__init__(folder, study_of(names, edges=edges, plan=PLAN, encoder=encoder), records=RECORDS, freeze=freeze)
+        encoder = Encoder(
+            attributes=tuple(Number(name=f"x{k}", low=0, high=1) for k in range(WIDTH - 1))
+        )
+        super().__init__(
+            folder,
+            study_of(names, edges=edges, plan=PLAN, encoder=encoder),
+            records=RECORDS,
+            freeze=freeze,
+        )
         self.program = [sys.executable, "-m", "benchmarks.bare", mode]
         self.distant = far.Distant(self.study.relay, [way] * n) if way else None
 
     def command(self, name):
         known = super().command(name)
-        return [*known, "--relay", self.distant.address(self.names.index(name))] if self.distant and name != "relay" else known
+        return (
+            [*known, "--relay", self.distant.address(self.names.index(name))]
+            if self.distant and name != "relay"
+            else known
+        )
 
 
 def usage(pid):
@@ -60,12 +76,16 @@ def usage(pid):
     with contextlib.suppress(OSError):
         status = Path(f"/proc/{pid}/status").read_text()
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return int(status.split("VmRSS:")[1].split()[0]) / 1024, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return int(status.split("VmRSS:")[1].split()[0]) / 1024, (
+            int(fields[11]) + int(fields[12])
+        ) / os.sysconf("SC_CLK_TCK")
     return float("nan"), float("nan")
 
 
 def over_nats(n, mode, *, way=0.0):
-    """Seconds until all are connected, to the first round and per round (median over nodes and rounds), and memory."""
+    """Seconds until all are connected, to the first round and per round (median over nodes and
+    rounds), and memory.
+    """
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
         with Wide(Path(folder), n, mode, way=way) as federation:
@@ -74,10 +94,19 @@ def over_nats(n, mode, *, way=0.0):
             up = time.time() - began
             work = {name: usage(process.pid)[1] for name, process in federation.processes.items()}
             began = time.time()
-            federation.finish(federation.offer("job", start_timeout=600, round_timeout=120), timeout=1500)
+            federation.finish(
+                federation.offer("job", start_timeout=600, round_timeout=120), timeout=1500
+            )
             used = {name: usage(process.pid) for name, process in federation.processes.items()}
-            federation.wait(lambda: all(federation.homes[name].path(TIMES).exists() for name in federation.names))
-            times = [json.loads(federation.homes[name].path(TIMES).read_text()) for name in federation.names]
+            federation.wait(
+                lambda: all(
+                    federation.homes[name].path(TIMES).exists() for name in federation.names
+                )
+            )
+            times = [
+                json.loads(federation.homes[name].path(TIMES).read_text())
+                for name in federation.names
+            ]
             gaps = [b - a for told in times for a, b in pairwise(told[1:])]
             messages = 4 * federation.study.graph().n_edges * ROUNDS
             found = {
@@ -86,7 +115,8 @@ def over_nats(n, mode, *, way=0.0):
                 "round": statistics.median(gaps),
                 "p95": float(np.quantile(gaps, 0.95)),
                 "memory": statistics.median(used[name][0] for name in federation.names),
-                "node": statistics.mean(used[name][1] - work[name] for name in federation.names) / ROUNDS,
+                "node": statistics.mean(used[name][1] - work[name] for name in federation.names)
+                / ROUNDS,
                 "relay": (used["relay"][1] - work["relay"]) / messages,
                 "links": federation.study.graph().n_edges,
             }
@@ -116,10 +146,23 @@ def message(federation):
 
 def started(n=3):
     """Processor seconds of one node from its start to its connection."""
-    with tempfile.TemporaryDirectory() as folder, Federation(Path(folder), study_of()) as federation:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Federation(Path(folder), study_of()) as federation,
+    ):
         federation.start("relay", timeout=60)
-        command = [sys.executable, "-m", "benchmarks.bare", "timed", str(federation.homes["alice"].folder), "--simulated-noise", "1"]
-        process = federation.processes["alice"] = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.bare",
+            "timed",
+            str(federation.homes["alice"].folder),
+            "--simulated-noise",
+            "1",
+        ]
+        process = federation.processes["alice"] = subprocess.Popen(
+            command, stderr=subprocess.DEVNULL
+        )
         federation.wait(lambda: federation.connected("alice"), 60)
         return usage(process.pid)[1]
 
@@ -147,21 +190,40 @@ def measure(n, *, way=0.0):
 
 
 def far_apart(line, n=100):
-    """What organisations around a continent and around the world would see, with the work measured in ``line``."""
-    work = {"node_work": line["a node's work (s)"], "relay_work": line["relay's work per message (s)"], "rounds": ROUNDS}
+    """What organisations around a continent and around the world would see, with the work measured
+    in ``line``.
+    """
+    work = {
+        "node_work": line["a node's work (s)"],
+        "relay_work": line["relay's work per message (s)"],
+        "rounds": ROUNDS,
+    }
     graph = Graph.random(n, round(1.3 * n), np.random.default_rng(7))
-    for where, cities, relay in (("Europe", far.EUROPE, "Frankfurt"), ("the world", far.CITIES, "Washington DC")):
+    for where, cities, relay in (
+        ("Europe", far.EUROPE, "Frankfurt"),
+        ("the world", far.CITIES, "Washington DC"),
+    ):
         each, whole = far.simulate(graph, far.ways(cities, relay, n), **work)
-        console.print(f"{n} organisations in {where}, relay in {relay}: {each:.2f} s a round, {whole:.0f} s for {ROUNDS} rounds")
+        console.print(
+            f"{n} organisations in {where}, relay in {relay}: {each:.2f} s a round, "
+            f"{whole:.0f} s for {ROUNDS} rounds"
+        )
 
 
 def check_simulation(line, way=0.05):
-    """Three real nodes, each 100 ms (there and back) from their relay, against the simulation of them."""
+    """Three real nodes, each 100 ms (there and back) from their relay, against the simulation of
+    them.
+    """
     real = measure(3, way=way)["round (s)"]
-    work = {"node_work": line["a node's work (s)"], "relay_work": line["relay's work per message (s)"], "rounds": ROUNDS}
+    work = {
+        "node_work": line["a node's work (s)"],
+        "relay_work": line["relay's work per message (s)"],
+        "rounds": ROUNDS,
+    }
     simulated, _ = far.simulate(Graph.ring(3), [way] * 3, **work)
     console.print(
-        f"3 nodes, {2e3 * way:.0f} ms from the relay: {real:.3f} s a round, simulated {simulated:.3f} s ({simulated / real:.2f} times)"
+        f"3 nodes, {2e3 * way:.0f} ms from the relay: {real:.3f} s a round, simulated "
+        f"{simulated:.3f} s ({simulated / real:.2f} times)"
     )
 
 
@@ -172,7 +234,10 @@ def main():
         line = measure(n)
         lines.append(line)
         console.print(line)
-    table = Table(title=f"d = {WIDTH}, m = {RECORDS} per node, T = {ROUNDS}; {os.cpu_count()} hyperthreads", title_justify="left")
+    table = Table(
+        title=f"d = {WIDTH}, m = {RECORDS} per node, T = {ROUNDS}; {os.cpu_count()} hyperthreads",
+        title_justify="left",
+    )
     table.add_column("")
     for line in lines:
         table.add_column(str(line["nodes"]), justify="right")

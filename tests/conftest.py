@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# In CI the examples are the same every time, so that a red run is about the change and can be repeated.
+# In CI the examples are the same every time, so that a red run is about the change and can be
+# repeated.
 settings.register_profile("pdml", deadline=None, derandomize=os.environ.get("CI") == "true")
 settings.load_profile("pdml")
 
@@ -19,7 +20,10 @@ def data_dir() -> Path:
     """The directory of the real data sets, or skip."""
     name = os.environ.get("PDML_DATA_DIR")
     if not name:
-        pytest.skip("needs real data: set PDML_DATA_DIR to the directory that holds adult.data.gz and raetsch/")
+        pytest.skip(
+            "needs real data: set PDML_DATA_DIR to the directory that holds adult.data.gz "
+            "and raetsch/"
+        )
     path = Path(name)
     if not path.is_dir():
         pytest.fail(f"PDML_DATA_DIR must name a directory, got {name!r}")

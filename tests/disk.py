@@ -1,8 +1,10 @@
-"""A disk that remembers what was synced and what was not, and that fails on request: a VFS in the SQLite that Python uses.
+"""A disk that remembers what was synced and what was not, and that fails on request: a VFS in the
+SQLite that Python uses.
 
-Killing a process does not test fsync, because the kernel's page cache survives. This VFS writes through to the real one and
-keeps a log; `after_power_cut` builds the files as a disk would hold them if the power failed at a moment of the log: what was
-synced, and of the rest nothing or any part.
+Killing a process does not test fsync, because the kernel's page cache survives. This VFS writes
+through to the real one and keeps a log; `after_power_cut` builds the files as a disk would hold
+them if the power failed at a moment of the log: what was synced, and of the rest nothing or any
+part.
 """
 
 import ctypes
@@ -24,7 +26,9 @@ _WRITE = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, _POINTER, ctypes.c_int, ctypes
 _TRUNCATE = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, ctypes.c_int64)
 _SYNC = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, ctypes.c_int)
 _KEPT: list["Disk"] = []  # for ever: a connection that a failed test left open still points here
-_METHODS = 19  # pointers after the version in sqlite3_io_methods, version 3: xClose, xRead, xWrite, xTruncate, xSync, ...
+# pointers after the version in sqlite3_io_methods, version 3: xClose, xRead, xWrite, xTruncate,
+# xSync, ...
+_METHODS = 19
 
 
 class _Vfs(ctypes.Structure):
@@ -53,7 +57,9 @@ def _library() -> ctypes.CDLL:
     """The very SQLite that the module sqlite3 has loaded."""
     assert sqlite3.sqlite_version
     maps = Path("/proc/self/maps").read_text()
-    found = re.search(r"(/\S*libsqlite3\.so\S*)", maps) or re.search(r"(/\S*/_sqlite3\S*\.so)", maps)
+    found = re.search(r"(/\S*libsqlite3\.so\S*)", maps) or re.search(
+        r"(/\S*/_sqlite3\S*\.so)", maps
+    )
     assert found, "the SQLite in use cannot be found"
     return ctypes.CDLL(found[1])
 
@@ -66,10 +72,13 @@ class Disk:
 
     def __init__(self, name: str, *, default: bool = False) -> None:
         self.name = name
-        # ("write", file, offset, bytes), ("truncate", file, size), ("sync", file), ("delete", file, at once), ("folder", "") when
-        # names are synced, ("named", folder) when those of a folder of keys are, or ("mark", what)
+        # ("write", file, offset, bytes), ("truncate", file, size), ("sync", file), ("delete", file,
+        # at once), ("folder", "") when names are synced, ("named", folder) when those of a folder
+        # of keys are, or ("mark", what)
         self.log: list[tuple] = []
-        self.fails: Callable[[str, str], int] = lambda operation, file: 0  # a result code to fail with
+        self.fails: Callable[[str, str], int] = lambda operation, file: (
+            0
+        )  # a result code to fail with
         self._sqlite = _library()
         self._sqlite.sqlite3_vfs_find.restype = ctypes.POINTER(_Vfs)
         self._real = self._sqlite.sqlite3_vfs_find(None).contents
@@ -80,8 +89,13 @@ class Disk:
         ctypes.memmove(ctypes.byref(self._vfs), ctypes.byref(self._real), ctypes.sizeof(_Vfs))
         self._vfs.name = name.encode()
         self._vfs.next = None
-        self._keep = [_OPEN(self._open), _DELETE(self._delete)]  # ctypes does not keep callbacks alive
-        self._vfs.open, self._vfs.delete = (ctypes.cast(callback, _POINTER) for callback in self._keep)
+        self._keep = [
+            _OPEN(self._open),
+            _DELETE(self._delete),
+        ]  # ctypes does not keep callbacks alive
+        self._vfs.open, self._vfs.delete = (
+            ctypes.cast(callback, _POINTER) for callback in self._keep
+        )
         _KEPT.append(self)
         assert self._sqlite.sqlite3_vfs_register(ctypes.byref(self._vfs), int(default)) == 0
 
@@ -89,7 +103,9 @@ class Disk:
         self._sqlite.sqlite3_vfs_unregister(ctypes.byref(self._vfs))
 
     def watch_keys(self, monkeypatch, *, synced: bool = True) -> None:
-        """Log what is done to files of keys too, which SQLite knows nothing of; without ``synced`` they never are."""
+        """Log what is done to files of keys too, which SQLite knows nothing of; without ``synced``
+        they never are.
+        """
         write, sync, name_it = keys._write, keys._sync, keys.sync_folder
 
         def name(handle: int) -> str:
@@ -121,7 +137,8 @@ class Disk:
         code = _OPEN(self._real.open)(vfs, name, file, flags, out)
         handle = _File.from_address(file)
         if code == 0 and handle.methods:
-            # As the real one does (UNIXFILE_DIRSYNC), a new journal's or log's first sync also syncs the folder.
+            # As the real one does (UNIXFILE_DIRSYNC), a new journal's or log's first sync also
+            # syncs the folder.
             self._fresh |= {file} if flags & 0x4 and flags & 0x84800 else set()
             self._names[file] = Path(ctypes.string_at(name).decode()).name if name else ""
             handle.methods = ctypes.pointer(self._table(handle.methods))
@@ -130,7 +147,9 @@ class Disk:
     def _delete(self, vfs, name, sync_folder):
         code = _DELETE(self._real.delete)(vfs, name, sync_folder)
         if code == 0:
-            self.log.append(("delete", Path(ctypes.string_at(name).decode()).name, bool(sync_folder)))
+            self.log.append(
+                ("delete", Path(ctypes.string_at(name).decode()).name, bool(sync_folder))
+            )
         return code
 
     def _table(self, real) -> _Methods:
@@ -138,10 +157,19 @@ class Disk:
         if address not in self._tables:
             table = _Methods()
             ctypes.memmove(ctypes.byref(table), real, ctypes.sizeof(_Methods))
-            write, truncate, sync = (kind(real.contents.calls[i]) for kind, i in ((_WRITE, 2), (_TRUNCATE, 3), (_SYNC, 4)))
+            write, truncate, sync = (
+                kind(real.contents.calls[i])
+                for kind, i in ((_WRITE, 2), (_TRUNCATE, 3), (_SYNC, 4))
+            )
 
             def on_write(file, data, size, offset):
-                return self._do("write", file, lambda: write(file, data, size, offset), offset, ctypes.string_at(data, size))
+                return self._do(
+                    "write",
+                    file,
+                    lambda: write(file, data, size, offset),
+                    offset,
+                    ctypes.string_at(data, size),
+                )
 
             def on_truncate(file, size):
                 return self._do("truncate", file, lambda: truncate(file, size), size)
@@ -149,7 +177,11 @@ class Disk:
             def on_sync(file, flags):
                 return self._do("sync", file, lambda: sync(file, flags))
 
-            for i, callback in ((2, _WRITE(on_write)), (3, _TRUNCATE(on_truncate)), (4, _SYNC(on_sync))):
+            for i, callback in (
+                (2, _WRITE(on_write)),
+                (3, _TRUNCATE(on_truncate)),
+                (4, _SYNC(on_sync)),
+            ):
                 self._keep.append(callback)
                 table.calls[i] = ctypes.cast(callback, _POINTER)
             self._tables[address] = table
@@ -168,10 +200,13 @@ class Disk:
     def after_power_cut(self, moment: int, rng: random.Random | None = None) -> dict[str, bytes]:
         """The files' content if the power failed before entry ``moment`` of the log.
 
-        Without ``rng`` everything not synced is lost; with it, each unsynced write survives or not by itself, as disks do.
+        Without ``rng`` everything not synced is lost; with it, each unsynced write survives or not
+        by itself, as disks do.
         """
         synced = {entry[1]: i for i, entry in enumerate(self.log[:moment]) if entry[0] == "sync"}
-        folder = max((i for i, entry in enumerate(self.log[:moment]) if entry[0] == "folder"), default=-1)
+        folder = max(
+            (i for i, entry in enumerate(self.log[:moment]) if entry[0] == "folder"), default=-1
+        )
         named = {entry[1]: i for i, entry in enumerate(self.log[:moment]) if entry[0] == "named"}
         files: dict[str, bytearray] = {}
         for i, entry in enumerate(self.log[:moment]):
@@ -180,7 +215,9 @@ class Disk:
                 if entry[2] or i < folder or (rng and rng.random() < 0.5):
                     files.pop(name, None)
                 continue
-            if operation in ("sync", "folder", "named", "mark") or (i > synced.get(name, -1) and not (rng and rng.random() < 0.5)):
+            if operation in ("sync", "folder", "named", "mark") or (
+                i > synced.get(name, -1) and not (rng and rng.random() < 0.5)
+            ):
                 continue
             if name not in files and "/" in name and i > named.get(name.partition("/")[0], -1):
                 continue  # a file of keys whose name is not on the disk yet

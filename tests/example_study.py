@@ -1,4 +1,6 @@
-"""The study that tests share: as people write it, and as a value to vary with `dataclasses.replace`."""
+"""The study that tests share: as people write it, and as a value to vary with
+`dataclasses.replace`.
+"""
 
 from dataclasses import replace
 

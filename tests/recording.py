@@ -1,4 +1,6 @@
-"""A server that shows what crosses the wire: it serves the page, keeps every request, and answers as it is told to."""
+"""A server that shows what crosses the wire: it serves the page, keeps every request, and answers
+as it is told to.
+"""
 
 import hashlib
 import json
@@ -16,13 +18,24 @@ Answer = tuple[int, bytes]
 def receipt(body: bytes, status: int = 201) -> Answer:
     report = decode_report(body)
     digest = hashlib.sha256(body).hexdigest()
-    values = {"id": report.id, "study": report.study, "server": "alice", "digest": digest, "hour": "2026-03-01T14Z"}
+    values = {
+        "id": report.id,
+        "study": report.study,
+        "server": "alice",
+        "digest": digest,
+        "hour": "2026-03-01T14Z",
+    }
     return status, json.dumps(values).encode()
 
 
 def refusal(code: str) -> Callable[[bytes], Answer]:
     said = problem(code)
-    return lambda body: (said.status, json.dumps({"type": said.type, "title": said.title, "status": said.status, "code": code}).encode())
+    return lambda body: (
+        said.status,
+        json.dumps(
+            {"type": said.type, "title": said.title, "status": said.status, "code": code}
+        ).encode(),
+    )
 
 
 @dataclass
@@ -38,7 +51,9 @@ class Recorder:
     def __enter__(self) -> "Recorder":
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}
+        )
         self._thread.start()
         return self
 

@@ -41,7 +41,12 @@ def encoders(draw: st.DrawFn) -> Encoder:
             low = draw(moderate)
             attributes.append(Number(name=f"n{i}", low=low, high=low + draw(st.floats(1e-3, 1e9))))
         else:
-            attributes.append(Category(name=f"c{i}", levels=tuple(draw(st.lists(levels, min_size=1, max_size=12, unique=True)))))
+            attributes.append(
+                Category(
+                    name=f"c{i}",
+                    levels=tuple(draw(st.lists(levels, min_size=1, max_size=12, unique=True))),
+                )
+            )
     return Encoder(attributes=tuple(attributes))
 
 
@@ -52,16 +57,24 @@ def encoders_with_tables(draw: st.DrawFn, inside: bool = False) -> tuple[Encoder
     columns = {}
     for attribute in encoder.attributes:
         if isinstance(attribute, Number):
-            values = st.floats(attribute.low, attribute.high) if inside else st.floats(allow_nan=False, allow_infinity=False)
+            values = (
+                st.floats(attribute.low, attribute.high)
+                if inside
+                else st.floats(allow_nan=False, allow_infinity=False)
+            )
             columns[attribute.name] = np.array(draw(st.lists(values, min_size=n, max_size=n)))
         else:
             choices = st.sampled_from(attribute.levels)
-            columns[attribute.name] = np.array(draw(st.lists(choices, min_size=n, max_size=n)), dtype=object)
+            columns[attribute.name] = np.array(
+                draw(st.lists(choices, min_size=n, max_size=n)), dtype=object
+            )
     return encoder, Table(columns=columns)
 
 
 @given(encoders_with_tables())
-def test_entries_lie_in_the_unit_interval_and_levels_are_one_hot(case: tuple[Encoder, Table]) -> None:
+def test_entries_lie_in_the_unit_interval_and_levels_are_one_hot(
+    case: tuple[Encoder, Table],
+) -> None:
     encoder, table = case
     rows = dense(encoder.encode(table))
     assert rows.shape == (table.n_rows, encoder.n_features)
@@ -76,7 +89,9 @@ def test_entries_lie_in_the_unit_interval_and_levels_are_one_hot(case: tuple[Enc
 def test_each_row_is_encoded_by_itself(case: tuple[Encoder, Table], data: st.DataObject) -> None:
     """What one person sends does not depend on the others: exactly, not approximately."""
     encoder, table = case
-    chosen = data.draw(st.lists(st.integers(0, table.n_rows - 1)).map(lambda rows: np.array(rows, dtype=int)))
+    chosen = data.draw(
+        st.lists(st.integers(0, table.n_rows - 1)).map(lambda rows: np.array(rows, dtype=int))
+    )
     part = Table(columns={name: column[chosen] for name, column in table.columns.items()})
     np.testing.assert_array_equal(dense(encoder.encode(part)), dense(encoder.encode(table))[chosen])
     assert sp.issparse(encoder.encode(part)) == sp.issparse(encoder.encode(table))
@@ -102,7 +117,9 @@ def test_people_see_the_number_they_gave(hundredths: int, low: int, high: int) -
     """Rounding of the encoding is not shown: 34.56 comes back as exactly 34.56."""
     encoder = Encoder(attributes=(Number(name="x", low=low / 100, high=high / 100),))
     value = hundredths / 100
-    assert encoder.decode(encoder.encode(Table(columns={"x": np.array([value])}))[0]) == {"x": value}
+    assert encoder.decode(encoder.encode(Table(columns={"x": np.array([value])}))[0]) == {
+        "x": value
+    }
 
 
 @given(encoders())
@@ -112,8 +129,12 @@ def test_dictionaries_are_json_and_come_back(encoder: Encoder) -> None:
 
 def test_an_example_by_hand() -> None:
     assert BOTH.feature_names == ("age", "sex=female", "sex=male", "sex=other")
-    rows = BOTH.encode(people((59, "male"), (18, "other"), (100, "female"), (5, "male"), (200, "male")))
-    np.testing.assert_array_equal(rows, [[0.5, 0, 1, 0], [0, 0, 0, 1], [1, 1, 0, 0], [0, 0, 1, 0], [1, 0, 1, 0]])
+    rows = BOTH.encode(
+        people((59, "male"), (18, "other"), (100, "female"), (5, "male"), (200, "male"))
+    )
+    np.testing.assert_array_equal(
+        rows, [[0.5, 0, 1, 0], [0, 0, 0, 1], [1, 1, 0, 0], [0, 0, 1, 0], [1, 0, 1, 0]]
+    )
     assert BOTH.decode(rows[0]) == {"age": 59.0, "sex": "male"}
     assert BOTH.to_dict() == {
         "attributes": [
@@ -153,23 +174,45 @@ def test_storage_is_a_matter_of_the_declarations() -> None:
 
 def test_no_rows() -> None:
     assert BOTH.encode(people()).shape == (0, 4)
-    assert WIDE.encode(Table(columns={"age": np.zeros(0), "town": np.zeros(0, dtype=object)})).shape == (0, 10)
+    assert WIDE.encode(
+        Table(columns={"age": np.zeros(0), "town": np.zeros(0, dtype=object)})
+    ).shape == (0, 10)
 
 
 def test_whole_numbers_and_truth_values_may_be_levels() -> None:
-    encoder = Encoder(attributes=(Category(name="code", levels=("1", "2")), Category(name="smokes", levels=("False", "True"))))
-    rows = encoder.encode(Table(columns={"code": np.array([2, 1]), "smokes": np.array([True, False])}))
+    encoder = Encoder(
+        attributes=(
+            Category(name="code", levels=("1", "2")),
+            Category(name="smokes", levels=("False", "True")),
+        )
+    )
+    rows = encoder.encode(
+        Table(columns={"code": np.array([2, 1]), "smokes": np.array([True, False])})
+    )
     np.testing.assert_array_equal(rows, [[0, 1, 0, 1], [1, 0, 1, 0]])
 
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("age,sex\n20,male\n,male\n", r"column 'age' must have a value .* row 2 \(line 3 of .*\.csv\)"),
+        (
+            "age,sex\n20,male\n,male\n",
+            r"column 'age' must have a value .* row 2 \(line 3 of .*\.csv\)",
+        ),
         ("age,sex\n20,male\n30,?\n", r"column 'sex' must have a value .* row 2 \(line 3 "),
-        ("age,sex\n20,male\nold,male\n", r"column 'age' must hold finite numbers, got 'old' in row 2 \(line 3 "),
-        ("age,sex\n20,male\ninf,male\n", r"'age' must hold finite numbers, got 'inf' in row 2 \(line 3 "),
-        ("age,sex\n20,male\n30,Male\n", r"'sex' must hold one of the declared levels 'female', .* got 'Male' in row 2 \(line 3 "),
+        (
+            "age,sex\n20,male\nold,male\n",
+            r"column 'age' must hold finite numbers, got 'old' in row 2 \(line 3 ",
+        ),
+        (
+            "age,sex\n20,male\ninf,male\n",
+            r"'age' must hold finite numbers, got 'inf' in row 2 \(line 3 ",
+        ),
+        (
+            "age,sex\n20,male\n30,Male\n",
+            r"'sex' must hold one of the declared levels 'female', .* got 'Male' in row 2 "
+            r"\(line 3 ",
+        ),
         ("age\n20\n", "has no column 'sex': its columns are 'age'"),
     ],
 )
@@ -187,7 +230,13 @@ def test_numbers_that_are_refused(bad: float) -> None:
 
 def test_complaints_do_not_tell_the_label() -> None:
     """The label is no attribute, so a complaint about the record has no way to mention it."""
-    table = Table(columns={"age": np.array([20.0]), "sex": np.array(["x"]), "diagnosis": np.array(["positive"])})
+    table = Table(
+        columns={
+            "age": np.array([20.0]),
+            "sex": np.array(["x"]),
+            "diagnosis": np.array(["positive"]),
+        }
+    )
     with pytest.raises(DataError) as caught:
         BOTH.encode(table)
     assert "positive" not in str(caught.value)
@@ -220,8 +269,14 @@ any_encoder: Any = Encoder
         (lambda: any_category(name="a", levels=("x", "NA")), "must not include 'NA'"),
         (lambda: any_encoder(attributes=()), "one or more"),
         (lambda: any_encoder(attributes=("age",)), "must be Number or Category, got 'age'"),
-        (lambda: any_encoder(attributes=(AGE, SEX, AGE)), "names of attributes must differ .* got 'age' twice"),
-        (lambda: any_encoder(attributes=(SEX, Number(name="sex=male", low=0, high=1))), "names of features must differ"),
+        (
+            lambda: any_encoder(attributes=(AGE, SEX, AGE)),
+            "names of attributes must differ .* got 'age' twice",
+        ),
+        (
+            lambda: any_encoder(attributes=(SEX, Number(name="sex=male", low=0, high=1))),
+            "names of features must differ",
+        ),
     ],
 )
 def test_declarations_that_are_refused(make: Any, sentence: str) -> None:
@@ -255,7 +310,17 @@ def test_dictionaries_that_are_refused(data: Any) -> None:
         Encoder.from_dict(data)
 
 
-@pytest.mark.parametrize("row", [[0.5, 1, 0], [0.5, 1, 1, 0], [0.5, 0, 0, 0], [0.5, 0.7, 0, 0], [1.5, 1, 0, 0], [math.nan, 1, 0, 0]])
+@pytest.mark.parametrize(
+    "row",
+    [
+        [0.5, 1, 0],
+        [0.5, 1, 1, 0],
+        [0.5, 0, 0, 0],
+        [0.5, 0.7, 0, 0],
+        [1.5, 1, 0, 0],
+        [math.nan, 1, 0, 0],
+    ],
+)
 def test_rows_that_no_answers_lead_to(row: list[float]) -> None:
     with pytest.raises(InvalidInput):
         BOTH.decode(np.array(row))
@@ -276,7 +341,9 @@ def test_from_data_takes_ranges_and_levels() -> None:
         Category(name="sex", levels=("female", "male")),
         Number(name="same", low=3.5, high=10.5),
     )
-    np.testing.assert_array_equal(encoder.encode(table), [[0, 0, 1, 0.5], [1, 1, 0, 0.5], [0.25, 0, 1, 0.5]])
+    np.testing.assert_array_equal(
+        encoder.encode(table), [[0, 0, 1, 0.5], [1, 1, 0, 0.5], [0.25, 0, 1, 0.5]]
+    )
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-300, -3.0, 1e300])
@@ -309,7 +376,9 @@ def test_from_data_refuses_what_it_cannot_guess() -> None:
 
 
 @given(st.integers(0, 1000), st.integers(1, 1000))
-def test_entries_that_were_float32_are_shown_to_six_digits_of_the_range(low: int, steps: int) -> None:
+def test_entries_that_were_float32_are_shown_to_six_digits_of_the_range(
+    low: int, steps: int
+) -> None:
     """A share with an error of 2^-23 still gives whole numbers back, also far from zero."""
     number = Number(name="x", low=1_900_000 + low, high=1_900_000 + low + 1000)
     value = number.low + steps

@@ -13,7 +13,9 @@ def only(folder: Path, *names: str) -> bool:
     return {path.name for path in folder.iterdir()} == set(names)
 
 
-@pytest.mark.parametrize(("data", "content"), [(b"\x00\xff", b"\x00\xff"), ("ε\n", "ε\n".encode()), ("", b"")])
+@pytest.mark.parametrize(
+    ("data", "content"), [(b"\x00\xff", b"\x00\xff"), ("ε\n", "ε\n".encode()), ("", b"")]
+)
 def test_writes_bytes_and_text(tmp_path: Path, data: bytes | str, content: bytes) -> None:
     atomic_write(tmp_path / "model.json", data)
     assert (tmp_path / "model.json").read_bytes() == content
@@ -26,7 +28,9 @@ def test_replaces_the_old_file_and_takes_a_name_as_text(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text() == "new"
 
 
-@pytest.mark.parametrize("failure", [KeyboardInterrupt(), OSError(28, "No space left on device"), RuntimeError()])
+@pytest.mark.parametrize(
+    "failure", [KeyboardInterrupt(), OSError(28, "No space left on device"), RuntimeError()]
+)
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_interrupted_write_leaves_the_old_file_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, failure: BaseException
@@ -54,7 +58,9 @@ def test_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         atomic_write(tmp_path / "a.csv", "x")
 
 
-def test_the_data_reach_the_disk_before_the_name_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_reach_the_disk_before_the_name_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     steps: list[str] = []
     sync, replace = os.fsync, os.replace
 

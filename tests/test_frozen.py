@@ -24,12 +24,16 @@ HASH = "5a" * 32
 def rows(count: int, width: int = 4, classes: int = 2, seed: int = 0) -> tuple[Any, Any, Any]:
     rng = np.random.default_rng(seed)
     features = rng.random((count, width)).astype(np.float32) + np.float32(0.01)
-    features /= np.float32(1.001) * np.linalg.norm(features, axis=1, keepdims=True).astype(np.float32)
+    features /= np.float32(1.001) * np.linalg.norm(features, axis=1, keepdims=True).astype(
+        np.float32
+    )
     return features, rng.integers(0, classes, count), rng.choice([400_000, 1_000_000], count)
 
 
 def write(folder: Path, *parts: tuple[Any, Any, Any], width: int = 4, classes: int = 2) -> Manifest:
-    with FrozenWriter(folder, width=width, classes=classes, study_hash=HASH, study_id="s", server="alice") as writer:
+    with FrozenWriter(
+        folder, width=width, classes=classes, study_hash=HASH, study_id="s", server="alice"
+    ) as writer:
         for part in parts:
             writer.append(*part)
         return writer.finish(frozen_at=HOUR)
@@ -39,24 +43,37 @@ def copied(data: FrozenData) -> tuple[Any, Any, Any]:
     return np.array(data.features), np.array(data.labels), np.array(data.epsilons)
 
 
-@given(st.lists(st.integers(0, 30), min_size=1, max_size=5).filter(sum), st.integers(2, 6), st.integers(2, 4))
+@given(
+    st.lists(st.integers(0, 30), min_size=1, max_size=5).filter(sum),
+    st.integers(2, 6),
+    st.integers(2, 4),
+)
 @settings(max_examples=25)
-def test_what_goes_in_comes_out(tmp_path_factory: pytest.TempPathFactory, sizes: list[int], width: int, classes: int) -> None:
+def test_what_goes_in_comes_out(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], width: int, classes: int
+) -> None:
     folder = tmp_path_factory.mktemp("frozen") / "data"
     parts = [rows(size, width, classes, seed) for seed, size in enumerate(sizes)]
     manifest = write(folder, *parts, width=width, classes=classes)
     data = open_frozen(folder, study_hash=HASH)
     assert data.manifest == manifest and len(data) == manifest.records == sum(sizes)
-    for name, column, got in zip(("features", "labels", "epsilons"), zip(*parts, strict=True), copied(data), strict=True):
+    for name, column, got in zip(
+        ("features", "labels", "epsilons"), zip(*parts, strict=True), copied(data), strict=True
+    ):
         assert (np.concatenate(column) == got).all()
-        assert (np.load(folder / f"{name}.npy", allow_pickle=False) == got).all()  # any reader of NumPy's format
+        assert (
+            np.load(folder / f"{name}.npy", allow_pickle=False) == got
+        ).all()  # any reader of NumPy's format
         assert not getattr(data, name).flags.writeable
 
 
 def test_chunks_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     features, labels, epsilons = rows(100)
     one = write(tmp_path / "one", (features, labels, epsilons))
-    many = write(tmp_path / "many", *((features[i : i + 7], labels[i : i + 7], epsilons[i : i + 7]) for i in range(0, 100, 7)))
+    many = write(
+        tmp_path / "many",
+        *((features[i : i + 7], labels[i : i + 7], epsilons[i : i + 7]) for i in range(0, 100, 7)),
+    )
     assert one == many and one.digest == many.digest
     monkeypatch.setattr(frozen, "_CHUNK", 50)
     assert (open_frozen(tmp_path / "many").features == features).all()
@@ -68,7 +85,9 @@ def test_every_single_bit_counts(tmp_path: Path) -> None:
     write(folder, rows(2, width=2), width=2)
     for path in sorted(folder.iterdir()):
         good = path.read_bytes()
-        with open(path, "r+b", buffering=0) as file:  # in place: a file written anew would wait for the disk each time
+        with open(
+            path, "r+b", buffering=0
+        ) as file:  # in place: a file written anew would wait for the disk each time
             for position, byte in enumerate(good):
                 for bit in range(8):
                     file.seek(position)
@@ -112,7 +131,10 @@ def reseal(folder: Path, **changes: Any) -> None:
     """A manifest that is consistent, whatever it says."""
     told = json.loads((folder / "manifest.json").read_bytes())
     told.pop("digest")
-    told["files"] = {f"{n}.npy": hashlib.sha256((folder / f"{n}.npy").read_bytes()).hexdigest() for n in ("features", "labels", "epsilons")}
+    told["files"] = {
+        f"{n}.npy": hashlib.sha256((folder / f"{n}.npy").read_bytes()).hexdigest()
+        for n in ("features", "labels", "epsilons")
+    }
     (folder / "manifest.json").write_bytes(Manifest(**{**told, **changes}).to_bytes())
 
 
@@ -127,7 +149,9 @@ def reseal(folder: Path, **changes: Any) -> None:
         ("epsilons", np.int64(2_000_000_000), "row 3 of .* has epsilons"),
     ],
 )
-def test_rows_that_no_report_may_have_are_refused_even_under_a_good_hash(tmp_path: Path, name: str, value: Any, told: str) -> None:
+def test_rows_that_no_report_may_have_are_refused_even_under_a_good_hash(
+    tmp_path: Path, name: str, value: Any, told: str
+) -> None:
     folder = tmp_path / "data"
     write(folder, rows(5))
     column = np.lib.format.open_memmap(folder / f"{name}.npy", mode="r+")
@@ -218,11 +242,16 @@ def test_older_data_sets_are_read_and_keep_their_name(tmp_path: Path) -> None:
     | st.recursive(
         st.none() | st.integers() | st.text(max_size=4),
         lambda v: (
-            st.lists(v, max_size=3) | st.dictionaries(st.sampled_from(["digest", "study", "files", "records", "version"]), v, max_size=5)
+            st.lists(v, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["digest", "study", "files", "records", "version"]), v, max_size=5
+            )
         ),
     ).map(lambda v: json.dumps(v).encode("utf-8", "surrogatepass"))
 )
-def test_any_bytes_as_a_manifest_are_a_data_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_any_bytes_as_a_manifest_are_a_data_error(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
     folder = tmp_path_factory.getbasetemp() / "manifests"
     folder.mkdir(exist_ok=True)
     (folder / "manifest.json").write_bytes(data)
@@ -252,7 +281,12 @@ def test_files_are_the_owner_s_alone(tmp_path: Path) -> None:
 
 def test_nothing_appears_before_the_end_and_nothing_stays_after_a_failure(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    with pytest.raises(RuntimeError), FrozenWriter(folder, width=4, classes=2, study_hash=HASH, study_id="s", server="a") as writer:
+    with (
+        pytest.raises(RuntimeError),
+        FrozenWriter(
+            folder, width=4, classes=2, study_hash=HASH, study_id="s", server="a"
+        ) as writer,
+    ):
         writer.append(*rows(5))
         assert not folder.exists() and len(list(tmp_path.iterdir())) == 1
         raise RuntimeError
@@ -270,7 +304,9 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         write(tmp_path / "data", rows(6))
     assert len(open_frozen(tmp_path / "data")) == 5
     shutil.rmtree(tmp_path / "data")
-    with FrozenWriter(tmp_path / "data", width=4, classes=2, study_hash=HASH, study_id="s", server="a") as writer:
+    with FrozenWriter(
+        tmp_path / "data", width=4, classes=2, study_hash=HASH, study_id="s", server="a"
+    ) as writer:
         writer.append(*rows(5))
         (tmp_path / "data").mkdir()
         with pytest.raises(InvalidInput, match="exists already"):
@@ -294,7 +330,9 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     ],
 )
 def test_rows_are_checked_before_they_are_written(tmp_path: Path, change: Any, told: str) -> None:
-    with FrozenWriter(tmp_path / "data", width=4, classes=2, study_hash=HASH, study_id="s", server="a") as writer:
+    with FrozenWriter(
+        tmp_path / "data", width=4, classes=2, study_hash=HASH, study_id="s", server="a"
+    ) as writer:
         writer.append(*rows(5))
         with pytest.raises(InvalidInput, match=told):
             writer.append(*change(*rows(5)))
@@ -303,7 +341,9 @@ def test_rows_are_checked_before_they_are_written(tmp_path: Path, change: Any, t
 
 
 def test_the_hour_is_coarse(tmp_path: Path) -> None:
-    with FrozenWriter(tmp_path / "data", width=4, classes=2, study_hash=HASH, study_id="s", server="a") as writer:
+    with FrozenWriter(
+        tmp_path / "data", width=4, classes=2, study_hash=HASH, study_id="s", server="a"
+    ) as writer:
         writer.append(*rows(5))
         with pytest.raises(InvalidInput, match="an hour in UTC"):
             writer.finish(frozen_at="2026-03-01T14:05:06Z")

@@ -48,7 +48,15 @@ def test_reports_survive_the_way(report: Report) -> None:
     data = messages.encode_report(report)
     assert messages.decode_report(data) == report
     assert messages.encode_report(messages.decode_report(data)) == data
-    assert list(json.loads(data)) == ["version", "study", "id", "epsilon", "label", "features", "token"]
+    assert list(json.loads(data)) == [
+        "version",
+        "study",
+        "id",
+        "epsilon",
+        "label",
+        "features",
+        "token",
+    ]
     assert b" " not in data and len(data) <= MAX_REPORT_BYTES(len(messages.features_of(report)))
 
 
@@ -60,7 +68,11 @@ def test_a_report_without_a_token_is_complete() -> None:
 def test_the_size_says_nothing_about_the_answers() -> None:
     rng = np.random.default_rng(0)
     sizes = {
-        len(messages.encode_report(Report(**{**GOOD, "label": label, "features": messages.pack_features(row)})))
+        len(
+            messages.encode_report(
+                Report(**{**GOOD, "label": label, "features": messages.pack_features(row)})
+            )
+        )
         for row in rng.random((50, 105), dtype=np.float32)
         for label in range(10)
     }
@@ -101,7 +113,9 @@ def test_reports_of_a_wrong_form(change: dict[str, Any], code: str) -> None:
 @pytest.mark.parametrize("missing", [name for name in GOOD if name != "token"])
 def test_reports_with_something_missing(missing: str) -> None:
     with pytest.raises(MessageError, match=missing) as caught:
-        messages.decode_report(json.dumps({key: value for key, value in GOOD.items() if key != missing}).encode())
+        messages.decode_report(
+            json.dumps({key: value for key, value in GOOD.items() if key != missing}).encode()
+        )
     assert caught.value.code == "malformed"
 
 
@@ -122,10 +136,15 @@ def test_complaints_do_not_quote_values() -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*GOOD, "x"]), inner, max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from([*GOOD, "x"]), inner, max_size=8)
+    ),
     max_leaves=12,
 )
-any_bytes = st.binary(max_size=80) | json_values.map(lambda value: json.dumps(value).encode("utf-8", "surrogatepass"))
+any_bytes = st.binary(max_size=80) | json_values.map(
+    lambda value: json.dumps(value).encode("utf-8", "surrogatepass")
+)
 
 
 @given(any_bytes)
@@ -137,8 +156,14 @@ def test_any_bytes_are_a_message_or_a_message_error(data: bytes) -> None:
         assert caught.value.code in PROBLEMS
 
 
-@given(st.binary(max_size=60) | any_bytes, st.integers(0, 400), st.sampled_from([b"", b'"', b"\xff", b"{", b"0"]))
-def test_damaged_reports_are_a_message_error_or_another_report(junk: bytes, at: int, cut: bytes) -> None:
+@given(
+    st.binary(max_size=60) | any_bytes,
+    st.integers(0, 400),
+    st.sampled_from([b"", b'"', b"\xff", b"{", b"0"]),
+)
+def test_damaged_reports_are_a_message_error_or_another_report(
+    junk: bytes, at: int, cut: bytes
+) -> None:
     data = messages.encode_report(Report(**GOOD))
     damaged = data[:at] + cut + junk + data[at:]
     try:
@@ -151,7 +176,16 @@ def test_damaged_reports_are_a_message_error_or_another_report(junk: bytes, at: 
 
 @pytest.mark.parametrize(
     "data",
-    [b"[" * 100_000, b"{" * 100_000, b'{"a":' * 100_000, b"[]", b"null", b"", b"\xef\xbb\xbf{}", b'{"version":' + b"9" * 5000 + b"}"],
+    [
+        b"[" * 100_000,
+        b"{" * 100_000,
+        b'{"a":' * 100_000,
+        b"[]",
+        b"null",
+        b"",
+        b"\xef\xbb\xbf{}",
+        b'{"version":' + b"9" * 5000 + b"}",
+    ],
 )
 def test_deep_and_empty_json(data: bytes) -> None:
     with pytest.raises(MessageError):
@@ -171,7 +205,21 @@ def test_features_survive_to_the_bit(values: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "A", "AAAA", "AAAAAA", "AAAAAA=", "AAAAAA==\n", " AAAAAA==", "AAAAAB==", "AAAAAA==AAAA", "AAA_AA==", "é", "AAAA\x00AA=="]
+    "text",
+    [
+        "",
+        "A",
+        "AAAA",
+        "AAAAAA",
+        "AAAAAA=",
+        "AAAAAA==\n",
+        " AAAAAA==",
+        "AAAAAB==",
+        "AAAAAA==AAAA",
+        "AAA_AA==",
+        "é",
+        "AAAA\x00AA==",
+    ],
 )
 def test_other_spellings_of_features_are_refused(text: str) -> None:
     """AAAAAB== has bits that nobody reads: the same features would have two reports."""
@@ -191,7 +239,13 @@ def test_any_text_is_features_or_a_message_error(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "array", [np.zeros(3), np.zeros((2, 2), dtype=np.float32), np.zeros(0, dtype=np.float32), np.zeros(3, dtype=np.int32)]
+    "array",
+    [
+        np.zeros(3),
+        np.zeros((2, 2), dtype=np.float32),
+        np.zeros(0, dtype=np.float32),
+        np.zeros(3, dtype=np.int32),
+    ],
 )
 def test_only_float32_vectors_are_packed(array: Any) -> None:
     with pytest.raises(InvalidInput, match="vector of float32"):
@@ -216,7 +270,19 @@ def test_acceptable_rows() -> None:
         ],
         dtype=np.float32,
     )
-    assert messages.acceptable(rows).tolist() == [True, True, False, False, False, False, False, False, False, False, True]
+    assert messages.acceptable(rows).tolist() == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 # Answers
@@ -224,11 +290,15 @@ def test_acceptable_rows() -> None:
 hashes = st.integers(0, 2**256 - 1).map(lambda bits: f"{bits:064x}")
 hours = st.datetimes(min_value=datetime(1970, 1, 1)).map(lambda time: time.strftime("%Y-%m-%dT%HZ"))
 printable = st.text(st.characters(codec="utf-8").filter(str.isprintable), max_size=100)
-RECEIPT = Receipt(id="ab" * 16, study="cd" * 32, server="alice", digest="ef" * 32, hour="2026-03-01T14Z")
+RECEIPT = Receipt(
+    id="ab" * 16, study="cd" * 32, server="alice", digest="ef" * 32, hour="2026-03-01T14Z"
+)
 
 
 @given(
-    st.builds(Receipt, id=hexes, study=hashes, server=printable.filter(bool), digest=hashes, hour=hours),
+    st.builds(
+        Receipt, id=hexes, study=hashes, server=printable.filter(bool), digest=hashes, hour=hours
+    ),
     st.sampled_from(sorted(PROBLEMS)),
     printable,
 )
@@ -248,17 +318,27 @@ def test_a_receipt_holds_nothing_but_what_it_should(field: str, change: str) -> 
     with pytest.raises(MessageError, match="receipt must hold"):
         messages.decode_answer(messages.encode_answer(forged))
     with pytest.raises(MessageError):
-        messages.decode_answer(messages.encode_answer(msgspec.structs.replace(RECEIPT, server="a" * 201)))
+        messages.decode_answer(
+            messages.encode_answer(msgspec.structs.replace(RECEIPT, server="a" * 201))
+        )
 
 
 @given(st.sampled_from(sorted(PROBLEMS)), st.text(), st.text(), st.text(), st.text())
-def test_a_problem_is_told_in_our_words_and_without_controls(known: str, title: str, type: str, detail: str, id: str) -> None:
+def test_a_problem_is_told_in_our_words_and_without_controls(
+    known: str, title: str, type: str, detail: str, id: str
+) -> None:
     for code in (known, "made_up"):
         said = Problem(type, title, 400, code, detail, id)
         answer = messages.decode_answer(messages.encode_answer(said))
         assert isinstance(answer, Problem) and (answer.code, answer.status) == (code, 400)
-        assert all(text.isprintable() for text in (answer.type, answer.title, answer.detail, answer.id))
-        assert answer.title == PROBLEMS[known].title if code == known else len(answer.title) == len(title)
+        assert all(
+            text.isprintable() for text in (answer.type, answer.title, answer.detail, answer.id)
+        )
+        assert (
+            answer.title == PROBLEMS[known].title
+            if code == known
+            else len(answer.title) == len(title)
+        )
     with pytest.raises(MessageError, match="code"):
         messages.decode_answer(messages.encode_answer(Problem("t", "t", 400, "closed\x1b[2J")))
 
@@ -266,14 +346,24 @@ def test_a_problem_is_told_in_our_words_and_without_controls(known: str, title: 
 def test_the_table_of_problems() -> None:
     for code, kind in PROBLEMS.items():
         problem = messages.problem(code)
-        assert (problem.code, problem.status, problem.title, problem.type) == (code, kind.status, kind.title, f"urn:pdml:problem:{code}")
+        assert (problem.code, problem.status, problem.title, problem.type) == (
+            code,
+            kind.status,
+            kind.title,
+            f"urn:pdml:problem:{code}",
+        )
         assert 400 <= kind.status < 600 and kind.title.endswith(".")
     with pytest.raises(KeyError):
         messages.problem("unheard_of")
-    assert isinstance(messages.decode_answer(msgspec.json.encode(messages.problem("closed"))), Problem)
+    assert isinstance(
+        messages.decode_answer(msgspec.json.encode(messages.problem("closed"))), Problem
+    )
 
 
-@pytest.mark.parametrize("data, lines", [(b"", []), (b"a", [b"a"]), (b"a\n", [b"a"]), (b"a\n\nb\n", [b"a", b"", b"b"]), (b"\n", [b""])])
+@pytest.mark.parametrize(
+    "data, lines",
+    [(b"", []), (b"a", [b"a"]), (b"a\n", [b"a"]), (b"a\n\nb\n", [b"a", b"", b"b"]), (b"\n", [b""])],
+)
 def test_every_line_of_a_batch_counts(data: bytes, lines: list[bytes]) -> None:
     assert messages.split_batch(data) == lines
 
@@ -282,7 +372,18 @@ def test_every_line_of_a_batch_counts(data: bytes, lines: list[bytes]) -> None:
     ("host", "loopback"),
     [
         *((host, True) for host in ("127.0.0.1", "127.8.9.1", "::1", "localhost")),
-        *((host, False) for host in ("0.0.0.0", "::", "192.168.1.5", "127.0.0.1.example", "localhost.example.org", "a.localhost", "")),
+        *(
+            (host, False)
+            for host in (
+                "0.0.0.0",
+                "::",
+                "192.168.1.5",
+                "127.0.0.1.example",
+                "localhost.example.org",
+                "a.localhost",
+                "",
+            )
+        ),
     ],
 )
 def test_what_only_this_machine_can_reach(host, loopback):

@@ -45,7 +45,17 @@ def parquet(folder: Path, columns: dict[str, Any]) -> Path:
         PEOPLE.replace(",", "\t"),
         'age, sex\n34, "female"\n"51","male"\n',
     ],
-    ids=["plain", "windows", "old mac", "bom", "empty end", "no end", "semicolon", "tab", "quotes and spaces"],
+    ids=[
+        "plain",
+        "windows",
+        "old mac",
+        "bom",
+        "empty end",
+        "no end",
+        "semicolon",
+        "tab",
+        "quotes and spaces",
+    ],
 )
 def test_the_spellings_of_csv(tmp_path: Path, content: str) -> None:
     table = read_table(write(tmp_path, content))
@@ -133,21 +143,31 @@ def test_paths_that_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("marker", sorted(MISSING))
 @pytest.mark.parametrize("good", ["7", "seven"])
-def test_a_missing_cell_is_refused_when_its_column_is_used(tmp_path: Path, marker: str, good: str) -> None:
+def test_a_missing_cell_is_refused_when_its_column_is_used(
+    tmp_path: Path, marker: str, good: str
+) -> None:
     table = read_table(write(tmp_path, f"id,x\n1,{good}\n2, {marker} \n"))
     assert table.numeric("id").tolist() == [1.0, 2.0]
     assert table.is_numeric("x") == (good == "7")
-    with pytest.raises(DataError, match=r"column 'x' must have a value in every row, got none in row 2 \(line 3 of .*people\.csv\)"):
+    with pytest.raises(
+        DataError,
+        match=r"column 'x' must have a value in every row, got none in row 2 \(line 3 of "
+        r".*people\.csv\)",
+    ):
         table.text("x")
     if good == "7":
         with pytest.raises(DataError, match=r"column 'x' must have a value .* row 2 \(line 3"):
             table.numeric("x")
 
 
-@pytest.mark.parametrize("cell", ["abc", "1_000", "inf", "-Infinity", "1e999", "0x10", "1 2", "true"])
+@pytest.mark.parametrize(
+    "cell", ["abc", "1_000", "inf", "-Infinity", "1e999", "0x10", "1 2", "true"]
+)
 def test_a_cell_that_is_no_finite_number_is_named(tmp_path: Path, cell: str) -> None:
     table = read_table(write(tmp_path, f"x\n1\n2\n{cell}\n"))
-    with pytest.raises(DataError, match=rf"column 'x' must hold finite numbers, got '{cell}' in row 3 \(line 4 of "):
+    with pytest.raises(
+        DataError, match=rf"column 'x' must hold finite numbers, got '{cell}' in row 3 \(line 4 of "
+    ):
         table.numeric("x")
 
 
@@ -175,7 +195,9 @@ def test_endless_cells_are_cut(tmp_path: Path) -> None:
 def test_unknown_column() -> None:
     table = Table(columns={f"x{i}": np.zeros(1) for i in range(30)})
     for ask in (table.numeric, table.text, table.is_numeric):
-        with pytest.raises(DataError, match=r"the table has no column 'y': its columns are 'x0', .* and 20 more"):
+        with pytest.raises(
+            DataError, match=r"the table has no column 'y': its columns are 'x0', .* and 20 more"
+        ):
             ask("y")
 
 
@@ -215,7 +237,9 @@ def test_tables_made_by_hand_that_are_refused(columns: dict[str, Any], sentence:
         Table(columns=columns)
 
 
-@pytest.mark.parametrize("cells", [[1.0, float("nan")], [1.0, None], ["a", None], ["a", float("nan")], [True, None]])
+@pytest.mark.parametrize(
+    "cells", [[1.0, float("nan")], [1.0, None], ["a", None], ["a", float("nan")], [True, None]]
+)
 def test_missing_cells_of_tables_made_by_hand(cells: list[Any]) -> None:
     table = Table(columns={"x": np.array(cells, dtype=object)})
     with pytest.raises(DataError, match=r"got none in row 2 of the table$"):
@@ -246,7 +270,12 @@ def test_parquet_types(tmp_path: Path) -> None:
     assert table.text("uint64").tolist() == ["1", str(2**64 - 1)]
     assert table.numeric("decimal").tolist() == [1.5, 2.25]
     assert table.text("bool").tolist() == ["True", "False"]
-    assert table.text("text").tolist() == table.text("large").tolist() == table.text("category").tolist() == ["a", "b"]
+    assert (
+        table.text("text").tolist()
+        == table.text("large").tolist()
+        == table.text("category").tolist()
+        == ["a", "b"]
+    )
     assert table.text("codes").tolist() == ["7", "8"]
     assert table.numeric("with.dot").tolist() == table.numeric("padded").tolist() == [1.0, 2.0]
 
@@ -257,15 +286,27 @@ def test_parquet_nulls_are_refused_when_used(tmp_path: Path, cells: list[Any]) -
     for column in (plain, plain if pa.types.is_null(plain.type) else plain.dictionary_encode()):
         table = read_table(parquet(tmp_path, {"id": [1, 2], "x": column}))
         assert table.numeric("id").tolist() == [1.0, 2.0]
-        with pytest.raises(DataError, match=r"column 'x' must have a value in every row, got none in row [12] of .*parquet"):
+        with pytest.raises(
+            DataError,
+            match=r"column 'x' must have a value in every row, got none in row [12] of .*parquet",
+        ):
             table.text("x")
 
 
 @pytest.mark.parametrize(
-    "column", [pa.array([date(2026, 1, 1)]), pa.array([[1, 2]]), pa.array([{"a": 1}]), pa.array([b"x"]), pa.array([1], pa.timestamp("us"))]
+    "column",
+    [
+        pa.array([date(2026, 1, 1)]),
+        pa.array([[1, 2]]),
+        pa.array([{"a": 1}]),
+        pa.array([b"x"]),
+        pa.array([1], pa.timestamp("us")),
+    ],
 )
 def test_parquet_types_that_are_refused(tmp_path: Path, column: Any) -> None:
-    with pytest.raises(DataError, match=r"column 'x' of .* must hold numbers, text or truth values, got "):
+    with pytest.raises(
+        DataError, match=r"column 'x' of .* must hold numbers, text or truth values, got "
+    ):
         read_table(parquet(tmp_path, {"x": column}))
 
 
@@ -274,7 +315,9 @@ def test_parquet_files_that_are_refused(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for content in (b"", b"no parquet", whole[:-50], whole[:4] + b"\xff" * 200 + whole[204:]):
         path.write_bytes(content)
-        with pytest.raises(DataError, match="must be a Parquet file, got one that cannot be read: ") as caught:
+        with pytest.raises(
+            DataError, match="must be a Parquet file, got one that cannot be read: "
+        ) as caught:
             read_table(path)
         assert "\n" not in str(caught.value)
     with pytest.raises(DataError, match="at least one record"):
@@ -284,7 +327,9 @@ def test_parquet_files_that_are_refused(tmp_path: Path) -> None:
         read_table(path)
 
 
-def test_without_pyarrow_the_sentence_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_sentence_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = parquet(tmp_path, {"x": [1]})
     load = builtins.__import__
 
@@ -305,17 +350,31 @@ def test_pandas_index_is_no_column(tmp_path: Path) -> None:
     assert read_table(tmp_path / "a.parquet").names == ("x",)
 
 
-words = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1).map(str.strip).filter(lambda word: word not in MISSING)
+words = (
+    st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1)
+    .map(str.strip)
+    .filter(lambda word: word not in MISSING)
+)
 records = st.lists(
-    st.tuples(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False), words, st.booleans()), min_size=1
+    st.tuples(
+        st.integers(-(2**63), 2**63 - 1),
+        st.floats(allow_nan=False, allow_infinity=False),
+        words,
+        st.booleans(),
+    ),
+    min_size=1,
 )
 
 
 @given(records)
-def test_csv_and_parquet_agree(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, float, str, bool]]) -> None:
+def test_csv_and_parquet_agree(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, float, str, bool]]
+) -> None:
     """What is written is read back, and neither format changes a number or a text."""
     folder = tmp_path_factory.mktemp("tables")
-    columns = dict(zip(("int", "float", "text", "bool"), map(list, zip(*rows, strict=True)), strict=True))
+    columns = dict(
+        zip(("int", "float", "text", "bool"), map(list, zip(*rows, strict=True)), strict=True)
+    )
     tables = []
     for name in ("a.csv", "a.csv.gz", "a.parquet"):
         write_predictions(folder / name, columns)
@@ -327,11 +386,15 @@ def test_csv_and_parquet_agree(tmp_path_factory: pytest.TempPathFactory, rows: l
         assert table.numeric("int").tolist() == [float(value) for value in columns["int"]]
 
 
-@pytest.mark.parametrize("content", ["\n".join(["x,y", *(f"{i},a" for i in range(1300))]), "x,y\n" + '1,"a\nb"\n' * 1300])
+@pytest.mark.parametrize(
+    "content", ["\n".join(["x,y", *(f"{i},a" for i in range(1300))]), "x,y\n" + '1,"a\nb"\n' * 1300]
+)
 def test_a_mistake_far_down_is_found_by_its_line(tmp_path: Path, content: str) -> None:
     """Records are read in chunks, and the count must not start anew with each."""
     content = content.rstrip("\n") + "\nbad,a"
-    with pytest.raises(DataError, match=rf"got 'bad' in row 1301 \(line {content.count(chr(10)) + 1} of "):
+    with pytest.raises(
+        DataError, match=rf"got 'bad' in row 1301 \(line {content.count(chr(10)) + 1} of "
+    ):
         read_table(write(tmp_path, content)).numeric("x")
     with pytest.raises(DataError, match=rf"line {content.count(chr(10)) + 2} of "):
         read_table(write(tmp_path, content + "\n1,2,3\n"))
@@ -339,12 +402,16 @@ def test_a_mistake_far_down_is_found_by_its_line(tmp_path: Path, content: str) -
 
 def test_predictions_of_arrays_and_lists(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
-    write_predictions(path, {"class": np.array(["yes", "no, never"]), "p": np.array([0.1, 1.0]), "n": [1, 2]})
+    write_predictions(
+        path, {"class": np.array(["yes", "no, never"]), "p": np.array([0.1, 1.0]), "n": [1, 2]}
+    )
     assert path.read_text() == 'class,p,n\nyes,0.1,1\n"no, never",1.0,2\n'
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
-def test_interrupted_predictions_leave_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_interrupted_predictions_leave_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     write_predictions(tmp_path / name, {"a": [1]})
     before = (tmp_path / name).read_bytes()
 

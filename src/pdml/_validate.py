@@ -28,7 +28,9 @@ def real(
     if isinstance(value, bool) or not isinstance(value, Real):
         raise _refuse(name, value, domain, why)
     number = float(value)
-    inside = (number > low if open_low else number >= low) and (number < high if open_high else number <= high)
+    inside = (number > low if open_low else number >= low) and (
+        number < high if open_high else number <= high
+    )
     if math.isnan(number) or not inside:
         raise _refuse(name, value, domain, why)
     return number
@@ -48,5 +50,7 @@ def integer(name: str, value: Any, *, low: int = 0, high: int | None = None, why
 def choice(name: str, value: Any, options: tuple[str, ...], *, why: str = "") -> str:
     """Return ``value`` if it is one of ``options``."""
     if value not in options:
-        raise _refuse(name, value, "be one of " + ", ".join(repr(option) for option in options), why)
+        raise _refuse(
+            name, value, "be one of " + ", ".join(repr(option) for option in options), why
+        )
     return str(value)

@@ -1,8 +1,9 @@
 """From a person's answers to the features of a record, by declarations alone.
 
-The ranges and the levels are public and fixed before anybody answers, so a person's device can encode the record by
-itself and encoding reveals nothing about others. A range or a set of levels taken from the data would be a release that
-no noise protects (see `Encoder.from_data`). The bias and the clipping to the norm bound are the business of `core`.
+The ranges and the levels are public and fixed before anybody answers, so a person's device can
+encode the record by itself and encoding reveals nothing about others. A range or a set of levels
+taken from the data would be a release that no noise protects (see `Encoder.from_data`). The bias
+and the clipping to the norm bound are the business of `core`.
 """
 
 import math
@@ -19,7 +20,9 @@ from pdml._types import Array, IntArray, Matrix
 from pdml.errors import DataError, InvalidInput
 from pdml.tables import MISSING, Table, listed, shown
 
-_SPARSE_BELOW = 1 / 3  # the share of entries that may differ from zero below which CSR is the smaller storage
+_SPARSE_BELOW = (
+    1 / 3
+)  # the share of entries that may differ from zero below which CSR is the smaller storage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +41,20 @@ class Number:
     def __post_init__(self) -> None:
         _check_name("name", self.name)
         for end in ("low", "high"):
-            value = _validate.real(f"{end} of {self.name!r}", getattr(self, end), open_low=True, open_high=True)
+            value = _validate.real(
+                f"{end} of {self.name!r}", getattr(self, end), open_low=True, open_high=True
+            )
             object.__setattr__(self, end, value)
         if not self.low < self.high:
-            raise InvalidInput(f"high of {self.name!r} must exceed its low {self.low:g}, got {self.high:g}: one value is no range")
+            raise InvalidInput(
+                f"high of {self.name!r} must exceed its low {self.low:g}, got "
+                f"{self.high:g}: one value is no range"
+            )
         if not math.isfinite(self.high - self.low):
-            raise InvalidInput(f"the range of {self.name!r} must have a finite width, got [{self.low:g}, {self.high:g}]")
+            raise InvalidInput(
+                f"the range of {self.name!r} must have a finite width, got [{self.low:g}, "
+                f"{self.high:g}]"
+            )
         if not isinstance(self.whole, bool):
             raise InvalidInput(f"whole of {self.name!r} must be True or False, got {self.whole!r}")
         if self.whole and not (self.low.is_integer() and self.high.is_integer()):
@@ -65,13 +76,18 @@ class Number:
         return (values - self.low) / (self.high - self.low), 0
 
     def decode(self, entries: Array, *, single: bool = False) -> float:
-        """The value, freed from rounding (14 digits of the range's magnitude stay) so that people see 34, not 33.99999999.
+        """The value, freed from rounding (14 digits of the range's magnitude stay) so that people
+        see 34, not 33.99999999.
 
-        ``single``: the entries were float32 on the way, so that only the first 6 digits of the range's width mean something.
+        ``single``: the entries were float32 on the way, so that only the first 6 digits of the
+        range's width mean something.
         """
         share = float(entries[0])
         if not 0 <= share <= 1:
-            raise InvalidInput(f"feature {self.name!r} must lie in [0, 1], got {share!r}: that is how a declared range is encoded")
+            raise InvalidInput(
+                f"feature {self.name!r} must lie in [0, 1], got {share!r}: that is how a "
+                "declared range is encoded"
+            )
         value = self.low + share * (self.high - self.low)
         if single:
             digits = 5 - math.floor(math.log10(self.high - self.low))
@@ -87,7 +103,9 @@ class Number:
 
 @dataclass(frozen=True, kw_only=True)
 class Category:
-    """One of several declared levels, encoded one-hot; any other value is refused, for a new level has no feature."""
+    """One of several declared levels, encoded one-hot; any other value is refused, for a new level
+    has no feature.
+    """
 
     name: str
     levels: tuple[str, ...]
@@ -100,7 +118,9 @@ class Category:
         for position, level in enumerate(self.levels):
             _check_name(what, level)
             if level in MISSING:
-                raise InvalidInput(f"{what} must not include {level!r}: in a table it stands for a missing value")
+                raise InvalidInput(
+                    f"{what} must not include {level!r}: in a table it stands for a missing value"
+                )
             if self.levels.index(level) < position:
                 raise InvalidInput(f"{what} must differ from one another, got {level!r} twice")
         object.__setattr__(self, "levels", tuple(self.levels))
@@ -117,13 +137,19 @@ class Category:
         if (codes < 0).any():
             row = int(np.argmin(codes))
             got = f"{shown(cells[row])} in {table.where(row)}"
-            raise DataError(f"column {self.name!r} must hold one of the declared levels {listed(self.levels)}, got {got}")
+            raise DataError(
+                f"column {self.name!r} must hold one of the declared levels "
+                f"{listed(self.levels)}, got {got}"
+            )
         return np.ones(len(cells)), codes
 
     def decode(self, entries: Array, *, single: bool = False) -> str:
         (chosen,) = np.nonzero(entries)
         if len(chosen) != 1 or entries[chosen[0]] != 1:
-            raise InvalidInput(f"the features of {self.name!r} must be a single one among zeros, got {shown(entries.tolist())}")
+            raise InvalidInput(
+                f"the features of {self.name!r} must be a single one among zeros, got "
+                f"{shown(entries.tolist())}"
+            )
         return self.levels[int(chosen[0])]
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,19 +167,25 @@ class Encoder:
     ----------
     - Each row is encoded by itself: what one person sends does not depend on anybody else's record.
     - Every entry lies in [0, 1].
-    - Both hold for what follows from declarations; with `from_data` the declarations themselves are a leak.
+    - Both hold for what follows from declarations; with `from_data` the declarations themselves are
+      a leak.
     """
 
     attributes: tuple[Attribute, ...]
 
     def __post_init__(self) -> None:
         if not isinstance(self.attributes, (tuple, list)) or not self.attributes:
-            raise InvalidInput(f"attributes must be one or more Number or Category, got {self.attributes!r}")
+            raise InvalidInput(
+                f"attributes must be one or more Number or Category, got {self.attributes!r}"
+            )
         for attribute in self.attributes:
             if not isinstance(attribute, (Number, Category)):
                 raise InvalidInput(f"attributes must be Number or Category, got {attribute!r}")
         object.__setattr__(self, "attributes", tuple(self.attributes))
-        for what, names in (("names of attributes", [a.name for a in self.attributes]), ("names of features", self.feature_names)):
+        for what, names in (
+            ("names of attributes", [a.name for a in self.attributes]),
+            ("names of features", self.feature_names),
+        ):
             seen: set[str] = set()
             for name in names:
                 if name in seen:
@@ -170,7 +202,9 @@ class Encoder:
         return len(self.feature_names)
 
     def encode(self, table: Table) -> Matrix:
-        """One row per record: CSR if the declarations (never the data) leave few entries to fill, else a dense array."""
+        """One row per record: CSR if the declarations (never the data) leave few entries to fill,
+        else a dense array.
+        """
         sparse = len(self.attributes) < _SPARSE_BELOW * self.n_features
         return self._encode_sparse(table) if sparse else self._encode_dense(table)
 
@@ -185,7 +219,9 @@ class Encoder:
         return rows
 
     def _encode_sparse(self, table: Table) -> Matrix:
-        """Every attribute fills one entry of each row, so all rows are equally long and already in order."""
+        """Every attribute fills one entry of each row, so all rows are equally long and already in
+        order.
+        """
         shape = (table.n_rows, len(self.attributes))
         values, features = np.empty(shape), np.empty(shape, dtype=np.int64)
         start = 0
@@ -194,13 +230,21 @@ class Encoder:
             features[:, i] = start + feature
             start += len(attribute.feature_names)
         pointers = np.arange(table.n_rows + 1) * len(self.attributes)
-        return sp.csr_array((values.ravel(), features.ravel(), pointers), shape=(table.n_rows, self.n_features))
+        return sp.csr_array(
+            (values.ravel(), features.ravel(), pointers), shape=(table.n_rows, self.n_features)
+        )
 
     def decode(self, row: Matrix, *, single: bool = False) -> dict[str, float | str]:
-        """The answers behind one encoded row, before bias and clipping: what a person is shown before sending it."""
-        entries = np.asarray(row.toarray() if hasattr(row, "toarray") else row, dtype=np.float64).ravel()
+        """The answers behind one encoded row, before bias and clipping: what a person is shown
+        before sending it.
+        """
+        entries = np.asarray(
+            row.toarray() if hasattr(row, "toarray") else row, dtype=np.float64
+        ).ravel()
         if len(entries) != self.n_features:
-            raise InvalidInput(f"row must have one entry per feature ({self.n_features}), got {len(entries)}")
+            raise InvalidInput(
+                f"row must have one entry per feature ({self.n_features}), got {len(entries)}"
+            )
         answers: dict[str, float | str] = {}
         start = 0
         for attribute in self.attributes:
@@ -215,32 +259,55 @@ class Encoder:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`; whatever it would not write is refused, for a misspelt key must not pass unnoticed."""
+        """The inverse of `to_dict`; whatever it would not write is refused, for a misspelt key must
+        not pass unnoticed.
+        """
         _check_keys("the encoder", data, {"attributes"})
         if not isinstance(data["attributes"], list):
-            raise InvalidInput(f"attributes must be a list of tables, got {shown(data['attributes'])}")
-        return cls(attributes=tuple(_attribute(f"attribute {i + 1}", item) for i, item in enumerate(data["attributes"])))
+            raise InvalidInput(
+                f"attributes must be a list of tables, got {shown(data['attributes'])}"
+            )
+        return cls(
+            attributes=tuple(
+                _attribute(f"attribute {i + 1}", item) for i, item in enumerate(data["attributes"])
+            )
+        )
 
     @classmethod
     def from_data(cls, table: Table, *, exclude: Collection[str], max_levels: int = 256) -> Self:
-        """Declarations guessed from the data, for experiments on data that are public or need no protection.
+        """Declarations guessed from the data, for experiments on data that are public or need no
+        protection.
 
-        The leak: the minimum and the maximum of each column, and the set of its levels, are functions of people's records.
-        They are stored in the model and no noise protects them: whoever is the oldest, or the only one with a rare
-        diagnosis, can be seen in them. Declare ranges and levels beforehand wherever privacy is promised.
+        The leak: the minimum and the maximum of each column, and the set of its levels, are
+        functions of people's records. They are stored in the model and no noise protects them:
+        whoever is the oldest, or the only one with a rare diagnosis, can be seen in them. Declare
+        ranges and levels beforehand wherever privacy is promised.
 
-        ``exclude`` names the columns that are no features, the label above all; it has no default because a label taken
-        for a feature would be published as it is. Text with more than ``max_levels`` different values is refused: it is
-        likely to be names or identifiers.
+        ``exclude`` names the columns that are no features, the label above all; it has no default
+        because a label taken for a feature would be published as it is. Text with more than
+        ``max_levels`` different values is refused: it is likely to be names or identifiers.
         """
         if isinstance(exclude, str):
-            raise InvalidInput(f"exclude must be a collection of column names, got the single text {exclude!r}: write [{exclude!r}]")
+            raise InvalidInput(
+                "exclude must be a collection of column names, got the single text "
+                f"{exclude!r}: write [{exclude!r}]"
+            )
         for name in exclude:
             if name not in table.names:
-                raise InvalidInput(f"exclude must name columns of {table.source}, got {name!r}: its columns are {listed(table.names)}")
+                raise InvalidInput(
+                    f"exclude must name columns of {table.source}, got {name!r}: its "
+                    f"columns are {listed(table.names)}"
+                )
         if table.n_rows == 0:
-            raise DataError(f"{table.source} must hold at least one record, got none: there is nothing to take ranges from")
-        return cls(attributes=tuple(_guess(table, name, max_levels) for name in table.names if name not in exclude))
+            raise DataError(
+                f"{table.source} must hold at least one record, got none: there is nothing "
+                "to take ranges from"
+            )
+        return cls(
+            attributes=tuple(
+                _guess(table, name, max_levels) for name in table.names if name not in exclude
+            )
+        )
 
 
 def _guess(table: Table, name: str, max_levels: int) -> Attribute:
@@ -248,7 +315,8 @@ def _guess(table: Table, name: str, max_levels: int) -> Attribute:
         levels = sorted(set(table.text(name).tolist()))
         if len(levels) > max_levels:
             raise DataError(
-                f"column {name!r} must have at most {max_levels} levels, got {len(levels)}: exclude it if it holds names or identifiers"
+                f"column {name!r} must have at most {max_levels} levels, got {len(levels)}: "
+                "exclude it if it holds names or identifiers"
             )
         return Category(name=name, levels=tuple(levels))
     values = table.numeric(name)
@@ -276,9 +344,14 @@ def _attribute(where: str, item: Any) -> Attribute:
 def _check_keys(where: str, item: Any, keys: set[str]) -> None:
     if not isinstance(item, Mapping) or set(item) != keys:
         got = ", ".join(sorted(map(repr, item))) if isinstance(item, Mapping) else shown(item)
-        raise InvalidInput(f"{where} must have exactly the keys {', '.join(sorted(map(repr, keys)))}, got {got}")
+        raise InvalidInput(
+            f"{where} must have exactly the keys {', '.join(sorted(map(repr, keys)))}, got {got}"
+        )
 
 
 def _check_name(what: str, name: object) -> None:
     if not isinstance(name, str) or not name or name != name.strip():
-        raise InvalidInput(f"{what} must be text that neither is empty nor begins or ends with spaces, got {name!r}")
+        raise InvalidInput(
+            f"{what} must be text that neither is empty nor begins or ends with spaces, got "
+            f"{name!r}"
+        )

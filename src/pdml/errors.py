@@ -38,7 +38,9 @@ class PDMLError(Exception):
 
 
 class InvalidInput(PDMLError, ValueError):
-    """A value lies outside its domain; the sentence begins with its name where ``setting`` has it."""
+    """A value lies outside its domain; the sentence begins with its name where ``setting`` has
+    it.
+    """
 
     def __init__(self, text: str, *, setting: str = "") -> None:
         self.setting = setting
@@ -54,11 +56,15 @@ class GraphError(InvalidInput):
 
 
 class StudyError(InvalidInput):
-    """A study file holds mistakes; ``mistakes`` are all of them as (line, sentence), line 0 where there is no file."""
+    """A study file holds mistakes; ``mistakes`` are all of them as (line, sentence), line 0 where
+    there is no file.
+    """
 
     def __init__(self, source: str, mistakes: Sequence[tuple[int, str]]) -> None:
         self.source, self.mistakes = source, tuple(mistakes)
-        told = "; ".join(f"line {line}: {text}" if line else text for line, text in self.mistakes[:20])
+        told = "; ".join(
+            f"line {line}: {text}" if line else text for line, text in self.mistakes[:20]
+        )
         told += f"; and {len(self.mistakes) - 20} more" if len(self.mistakes) > 20 else ""
         count = f"{len(self.mistakes)} mistakes: " if len(self.mistakes) > 1 else ""
         super().__init__(f"{source} is not a valid study: {count}{told}")
@@ -87,7 +93,9 @@ class MessageError(InvalidInput):
 
 
 class NotDelivered(PDMLError):
-    """A report is not known to be stored; ``code`` is the service's problem code, or empty if no clear answer came."""
+    """A report is not known to be stored; ``code`` is the service's problem code, or empty if no
+    clear answer came.
+    """
 
     def __init__(self, text: str, code: str = "") -> None:
         self.code = code
@@ -135,7 +143,9 @@ class EngineError(PDMLError):
 
 
 class StorageUnavailable(PDMLError):
-    """The store cannot commit now (full, read-only, gone); nothing of what was asked is acknowledged."""
+    """The store cannot commit now (full, read-only, gone); nothing of what was asked is
+    acknowledged.
+    """
 
 
 def plain(sentence: str, longest: int = 1000) -> str:

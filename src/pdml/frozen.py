@@ -2,12 +2,14 @@
 
 A folder of three columns of equal length and a manifest:
 
-    features.npy   (m, d) float32     labels.npy   (m,) int32     epsilons.npy   (m,) int64, millionths
-    manifest.json  canonical JSON: the study's hash, sizes, the sha256 of each file, and a digest of all that
+    features.npy   (m, d) float32
+    labels.npy     (m,) int32
+    epsilons.npy   (m,) int64, millionths
+    manifest.json  canonical JSON: the study's hash, sizes, each file's sha256, a digest of all that
 
-Rows are in the order of the reports' random ids, so that it tells nothing about time. Both sides work in chunks: memory does
-not grow with m. The manifest says who randomised the labels; one of version 1 does not, and is
-read as "".
+Rows are in the order of the reports' random ids, so that it tells nothing about time. Both sides
+work in chunks: memory does not grow with m. The manifest says who randomised the labels; one of
+version 1 does not, and is read as "".
 """
 
 import contextlib
@@ -60,7 +62,9 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """sha256 of the manifest's canonical JSON without the digest: one name for all the bytes."""
+        """sha256 of the manifest's canonical JSON without the digest: one name for all the
+        bytes.
+        """
         return hashlib.sha256(_canonical(self._told())).hexdigest()
 
     def to_bytes(self) -> bytes:
@@ -104,7 +108,9 @@ class FrozenWriter:
         server: str,
         randomised_by: str = UNSAID,
     ) -> None:
-        self.width = _validate.integer("width", width, low=2, why="the last feature is the constant")
+        self.width = _validate.integer(
+            "width", width, low=2, why="the last feature is the constant"
+        )
         self.classes = _validate.integer("classes", classes, low=2, high=1 << 31)
         self.study, self.study_id, self.server = study_hash, study_id, server
         self.randomised_by = _validate.choice("randomised_by", randomised_by, _RANDOMISED_BY)
@@ -112,31 +118,50 @@ class FrozenWriter:
         self.folder = Path(folder)
         if os.path.lexists(self.folder):
             raise InvalidInput(f"cannot freeze a data set into {self.folder}: it exists already")
-        self._stage = self.folder.absolute().parent / f".pdml-{secrets.token_hex(8)}-{self.folder.name}"
+        self._stage = (
+            self.folder.absolute().parent / f".pdml-{secrets.token_hex(8)}-{self.folder.name}"
+        )
         self._columns: dict[str, BinaryIO] = {}
         try:
             self._stage.mkdir(mode=0o700)
             for name in _DTYPES:
-                self._columns[name] = os.fdopen(os.open(self._stage / f"{name}.npy", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b")
+                self._columns[name] = os.fdopen(
+                    os.open(self._stage / f"{name}.npy", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600),
+                    "w+b",
+                )
                 self._columns[name].write(bytes(_HEADER))  # its number of rows is known at the end
         except OSError as error:
             self.abort()
-            raise InvalidInput(f"cannot write into {self.folder.absolute().parent}: {(error.strerror or str(error)).lower()}") from error
+            raise InvalidInput(
+                f"cannot write into {self.folder.absolute().parent}: "
+                f"{(error.strerror or str(error)).lower()}"
+            ) from error
 
     def append(self, features: NDArray[Any], labels: NDArray[Any], epsilons: NDArray[Any]) -> None:
         """Add rows in their order: (k, d) float32, k class indices, k epsilons in millionths."""
         if not self._columns:
             raise InvalidInput("this data set is frozen or abandoned: nothing can be added")
-        parts = {"features": np.asarray(features), "labels": np.asarray(labels), "epsilons": np.asarray(epsilons)}
+        parts = {
+            "features": np.asarray(features),
+            "labels": np.asarray(labels),
+            "epsilons": np.asarray(epsilons),
+        }
         if parts["features"].dtype.newbyteorder("=") != np.float32:
-            raise InvalidInput(f"features must be float32 as they were sent, got {parts['features'].dtype}")
+            raise InvalidInput(
+                f"features must be float32 as they were sent, got {parts['features'].dtype}"
+            )
         for name in ("labels", "epsilons"):
             if parts[name].dtype.kind not in "iu":
                 raise InvalidInput(f"{name} must be whole numbers, got {parts[name].dtype}")
         count = len(parts["features"])
-        if parts["features"].shape != (count, self.width) or any(parts[name].shape != (count,) for name in ("labels", "epsilons")):
+        if parts["features"].shape != (count, self.width) or any(
+            parts[name].shape != (count,) for name in ("labels", "epsilons")
+        ):
             shapes = ", ".join(f"{name} {part.shape}" for name, part in parts.items())
-            raise DataError(f"the new rows must be (k, {self.width}) features, k labels and k epsilons, got {shapes}")
+            raise DataError(
+                f"the new rows must be (k, {self.width}) features, k labels and k epsilons, "
+                f"got {shapes}"
+            )
         for name, part in parts.items():
             if not (good := _good(name, part, self.classes)).all():
                 raise _refused(name, self.records + int(np.argmin(good)), "the new rows")
@@ -153,7 +178,9 @@ class FrozenWriter:
         if not self.records:
             raise DataError("a data set must hold at least one report to be frozen, got none")
         if not _HOUR.fullmatch(frozen_at):
-            raise InvalidInput(f"frozen_at must be an hour in UTC such as 2026-03-01T14Z, got {frozen_at!r}")
+            raise InvalidInput(
+                f"frozen_at must be an hour in UTC such as 2026-03-01T14Z, got {frozen_at!r}"
+            )
         files = {}
         for name, column in self._columns.items():
             column.seek(0)
@@ -176,7 +203,9 @@ class FrozenWriter:
         )
         older = replace(manifest, randomised_by=UNSAID, version=1)
         manifest = older if older.digest == known else manifest
-        with open(os.open(self._stage / MANIFEST, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with open(
+            os.open(self._stage / MANIFEST, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+        ) as file:
             file.write(manifest.to_bytes())
             file.flush()
             os.fsync(file.fileno())
@@ -198,22 +227,37 @@ class FrozenWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.abort()
 
 
-def open_frozen(folder: str | os.PathLike[str], *, study_hash: str | None = None, verify: bool = True) -> FrozenData:
+def open_frozen(
+    folder: str | os.PathLike[str], *, study_hash: str | None = None, verify: bool = True
+) -> FrozenData:
     """Map a frozen data set into memory, after every byte and every row was checked.
 
-    ``study_hash`` refuses the data of another contract. ``verify=False`` trusts the bytes and looks at sizes only, for data that
-    the same process has verified before.
+    ``study_hash`` refuses the data of another contract. ``verify=False`` trusts the bytes and looks
+    at sizes only, for data that the same process has verified before.
     """
     folder = Path(folder)
     manifest = _read_manifest(folder)
     if study_hash is not None and manifest.study != study_hash:
-        raise DataError(f"{folder} belongs to the study {manifest.study[:12]}..., not to {study_hash[:12]}...: the contracts differ")
+        raise DataError(
+            f"{folder} belongs to the study {manifest.study[:12]}..., not to "
+            f"{study_hash[:12]}...: the contracts differ"
+        )
     columns = {name: _map(folder, name, manifest, verify) for name in _DTYPES}
-    return FrozenData(manifest=manifest, features=columns["features"], labels=columns["labels"], epsilons=columns["epsilons"])
+    return FrozenData(
+        manifest=manifest,
+        features=columns["features"],
+        labels=columns["labels"],
+        epsilons=columns["epsilons"],
+    )
 
 
 def _read_manifest(folder: Path) -> Manifest:
@@ -222,7 +266,10 @@ def _read_manifest(folder: Path) -> Manifest:
         with open(path, "rb") as file:
             data = file.read(1 << 20)
     except OSError as error:
-        raise DataError(f"cannot read {path}: {(error.strerror or str(error)).lower()}: it is no frozen data set") from None
+        raise DataError(
+            f"cannot read {path}: {(error.strerror or str(error)).lower()}: it is no frozen "
+            "data set"
+        ) from None
     try:
         told = json.loads(data)
         digest = told.pop("digest")
@@ -230,7 +277,9 @@ def _read_manifest(folder: Path) -> Manifest:
         kinds = {"records": int, "width": int, "classes": int, "version": int, "files": dict}
         good = all(type(value) is kinds.get(name, str) for name, value in told.items())
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise DataError(f"{path} is not a manifest: it was damaged or written by something else") from None
+        raise DataError(
+            f"{path} is not a manifest: it was damaged or written by something else"
+        ) from None
     if (
         not good
         or manifest.version not in (1, VERSION)
@@ -241,8 +290,14 @@ def _read_manifest(folder: Path) -> Manifest:
         raise DataError(f"{path} is not a manifest that this version can read")
     # One spelling only: else a changed byte between the values would pass.
     if manifest.digest != digest or manifest.to_bytes() != data:
-        raise DataError(f"{path} does not match its own digest: the data set was changed after it was frozen")
-    if not (0 < manifest.records < 1 << 40 and 2 <= manifest.width < 1 << 31 and 2 <= manifest.classes <= 1 << 31):
+        raise DataError(
+            f"{path} does not match its own digest: the data set was changed after it was frozen"
+        )
+    if not (
+        0 < manifest.records < 1 << 40
+        and 2 <= manifest.width < 1 << 31
+        and 2 <= manifest.classes <= 1 << 31
+    ):
         raise DataError(f"{path} names sizes that no data set has")
     return manifest
 
@@ -255,9 +310,15 @@ def _map(folder: Path, name: str, manifest: Manifest, verify: bool) -> NDArray[A
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size != _HEADER + int(np.prod(shape)) * np.dtype(_DTYPES[name]).itemsize:
-                raise DataError(f"{path} must hold {manifest.records:,} rows, got a file of {size:,} bytes: it was cut or changed")
+                raise DataError(
+                    f"{path} must hold {manifest.records:,} rows, got a file of {size:,} "
+                    "bytes: it was cut or changed"
+                )
             if file.read(_HEADER) != _header(name, manifest.records, manifest.width):
-                raise DataError(f"{path} must begin with the header of {manifest.records:,} rows, got something else: it was changed")
+                raise DataError(
+                    f"{path} must begin with the header of {manifest.records:,} rows, got "
+                    "something else: it was changed"
+                )
             if verify:
                 _verify(file, path, name, shape, manifest)
             return np.memmap(file, dtype=_DTYPES[name], mode="r", offset=_HEADER, shape=shape)
@@ -265,20 +326,30 @@ def _map(folder: Path, name: str, manifest: Manifest, verify: bool) -> NDArray[A
         raise DataError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
 
 
-def _verify(file: BinaryIO, path: Path, name: str, shape: tuple[int, ...], manifest: Manifest) -> None:
-    """Hash and rows in one pass, read rather than mapped, so that memory does not fill with pages."""
+def _verify(
+    file: BinaryIO, path: Path, name: str, shape: tuple[int, ...], manifest: Manifest
+) -> None:
+    """Hash and rows in one pass, read rather than mapped, so that memory does not fill with
+    pages.
+    """
     digest = hashlib.sha256(_header(name, manifest.records, manifest.width))
     row_bytes = np.dtype(_DTYPES[name]).itemsize * (manifest.width if name == "features" else 1)
     bad = None
     done = 0
     while chunk := file.read(max(1, _CHUNK // row_bytes) * row_bytes):
         digest.update(chunk)
-        good = _good(name, np.frombuffer(chunk, dtype=_DTYPES[name]).reshape(-1, *shape[1:]), manifest.classes)
+        good = _good(
+            name,
+            np.frombuffer(chunk, dtype=_DTYPES[name]).reshape(-1, *shape[1:]),
+            manifest.classes,
+        )
         if bad is None and not good.all():
             bad = done + int(np.argmin(good))
         done += len(good)
     if digest.hexdigest() != manifest.files[path.name]:
-        raise DataError(f"{path} does not match its sha256 in the manifest: it was changed after it was frozen")
+        raise DataError(
+            f"{path} does not match its sha256 in the manifest: it was changed after it was frozen"
+        )
     if bad is not None:
         raise _refused(name, bad, str(path))
 
@@ -287,7 +358,9 @@ def _good(name: str, rows: NDArray[Any], classes: int) -> NDArray[np.bool_]:
     """Which rows a report may have."""
     if name == "features":
         return acceptable(rows)
-    return np.asarray((rows >= 0) & (rows < classes) if name == "labels" else (rows > 0) & (rows <= MOST_MICRO))
+    return np.asarray(
+        (rows >= 0) & (rows < classes) if name == "labels" else (rows > 0) & (rows <= MOST_MICRO)
+    )
 
 
 def _refused(name: str, row: int, what: str) -> DataError:
@@ -313,4 +386,6 @@ def _sha256(file: BinaryIO) -> str:
 
 
 def _canonical(values: Mapping[str, Any]) -> bytes:
-    return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(
+        "utf-8"
+    )

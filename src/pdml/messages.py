@@ -1,7 +1,9 @@
-"""What travels between a device and a collection service: versioned JSON, one table of problems, never pickle.
+"""What travels between a device and a collection service: versioned JSON, one table of problems,
+never pickle.
 
-A report is one JSON object of constant size for a given study. Features are float32 in little-endian order, so that both
-sides hold the same bits. `decode_report` checks the form; what depends on the study and on the store is the service's.
+A report is one JSON object of constant size for a given study. Features are float32 in
+little-endian order, so that both sides hold the same bits. `decode_report` checks the form; what
+depends on the study and on the store is the service's.
 """
 
 import base64
@@ -36,7 +38,8 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Guarantees
     ----------
     - ``label`` was randomised on the device with ``epsilon``; no message tells if it is true.
-    - ``features`` are what the person answered, encoded: the server that receives them can read them.
+    - ``features`` are what the person answered, encoded: the server that receives them can read
+      them.
     - The size does not depend on the answers (label indices of several digits aside).
     """
 
@@ -95,11 +98,16 @@ PROBLEMS: Mapping[str, Kind] = MappingProxyType(
         "malformed": Kind(400, "The message is not JSON of the expected form."),
         "too_large": Kind(413, "The message is larger than any valid one."),
         "wrong_version": Kind(400, "The message is of a version that this service does not speak."),
-        "wrong_study": Kind(409, "The report belongs to another study, or to another version of this one."),
+        "wrong_study": Kind(
+            409, "The report belongs to another study, or to another version of this one."
+        ),
         "bad_id": Kind(400, "The report's id is not 32 lower-case hex digits."),
         "epsilon_not_on_menu": Kind(422, "The epsilon is not on the study's menu."),
         "bad_label": Kind(422, "The label is not one of the study's classes."),
-        "bad_features": Kind(422, "The features have a wrong length, a norm above 1, or no positive constant at the end."),
+        "bad_features": Kind(
+            422,
+            "The features have a wrong length, a norm above 1, or no positive constant at the end.",
+        ),
         "token_missing": Kind(401, "This service takes invited reports only."),
         "token_unknown": Kind(403, "The invitation is not known."),
         "token_used": Kind(409, "The invitation was used by another report."),
@@ -124,28 +132,45 @@ PROBLEMS: Mapping[str, Kind] = MappingProxyType(
 def problem(code: str, detail: str = "", id: str = "") -> Problem:
     """The problem with this ``code``, which must be in the table."""
     kind = PROBLEMS[code]
-    return Problem(type=f"urn:pdml:problem:{code}", title=kind.title, status=kind.status, code=code, detail=detail, id=id)
+    return Problem(
+        type=f"urn:pdml:problem:{code}",
+        title=kind.title,
+        status=kind.status,
+        code=code,
+        detail=detail,
+        id=id,
+    )
 
 
 # Features
 
 
 def pack_features(features: NDArray[Any]) -> str:
-    """base64 of float32 entries in little-endian order; the entries must be float32 already: rounding is the encoder's."""
+    """base64 of float32 entries in little-endian order; the entries must be float32 already:
+    rounding is the encoder's.
+    """
     array = np.asarray(features)
     if array.dtype.newbyteorder("=") != np.float32 or array.ndim != 1 or not len(array):
-        raise InvalidInput(f"features must be a vector of float32, got {array.ndim} dimension(s) of {array.dtype}")
+        raise InvalidInput(
+            f"features must be a vector of float32, got {array.ndim} dimension(s) of {array.dtype}"
+        )
     return base64.b64encode(array.astype("<f4").tobytes()).decode("ascii")
 
 
 def feature_bytes(text: str) -> bytes:
-    """The little-endian float32 entries behind ``text``, as they travel; any other spelling of the same bytes is refused."""
+    """The little-endian float32 entries behind ``text``, as they travel; any other spelling of the
+    same bytes is refused.
+    """
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
     except ValueError:  # binascii.Error, and non-ASCII text
         raise MessageError("features must be padded base64", "bad_features") from None
     # Only the bits that padding leaves over could be spelt in several ways.
-    if not data or len(data) % 4 or (len(data) % 3 and base64.b64encode(data).decode("ascii") != text):
+    if (
+        not data
+        or len(data) % 4
+        or (len(data) % 3 and base64.b64encode(data).decode("ascii") != text)
+    ):
         raise MessageError("features must be base64 of whole float32 numbers", "bad_features")
     return data
 
@@ -156,17 +181,22 @@ def unpack_features(text: str) -> Features:
 
 
 def features_of(report: Report) -> Features:
-    """The report's features, read-only; only their form is checked (`acceptable` checks their values)."""
+    """The report's features, read-only; only their form is checked (`acceptable` checks their
+    values).
+    """
     return unpack_features(report.features)
 
 
 ADMITTED = 1 - 2.0**-21
-"""The largest squared norm a service takes. Devices stay at 1 - 2^-19 and the proofs ask for 1: neither an honest report's fate nor
-a stored one's depends on the order in which a machine adds up."""
+"""The largest squared norm a service takes. Devices stay at 1 - 2^-19 and the proofs ask for 1:
+neither an honest report's fate nor a stored one's depends on the order in which a machine adds up.
+"""
 
 
 def acceptable(features: NDArray[Any], *, most: float = 1.0) -> NDArray[np.bool_]:
-    """Which rows of (m, d) float32 are finite, have a squared norm of at most ``most`` in float64, and a positive constant at the end."""
+    """Which rows of (m, d) float32 are finite, have a squared norm of at most ``most`` in float64,
+    and a positive constant at the end.
+    """
     wide = np.asarray(features, dtype=np.float64)
     squares = np.einsum("ij,ij->i", wide, wide)  # NaN and infinities make the comparison false
     return np.asarray((squares <= most) & (wide[:, -1] > 0))
@@ -187,12 +217,18 @@ def encode_report(report: Report) -> bytes:
 
 
 def decode_report(data: bytes) -> Report:
-    """The report, its form checked; anything else is a `MessageError` with the code of its problem."""
+    """The report, its form checked; anything else is a `MessageError` with the code of its
+    problem.
+    """
     report: Report = _decode(_report, data, "a report")
     if report.version != VERSION:
-        raise MessageError(f"version must be {VERSION}, got {_number(report.version)}", "wrong_version")
+        raise MessageError(
+            f"version must be {VERSION}, got {_number(report.version)}", "wrong_version"
+        )
     if not _HASH.fullmatch(report.study):
-        raise MessageError("study must be the 64 lower-case hex digits of the study's hash", "wrong_study")
+        raise MessageError(
+            "study must be the 64 lower-case hex digits of the study's hash", "wrong_study"
+        )
     if not _ID.fullmatch(report.id):
         raise MessageError("id must be 32 lower-case hex digits", "bad_id")
     if report.token and not _ID.fullmatch(report.token):
@@ -201,8 +237,9 @@ def decode_report(data: bytes) -> Report:
         raise MessageError("epsilon must be a positive number of millionths", "epsilon_not_on_menu")
     if not 0 <= report.label < 1 << 31:
         raise MessageError("label must be the index of a class", "bad_label")
-    # A field that is there twice would mean one thing here and may mean another elsewhere. No value holds a quotation mark, so
-    # that counting them finds every one more: two of each name and of each of the texts.
+    # A field that is there twice would mean one thing here and may mean another elsewhere. No value
+    # holds a quotation mark, so that counting them finds every one more: two of each name and of
+    # each of the texts.
     if data.count(b'"') != (22 if b'"token"' in data else 18):
         raise MessageError("each field must be there once, and spelt without escapes")
     return report
@@ -236,27 +273,51 @@ def encode_answer(answer: Receipt | Problem) -> bytes:
 
 
 def decode_answer(data: bytes) -> Receipt | Problem:
-    """What a service says about one report; nothing in it can move a terminal's cursor, and a known problem has our own title."""
+    """What a service says about one report; nothing in it can move a terminal's cursor, and a known
+    problem has our own title.
+    """
     try:
         receipt: Receipt = _receipt.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _safe_problem(_decode(_problem, data, "a receipt or a problem"))
-    patterns = ((_ID, receipt.id), (_HASH, receipt.study), (_HASH, receipt.digest), (_HOUR, receipt.hour))
+    patterns = (
+        (_ID, receipt.id),
+        (_HASH, receipt.study),
+        (_HASH, receipt.digest),
+        (_HOUR, receipt.hour),
+    )
     named = 0 < len(receipt.server) <= _LONGEST_NAME and receipt.server.isprintable()
     if not named or not all(pattern.fullmatch(text) for pattern, text in patterns):
-        raise MessageError("a receipt must hold hex digits, an hour such as 2026-03-01T14Z, and a printable name, got something else")
+        raise MessageError(
+            "a receipt must hold hex digits, an hour such as 2026-03-01T14Z, and a "
+            "printable name, got something else"
+        )
     return receipt
 
 
 def _safe_problem(said: Problem) -> Problem:
     if not _CODE.fullmatch(said.code):
-        raise MessageError("a problem's code must be lower-case letters, digits and underscores, got something else")
+        raise MessageError(
+            "a problem's code must be lower-case letters, digits and underscores, got "
+            "something else"
+        )
     title = PROBLEMS[said.code].title if said.code in PROBLEMS else _printable(said.title)
-    return Problem(_printable(said.type), title, said.status, said.code, _printable(said.detail), _printable(said.id))
+    return Problem(
+        _printable(said.type),
+        title,
+        said.status,
+        said.code,
+        _printable(said.detail),
+        _printable(said.id),
+    )
 
 
 def _printable(text: str) -> str:
-    return text if text.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    )
 
 
 def encode_batch(messages: Iterable[Report | Receipt | Problem]) -> bytes:
@@ -265,7 +326,9 @@ def encode_batch(messages: Iterable[Report | Receipt | Problem]) -> bytes:
 
 
 def split_batch(data: bytes) -> list[bytes]:
-    """The lines of a batch, undecoded, so that each is answered by itself; only the end may lack its newline."""
+    """The lines of a batch, undecoded, so that each is answered by itself; only the end may lack
+    its newline.
+    """
     lines = data.split(b"\n")
     return lines[:-1] if lines[-1] == b"" else lines
 
@@ -274,7 +337,9 @@ MAX_INVITATION_BYTES = 256
 
 
 def MAX_REPORT_BYTES(width: int) -> int:
-    """No valid report of ``width`` features is longer: its canonical bytes with the longest numbers, and room for spaces."""
+    """No valid report of ``width`` features is longer: its canonical bytes with the longest
+    numbers, and room for spaces.
+    """
     return 4 * ((4 * width + 2) // 3) + 1024
 
 
@@ -291,7 +356,9 @@ def _number(value: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``, so that reports may travel unencrypted; names but localhost may mean anything."""
+    """Whether only this machine can reach ``host``, so that reports may travel unencrypted; names
+    but localhost may mean anything.
+    """
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

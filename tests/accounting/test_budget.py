@@ -14,7 +14,15 @@ from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoise
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.train.plan import TrainingPlan
 
-PLACE = {"server": 0, "n_servers": 10, "degree": 2, "records": 4500, "epsilon": 1.0, "norm_bound": 1.0, "width": 20}
+PLACE = {
+    "server": 0,
+    "n_servers": 10,
+    "degree": 2,
+    "records": 4500,
+    "epsilon": 1.0,
+    "norm_bound": 1.0,
+    "width": 20,
+}
 
 
 def events(rounds: int = 40, *, epsilon: float = 1.0, noise: float = 1.0, **changes):
@@ -22,7 +30,9 @@ def events(rounds: int = 40, *, epsilon: float = 1.0, noise: float = 1.0, **chan
     return (LabelFlipped(epsilon=epsilon), *plan.events(**PLACE))
 
 
-@pytest.mark.parametrize("name", ["features_epsilon", "labels_epsilon", "features_delta", "labels_delta"])
+@pytest.mark.parametrize(
+    "name", ["features_epsilon", "labels_epsilon", "features_delta", "labels_delta"]
+)
 @pytest.mark.parametrize("value", [-1, float("nan"), "1", None])
 def test_budgets_outside_their_domain_are_refused(name, value):
     with pytest.raises(InvalidInput, match=f"^{name} must"):
@@ -31,8 +41,12 @@ def test_budgets_outside_their_domain_are_refused(name, value):
 
 @given(st.floats(0.02, 3), st.floats(1e-9, 1e-3), st.floats(0.8, 0.99), st.integers(1, 80))
 @settings(max_examples=60)
-def test_features_last_safe_round_is_the_last_in_the_geometric_series(epsilon, delta, decay, rounds):
-    """μ_t² = (D/V)²·(ρ^-t - 1)/(ρ^-1 - 1), without the ledger: the round is within the budget and the next is not."""
+def test_features_last_safe_round_is_the_last_in_the_geometric_series(
+    epsilon, delta, decay, rounds
+):
+    """μ_t² = (D/V)²·(ρ^-t - 1)/(ρ^-1 - 1), without the ledger: the round is within the budget and
+    the next is not.
+    """
     planned = events(rounds, noise_decay=decay)
     first = planned[2]
     ratio = first.record_sensitivity / first.stddev
@@ -46,16 +60,25 @@ def test_features_last_safe_round_is_the_last_in_the_geometric_series(epsilon, d
     assert safe == rounds or delta_after(safe + 1) > delta * (1 - 1e-6)
 
 
-@given(st.floats(0.005, 1.5), st.floats(0.01, 3), st.sampled_from([2, 3]), st.sampled_from(["none", "truncated_gaussian"]))
+@given(
+    st.floats(0.005, 1.5),
+    st.floats(0.01, 3),
+    st.sampled_from([2, 3]),
+    st.sampled_from(["none", "truncated_gaussian"]),
+)
 @settings(max_examples=60)
 def test_last_safe_round_is_what_the_ledger_says_round_by_round(labels, features, classes, kind):
-    ledger = Ledger((events(objective_noise=kind), events(noise=0.7, objective_noise=kind)), classes=classes)
+    ledger = Ledger(
+        (events(objective_noise=kind), events(noise=0.7, objective_noise=kind)), classes=classes
+    )
     budget = Budget(features_epsilon=features, labels_epsilon=labels)
     safe = ledger.last_safe_round(budget)
     for t in {1, safe, safe + 1, 40} - {0, 41}:
         fits = True
         for data, limit in (("features", features), ("label", labels)):
-            fits &= all(ledger.up_to(t).profile(data, "other servers", i)(limit) <= 1e-6 for i in range(2))
+            fits &= all(
+                ledger.up_to(t).profile(data, "other servers", i)(limit) <= 1e-6 for i in range(2)
+            )
         assert fits == (t <= safe)
 
 
@@ -98,7 +121,9 @@ def test_objective_noise_drawn_before_is_spent_as_well(kind):
 
 def test_half_the_noise_is_safe_for_fewer_rounds():
     budget = Budget(features_epsilon=0.3)
-    rounds = [last_safe_round([events(200, noise=noise)], budget=budget) for noise in (0.5, 1.0, 2.0)]
+    rounds = [
+        last_safe_round([events(200, noise=noise)], budget=budget) for noise in (0.5, 1.0, 2.0)
+    ]
     assert 0 < rounds[0] < rounds[1] < rounds[2] < 200
 
 
@@ -128,13 +153,19 @@ def test_earlier_trainings_are_spent_whatever_happens():
 
 def test_a_free_budget_stops_nothing_and_delta_zero_everything():
     assert last_safe_round([events(7, noise_scale=0.0)], budget=Budget()) == 7
-    assert last_safe_round([events(7)], budget=Budget(features_epsilon=5.0, features_delta=0.0)) == 0
+    assert (
+        last_safe_round([events(7)], budget=Budget(features_epsilon=5.0, features_delta=0.0)) == 0
+    )
     assert last_safe_round([], budget=Budget()) == 0
 
 
 def test_the_plan_looks_beyond_its_own_rounds():
     budget = Budget(features_epsilon=1.0)
-    assert TrainingPlan(rounds=5).last_safe_round(budget=budget, **PLACE) == last_safe_round([events(300)], budget=budget) > 64
+    assert (
+        TrainingPlan(rounds=5).last_safe_round(budget=budget, **PLACE)
+        == last_safe_round([events(300)], budget=budget)
+        > 64
+    )
     assert TrainingPlan(rounds=5).last_safe_round(budget=Budget(), most=500, **PLACE) == 500
 
 
@@ -146,10 +177,13 @@ def test_check_says_everything_in_one_sentence():
         ledger.check(Budget(features_epsilon=0.3))
     spent = ledger.line("features", "other servers").epsilon
     assert str(refused.value) == (
-        f"200 rounds would spend epsilon {spent:.3g} on the features against other servers (delta 1e-06, server 1), "
+        f"200 rounds would spend epsilon {spent:.3g} on the features against other servers "
+        "(delta 1e-06, server 1), "
         f"but the budget is epsilon 0.3: the last safe round is {safe}"
     )
-    with pytest.raises(BudgetExceeded, match=r"on the label against .* not even the first round is safe$"):
+    with pytest.raises(
+        BudgetExceeded, match=r"on the label against .* not even the first round is safe$"
+    ):
         ledger.check(Budget(labels_epsilon=1e-4))
     with pytest.raises(BudgetExceeded, match="no bound at all on the features"):
         Ledger((events(noise_scale=0.0),)).check(Budget(features_epsilon=1.0))
@@ -169,7 +203,9 @@ def test_epsilons_round_by_round_are_the_lines():
     ledger = Ledger((events(6, objective_bound=0.5), events(6, noise=0.5)))
     for data in ("label", "features"):
         each = ledger.epsilons(data)
-        assert each == pytest.approx([ledger.up_to(t).line(data, "other servers").epsilon for t in range(1, 7)], abs=1e-8)
+        assert each == pytest.approx(
+            [ledger.up_to(t).line(data, "other servers").epsilon for t in range(1, 7)], abs=1e-8
+        )
 
 
 # The estimator
@@ -185,7 +221,12 @@ TIGHT = Budget(features_epsilon=2.0)
 
 
 def classifier(**changes):
-    return PDMLClassifier(**({"n_servers": 3, "topology": "ring", "rounds": 60, "random_state": 0, "budget": TIGHT} | changes))
+    return PDMLClassifier(
+        **(
+            {"n_servers": 3, "topology": "ring", "rounds": 60, "random_state": 0, "budget": TIGHT}
+            | changes
+        )
+    )
 
 
 def test_a_run_beyond_the_budget_is_refused_before_it_starts():
@@ -198,15 +239,25 @@ def test_a_run_beyond_the_budget_is_refused_before_it_starts():
 
 def test_an_open_ended_run_stops_at_the_last_safe_round():
     seen = []
-    fitted = classifier(open_ended=True, on_round=lambda t, rounds: seen.append((t, rounds))).fit(*data())
+    fitted = classifier(open_ended=True, on_round=lambda t, rounds: seen.append((t, rounds))).fit(
+        *data()
+    )
     free = classifier(budget=None).fit(*data())
     safe = free.privacy_.last_safe_round(TIGHT)
     assert 0 < safe < 60
-    assert fitted.rounds_ == safe == len(fitted.history_.spent) == len(fitted.history_.risk) == len(seen)
+    assert (
+        fitted.rounds_
+        == safe
+        == len(fitted.history_.spent)
+        == len(fitted.history_.risk)
+        == len(seen)
+    )
     assert seen[-1] == (safe, safe)
     assert fitted.model_.plan["rounds"] == safe and fitted.model_.provenance["rounds_asked"] == 60
     assert fitted.privacy_ == free.privacy_.up_to(safe)
-    assert fitted.privacy_.line("features", "other servers").epsilon <= 2.0 < free.history_.spent[safe]
+    assert (
+        fitted.privacy_.line("features", "other servers").epsilon <= 2.0 < free.history_.spent[safe]
+    )
     same = classifier(budget=None, rounds=safe).fit(*data())
     np.testing.assert_array_equal(fitted.coef_, same.coef_)
 
@@ -236,6 +287,8 @@ def test_noise_switched_off_leaves_no_safe_round():
 
 
 def test_objective_of_unknown_kind_is_refused():
-    odd = ObjectiveNoised(kind="laplace", bound=1.0, stddev=1.0, size=2, n_servers=2, label_shift=0.1)
+    odd = ObjectiveNoised(
+        kind="laplace", bound=1.0, stddev=1.0, size=2, n_servers=2, label_shift=0.1
+    )
     with pytest.raises(InvalidInput, match="does not know objective noise"):
         last_safe_round([(odd, *events(3)[2:])], budget=Budget(labels_epsilon=inf))

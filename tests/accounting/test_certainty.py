@@ -75,7 +75,9 @@ class Pair:
         return self.keep * ndtr(self.mu / 2 - x) + (1 - self.keep) * ndtr(-self.mu / 2 - x)
 
     def other(self, edges):
-        """Chances between ``edges`` under the alternative: each from the tail that is short there, or small ones cancel to 0."""
+        """Chances between ``edges`` under the alternative: each from the tail that is short there,
+        or small ones cancel to 0.
+        """
         left = self.keep * ndtr(edges + self.mu / 2) + (1 - self.keep) * ndtr(edges - self.mu / 2)
         right = self.keep * ndtr(-edges - self.mu / 2) + (1 - self.keep) * ndtr(self.mu / 2 - edges)
         return np.where(edges[:-1] > 0, -np.diff(right), np.diff(left))

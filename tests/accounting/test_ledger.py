@@ -35,13 +35,29 @@ def flip(epsilon: float = 1.0) -> LabelFlipped:
     return LabelFlipped(epsilon=epsilon)
 
 
-def eta(kind: str = "truncated_gaussian", *, stddev: float = 1.0, shift: float = 0.02, size: int = 10) -> ObjectiveNoised:
-    return ObjectiveNoised(kind=kind, bound=6 * stddev, stddev=stddev, size=size, n_servers=5, label_shift=shift / 5)
+def eta(
+    kind: str = "truncated_gaussian", *, stddev: float = 1.0, shift: float = 0.02, size: int = 10
+) -> ObjectiveNoised:
+    return ObjectiveNoised(
+        kind=kind, bound=6 * stddev, stddev=stddev, size=size, n_servers=5, label_shift=shift / 5
+    )
 
 
-def sent(rounds: int, *, stddev: float = 1.0, label: float = 0.02, record: float = 0.05, decay: float = 0.9) -> tuple[IterateReleased, ...]:
+def sent(
+    rounds: int,
+    *,
+    stddev: float = 1.0,
+    label: float = 0.02,
+    record: float = 0.05,
+    decay: float = 0.9,
+) -> tuple[IterateReleased, ...]:
     return tuple(
-        IterateReleased(t=t, stddev=stddev * sqrt(decay ** (t - 1)), label_sensitivity=label, record_sensitivity=record)
+        IterateReleased(
+            t=t,
+            stddev=stddev * sqrt(decay ** (t - 1)),
+            label_sensitivity=label,
+            record_sensitivity=record,
+        )
         for t in range(1, rounds + 1)
     )
 
@@ -51,12 +67,20 @@ def rescaled(ledger: Ledger, factor: float, *, box: bool = False) -> Ledger:
 
     def changed(event):
         changes = {"stddev": factor * event.stddev} if hasattr(event, "stddev") else {}
-        return replace(event, **changes, **({"bound": factor * event.bound} if box and hasattr(event, "bound") else {}))
+        return replace(
+            event,
+            **changes,
+            **({"bound": factor * event.bound} if box and hasattr(event, "bound") else {}),
+        )
 
-    return replace(ledger, events=tuple(tuple(changed(event) for event in events) for events in ledger.events))
+    return replace(
+        ledger, events=tuple(tuple(changed(event) for event in events) for events in ledger.events)
+    )
 
 
-def spent(ledger: Ledger, data: str, adversary: str = "other servers", server: int | None = None) -> float:
+def spent(
+    ledger: Ledger, data: str, adversary: str = "other servers", server: int | None = None
+) -> float:
     return ledger.line(data, adversary, server).epsilon
 
 
@@ -66,11 +90,19 @@ def spent(ledger: Ledger, data: str, adversary: str = "other servers", server: i
 def test_the_six_lines():
     ledger = Ledger(((flip(), eta(), *sent(5)),))
     lines = ledger.lines()
-    assert [(line.data, line.adversary) for line in lines] == [(data, adversary) for data in DATA for adversary in ADVERSARIES]
+    assert [(line.data, line.adversary) for line in lines] == [
+        (data, adversary) for data in DATA for adversary in ADVERSARIES
+    ]
     by_name = {(line.data, line.adversary): line for line in lines}
     for adversary in ("own server", "own and others together"):
-        assert (by_name["label", adversary].epsilon, by_name["label", adversary].delta) == (1.0, 0.0)
-        assert (by_name["features", adversary].epsilon, by_name["features", adversary].delta) == (inf, 0.0)
+        assert (by_name["label", adversary].epsilon, by_name["label", adversary].delta) == (
+            1.0,
+            0.0,
+        )
+        assert (by_name["features", adversary].epsilon, by_name["features", adversary].delta) == (
+            inf,
+            0.0,
+        )
     for data in DATA:
         assert 0 < by_name[data, "other servers"].epsilon < 1
         assert by_name[data, "other servers"].delta == DELTA
@@ -79,14 +111,29 @@ def test_the_six_lines():
 
 def test_no_flip_means_no_label_privacy_against_the_own_server():
     ledger = Ledger(((eta(), *sent(5)),))
-    assert spent(ledger, "label", "own server") == spent(ledger, "label", "own and others together") == inf
+    assert (
+        spent(ledger, "label", "own server")
+        == spent(ledger, "label", "own and others together")
+        == inf
+    )
     assert spent(Ledger(((flip(inf), *sent(5)),)), "label", "own server") == inf
 
 
 def test_repeated_reports_of_a_label_add_up():
-    """One event stands for all labels of a server, at their largest ε; a second one is a second report of the same labels."""
+    """One event stands for all labels of a server, at their largest ε; a second one is a second
+    report of the same labels.
+    """
     once = Ledger(((LabelFlipped(epsilon=0.5), *sent(1)),))
-    thrice = Ledger(((LabelFlipped(epsilon=0.5), LabelFlipped(epsilon=2.0), LabelFlipped(epsilon=1.0), *sent(1)),))
+    thrice = Ledger(
+        (
+            (
+                LabelFlipped(epsilon=0.5),
+                LabelFlipped(epsilon=2.0),
+                LabelFlipped(epsilon=1.0),
+                *sent(1),
+            ),
+        )
+    )
     assert spent(once, "label", "own server") == 0.5
     assert spent(thrice, "label", "own server") == 3.5
     assert spent(thrice, "label", "other servers") > spent(once, "label", "other servers")
@@ -94,7 +141,9 @@ def test_repeated_reports_of_a_label_add_up():
 
 def test_to_dict_is_json():
     """Strict JSON knows no infinity."""
-    ledger = Ledger(((flip(), eta(), *sent(5)), (flip(inf), *sent(5, stddev=0.0))), source="simulated")
+    ledger = Ledger(
+        ((flip(), eta(), *sent(5)), (flip(inf), *sent(5, stddev=0.0))), source="simulated"
+    )
     told = json.loads(json.dumps(ledger.to_dict(), allow_nan=False))
     assert (told["source"], told["delta"], len(told["lines"])) == ("simulated", DELTA, 6)
     for line, expected in zip(told["lines"], ledger.lines(), strict=True):
@@ -111,8 +160,13 @@ def test_all_rounds_are_one_gaussian_with_the_summed_ratio(stddev, decay, sensit
     """μ² = D²/V² · (ρ^-T - 1)/(ρ^-1 - 1), a geometric series; labels were flipped before."""
     mu = sensitivity / stddev * sqrt((decay**-rounds - 1) / (1 / decay - 1))
     gaussian = profiles.gaussian_profile(mu)
-    for data, own, profile in (("features", "record", gaussian), ("label", "label", profiles.joint_profile(1.0, gaussian))):
-        ledger = Ledger(((flip(), *sent(rounds, stddev=stddev, decay=decay, **{own: sensitivity})),))
+    for data, own, profile in (
+        ("features", "record", gaussian),
+        ("label", "label", profiles.joint_profile(1.0, gaussian)),
+    ):
+        ledger = Ledger(
+            ((flip(), *sent(rounds, stddev=stddev, decay=decay, **{own: sensitivity})),)
+        )
         expected = profiles.epsilon_at(profile, DELTA)
         assert spent(ledger, data) == pytest.approx(expected, rel=1e-7, abs=1e-8) or isinf(expected)
 
@@ -126,10 +180,14 @@ def test_objective_noise_protects_no_features():
 
 @given(st.floats(0.1, 3), st.floats(0.005, 0.2), st.floats(0.005, 0.2))
 def test_label_against_others_takes_the_better_route(epsilon, through_eta, through_theta):
-    """Either route alone gives a valid bound, so that both together are never worse than the better one."""
+    """Either route alone gives a valid bound, so that both together are never worse than the better
+    one.
+    """
     theta = sent(1, label=through_theta)
     both = spent(Ledger(((flip(epsilon), eta(shift=through_eta), *theta),)), "label")
-    only_eta = spent(Ledger(((flip(epsilon), eta(shift=through_eta), *sent(1, stddev=0.0)),)), "label")
+    only_eta = spent(
+        Ledger(((flip(epsilon), eta(shift=through_eta), *sent(1, stddev=0.0)),)), "label"
+    )
     only_theta = spent(Ledger(((flip(epsilon), eta("none"), *theta),)), "label")
     assert both <= min(only_eta, only_theta) + 1e-9
     assert both <= epsilon
@@ -143,13 +201,18 @@ def test_label_against_others_takes_the_better_route(epsilon, through_eta, throu
 
 def test_objective_noise_counts_once_whatever_the_rounds():
     ledger = Ledger(((flip(), eta(shift=0.01), *sent(50)),))
-    quiet = [spent(Ledger(((flip(), eta(shift=0.01), *sent(t, stddev=0.0)),)), "label") for t in (1, 10, 100)]
+    quiet = [
+        spent(Ledger(((flip(), eta(shift=0.01), *sent(t, stddev=0.0)),)), "label")
+        for t in (1, 10, 100)
+    ]
     assert quiet[0] == quiet[1] == quiet[2] < 0.1
     assert spent(ledger, "label") == pytest.approx(quiet[0], abs=1e-9)
 
 
 CASES = {
-    "through eta": Ledger(((flip(), eta(shift=0.1), *sent(5, stddev=10.0, label=5.0, record=1.0)),)),
+    "through eta": Ledger(
+        ((flip(), eta(shift=0.1), *sent(5, stddev=10.0, label=5.0, record=1.0)),)
+    ),
     "through theta": Ledger(((flip(), eta("none"), *sent(5)),)),
     "both": Ledger(((flip(), eta(), *sent(5)), (flip(0.4), eta(), *sent(5)))),
     "three classes": Ledger(((flip(), eta(), *sent(5)),), classes=3),
@@ -170,7 +233,10 @@ def test_half_the_noise_costs_more_and_double_costs_less(case, data):
 @pytest.mark.parametrize("case", ["through theta", "both", "three classes"])
 @pytest.mark.parametrize("data", DATA)
 def test_more_rounds_cost_more(case, data):
-    ledger = replace(CASES[case], events=tuple((events[0], eta("none"), *sent(5)) for events in CASES[case].events))
+    ledger = replace(
+        CASES[case],
+        events=tuple((events[0], eta("none"), *sent(5)) for events in CASES[case].events),
+    )
     longer = replace(ledger, events=tuple((*events[:2], *sent(10)) for events in ledger.events))
     assert spent(longer, data) > spent(ledger, data) * 1.2
 
@@ -219,8 +285,18 @@ def test_no_noise_is_infinite():
     silent = Ledger(((eta("none"), *sent(3, stddev=0.0)),))
     assert spent(silent, "features") == spent(silent, "label") == inf
     flipped = Ledger(((flip(), eta("none"), *sent(3, stddev=0.0)),))
-    assert spent(flipped, "label") == pytest.approx(1.0, abs=2e-6)  # the randomised response alone, at δ = 1e-6
-    late = Ledger(((flip(), *sent(3), IterateReleased(t=4, stddev=0.0, label_sensitivity=0.1, record_sensitivity=0.1)),))
+    assert spent(flipped, "label") == pytest.approx(
+        1.0, abs=2e-6
+    )  # the randomised response alone, at δ = 1e-6
+    late = Ledger(
+        (
+            (
+                flip(),
+                *sent(3),
+                IterateReleased(t=4, stddev=0.0, label_sensitivity=0.1, record_sensitivity=0.1),
+            ),
+        )
+    )
     assert spent(late, "features") == inf
     unbounded = Ledger(((flip(), *sent(3, record=inf)),))
     assert spent(unbounded, "features") == inf
@@ -245,36 +321,63 @@ def test_three_classes_take_the_better_of_response_and_training(epsilon, label):
 
 
 def test_the_worst_server_speaks():
-    ledger = Ledger(((flip(0.4), *sent(5)), (flip(2.0), *sent(5, stddev=2.0)), (flip(1.0), *sent(5, stddev=0.5))))
+    ledger = Ledger(
+        (
+            (flip(0.4), *sent(5)),
+            (flip(2.0), *sent(5, stddev=2.0)),
+            (flip(1.0), *sent(5, stddev=0.5)),
+        )
+    )
     for data in DATA:
         for adversary in ADVERSARIES:
             each = [spent(ledger, data, adversary, server) for server in range(3)]
             assert spent(ledger, data, adversary) == max(each)
     assert spent(ledger, "label", "own server", 1) == 2.0
-    assert spent(ledger, "features", server=2) > spent(ledger, "features", server=0) > spent(ledger, "features", server=1)
-    assert [line.epsilon for line in ledger.lines(1)] == [spent(ledger, data, who, 1) for data in DATA for who in ADVERSARIES]
+    assert (
+        spent(ledger, "features", server=2)
+        > spent(ledger, "features", server=0)
+        > spent(ledger, "features", server=1)
+    )
+    assert [line.epsilon for line in ledger.lines(1)] == [
+        spent(ledger, data, who, 1) for data in DATA for who in ADVERSARIES
+    ]
 
 
 # As time goes by
 
 
 def test_up_to_keeps_what_was_sent_until_then():
-    ledger = Ledger(((flip(), eta(), *sent(8)), (flip(0.5), eta(), *sent(8))), source="elsewhere", delta=1e-5, classes=3)
+    ledger = Ledger(
+        ((flip(), eta(), *sent(8)), (flip(0.5), eta(), *sent(8))),
+        source="elsewhere",
+        delta=1e-5,
+        classes=3,
+    )
     early = ledger.up_to(3)
     assert [len(events) for events in early.events] == [5, 5]
-    assert all(e.t <= 3 for events in early.events for e in events if isinstance(e, IterateReleased))
+    assert all(
+        e.t <= 3 for events in early.events for e in events if isinstance(e, IterateReleased)
+    )
     assert (early.source, early.delta, early.classes) == ("elsewhere", 1e-5, 3)
     assert ledger.up_to(8) == ledger.up_to(100) == ledger
     assert spent(ledger.up_to(0), "features") == 0.0
     assert spent(ledger.up_to(0), "label", "own server") == 1.0
 
 
-@given(st.lists(st.tuples(st.floats(0.3, 3), st.floats(0.01, 0.2)), min_size=1, max_size=4), st.floats(0.5, 0.95), st.integers(1, 6))
+@given(
+    st.lists(st.tuples(st.floats(0.3, 3), st.floats(0.01, 0.2)), min_size=1, max_size=4),
+    st.floats(0.5, 0.95),
+    st.integers(1, 6),
+)
 @settings(max_examples=40)
 def test_feature_epsilons_are_the_lines_after_each_round(servers, decay, rounds):
-    ledger = Ledger(tuple((flip(), eta(), *sent(rounds, stddev=v, record=d, decay=decay)) for v, d in servers))
+    ledger = Ledger(
+        tuple((flip(), eta(), *sent(rounds, stddev=v, record=d, decay=decay)) for v, d in servers)
+    )
     each = ledger.feature_epsilons()
-    assert each == pytest.approx([spent(ledger.up_to(t), "features") for t in range(1, rounds + 1)], rel=1e-8, abs=1e-9)
+    assert each == pytest.approx(
+        [spent(ledger.up_to(t), "features") for t in range(1, rounds + 1)], rel=1e-8, abs=1e-9
+    )
     assert each == sorted(each)
 
 
@@ -309,42 +412,92 @@ def test_unknown_events_and_rows_are_refused():
 
 # Plans and their events
 
-PLAN = TrainingPlan(rounds=4, regularization=0.5, penalty=0.3, objective_bound=3.0, noise_scale=0.7, noise_decay=0.8)
+PLAN = TrainingPlan(
+    rounds=4, regularization=0.5, penalty=0.3, objective_bound=3.0, noise_scale=0.7, noise_decay=0.8
+)
 
 
 def planned(plan: TrainingPlan = PLAN, **changes):
-    settings = {"server": 0, "n_servers": 3, "degree": 2, "records": 40, "epsilon": 1.0, "norm_bound": 1.0, "width": 6} | changes
+    settings = {
+        "server": 0,
+        "n_servers": 3,
+        "degree": 2,
+        "records": 40,
+        "epsilon": 1.0,
+        "norm_bound": 1.0,
+        "width": 6,
+    } | changes
     return plan.events(**settings)
 
 
-@given(st.floats(1e-9, 1.0), st.sampled_from([2, 4]), st.floats(0.1, 5), st.integers(1, 500), st.integers(1, 6), st.floats(0.2, 3))
-def test_sensitivities_hold_the_solvers_tolerance(tolerance, classes, epsilon, records, degree, bound):
-    """(shift/m + 2·tolerance)/μ_i, μ_i = a/n + 2βN_i: an inexact argmin may be off by tolerance/μ_i on either side."""
+@given(
+    st.floats(1e-9, 1.0),
+    st.sampled_from([2, 4]),
+    st.floats(0.1, 5),
+    st.integers(1, 500),
+    st.integers(1, 6),
+    st.floats(0.2, 3),
+)
+def test_sensitivities_hold_the_solvers_tolerance(
+    tolerance, classes, epsilon, records, degree, bound
+):
+    """(shift/m + 2·tolerance)/μ_i, μ_i = a/n + 2βN_i: an inexact argmin may be off by tolerance/μ_i
+    on either side.
+    """
     plan = replace(PLAN, tolerance=tolerance)
-    _, *releases = planned(plan, classes=classes, epsilon=epsilon, records=records, degree=degree, norm_bound=bound)
+    _, *releases = planned(
+        plan, classes=classes, epsilon=epsilon, records=records, degree=degree, norm_bound=bound
+    )
     ridge = 0.5 / 3 + 2 * 0.3 * degree
     loss = plan.loss_for(classes)
     for event in releases:
-        label = (labels.label_shift(epsilon, bound, loss, classes) / records + 2 * tolerance) / ridge
-        record = (labels.record_shift(epsilon, bound, loss, classes) / records + 2 * tolerance) / ridge
+        label = (
+            labels.label_shift(epsilon, bound, loss, classes) / records + 2 * tolerance
+        ) / ridge
+        record = (
+            labels.record_shift(epsilon, bound, loss, classes) / records + 2 * tolerance
+        ) / ridge
         grid = rounding_shift(6 * (1 if classes == 2 else classes))
-        assert (event.label_sensitivity, event.record_sensitivity) == pytest.approx((label + grid, record + grid), rel=1e-9)
-    none = planned(replace(plan, tolerance=1e-300), classes=classes, epsilon=epsilon, records=records, degree=degree, norm_bound=bound)
-    assert releases[0].record_sensitivity - none[1].record_sensitivity == pytest.approx(2 * tolerance / ridge, rel=1e-6)
+        assert (event.label_sensitivity, event.record_sensitivity) == pytest.approx(
+            (label + grid, record + grid), rel=1e-9
+        )
+    none = planned(
+        replace(plan, tolerance=1e-300),
+        classes=classes,
+        epsilon=epsilon,
+        records=records,
+        degree=degree,
+        norm_bound=bound,
+    )
+    assert releases[0].record_sensitivity - none[1].record_sensitivity == pytest.approx(
+        2 * tolerance / ridge, rel=1e-6
+    )
 
 
 def test_the_default_tolerance_costs_two_percent():
     loose, exact = planned(), planned(replace(PLAN, tolerance=1e-300))
-    assert loose[1].record_sensitivity == pytest.approx(1.02 * exact[1].record_sensitivity, rel=1e-12)
+    assert loose[1].record_sensitivity == pytest.approx(
+        1.02 * exact[1].record_sensitivity, rel=1e-12
+    )
 
 
 def test_planned_events():
     first, *releases = planned(replace(PLAN, noise_scale=(0.1, 0.2, 0.3)), server=2, classes=5)
     assert [e.t for e in releases] == [1, 2, 3, 4]
-    assert [e.stddev**2 for e in releases] == pytest.approx([0.09 * 0.8 ** (t - 1) for t in range(1, 5)], rel=1e-12)
-    assert (first.kind, first.bound, first.stddev, first.size, first.n_servers) == ("truncated_gaussian", 3.0, 0.5, 30, 3)
+    assert [e.stddev**2 for e in releases] == pytest.approx(
+        [0.09 * 0.8 ** (t - 1) for t in range(1, 5)], rel=1e-12
+    )
+    assert (first.kind, first.bound, first.stddev, first.size, first.n_servers) == (
+        "truncated_gaussian",
+        3.0,
+        0.5,
+        30,
+        3,
+    )
     assert planned()[0].size == 6
-    assert planned()[0].label_shift == pytest.approx(labels.label_shift(1.0, 1.0, binary_loss("logistic"), 2) / 40, rel=1e-12)
+    assert planned()[0].label_shift == pytest.approx(
+        labels.label_shift(1.0, 1.0, binary_loss("logistic"), 2) / 40, rel=1e-12
+    )
     assert all(isinf(e.record_sensitivity) for e in planned(replace(PLAN, loss="square"))[1:])
 
 
@@ -352,7 +505,9 @@ def test_theory_example_label_through_eta():
     """μ = nκB/(m·σ_η): theory, section 3."""
     first = planned()[0]
     mu = 3 * (1 / np.tanh(0.5)) / (40 * 0.5)
-    assert objective_profile(first)(0.5) == pytest.approx(profiles.gaussian_profile(mu)(0.5), rel=1e-5)
+    assert objective_profile(first)(0.5) == pytest.approx(
+        profiles.gaussian_profile(mu)(0.5), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("source", [Simulated(1), Secure()], ids=lambda source: source.name)
@@ -380,12 +535,18 @@ def test_events_claim_the_noise_that_is_drawn(source):
     st.data(),
 )
 @settings(max_examples=60)
-def test_a_real_server_stays_within_its_planned_sensitivities(raw, other, kind, epsilon, tolerance, data):
-    """Change one reported label, or one whole record, of four: after the same past, the next release moves as its event says."""
+def test_a_real_server_stays_within_its_planned_sensitivities(
+    raw, other, kind, epsilon, tolerance, data
+):
+    """Change one reported label, or one whole record, of four: after the same past, the next
+    release moves as its event says.
+    """
     name, classes = kind
     plan = replace(PLAN, loss=name, noise_scale=0.0, objective_bound=0.0, tolerance=tolerance)
     shape = (1 if classes == 2 else classes, 3)
-    past, dual, heard = (data.draw(arrays(float, shape, elements=st.floats(-5, 5))) for _ in range(3))
+    past, dual, heard = (
+        data.draw(arrays(float, shape, elements=st.floats(-5, 5))) for _ in range(3)
+    )
     x = raw / np.maximum(1, np.linalg.norm(raw, axis=1))[:, None]
     y = np.array([data.draw(st.integers(0, classes - 1)) for _ in x])
     new_x = np.vstack([other / max(1.0, float(np.linalg.norm(other))), x[1:]])
@@ -393,7 +554,9 @@ def test_a_real_server_stays_within_its_planned_sensitivities(raw, other, kind, 
 
     def released(x, y):
         server = Server(0, 3, 2, x, labels.codes(y, epsilon, classes), epsilon, 1.0, classes)
-        return Node(server, plan, Simulated(1)).step(NodeState(1, past, dual), [heard, -heard / 2])[1]
+        return Node(server, plan, Simulated(1)).step(NodeState(1, past, dual), [heard, -heard / 2])[
+            1
+        ]
 
     event = planned(plan, records=4, epsilon=epsilon, width=3, classes=classes)[2]
     before = released(x, y)
@@ -431,7 +594,9 @@ def test_noise_that_faded_away_is_infinite():
 
 def test_feature_epsilons_remember_a_server_that_stopped():
     ledger = Ledger((sent(1, stddev=0.1), sent(3)))
-    assert ledger.feature_epsilons() == pytest.approx([spent(ledger.up_to(t), "features") for t in (1, 2, 3)], rel=1e-8)
+    assert ledger.feature_epsilons() == pytest.approx(
+        [spent(ledger.up_to(t), "features") for t in (1, 2, 3)], rel=1e-8
+    )
 
 
 def test_feature_epsilons_refuse_unknown_events():

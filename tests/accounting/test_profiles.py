@@ -1,4 +1,6 @@
-"""Privacy profiles against direct integration of the divergence they claim to be, and against each other."""
+"""Privacy profiles against direct integration of the divergence they claim to be, and against each
+other.
+"""
 
 from itertools import pairwise
 from math import exp, inf, log, log1p, nextafter, pi, sqrt, tanh
@@ -27,24 +29,37 @@ def log_normal(x: float) -> float:
 
 
 def hockey_stick(log_p, log_q, epsilon: float, *, switch: float, low: float, high: float) -> float:
-    """∫ max(0, p - e^ε q), the smallest δ; ``switch`` is where the integrand bends, so that quadrature can be exact there."""
+    """∫ max(0, p - e^ε q), the smallest δ; ``switch`` is where the integrand bends, so that
+    quadrature can be exact there.
+    """
 
     def integrand(x):
         return max(0.0, exp(log_p(x)) - exp(epsilon + log_q(x)))
 
-    edges = sorted({low, high, *(min(high, max(low, switch + step)) for step in (-8.0, -2.0, 0.0, 2.0, 8.0))})
-    return sum(quad(integrand, a, b, epsabs=1e-13, epsrel=1e-12, limit=200)[0] for a, b in pairwise(edges))
+    edges = sorted(
+        {low, high, *(min(high, max(low, switch + step)) for step in (-8.0, -2.0, 0.0, 2.0, 8.0))}
+    )
+    return sum(
+        quad(integrand, a, b, epsabs=1e-13, epsrel=1e-12, limit=200)[0] for a, b in pairwise(edges)
+    )
 
 
 def gaussian_by_quadrature(mu: float, epsilon: float) -> float:
     """N(μ, 1) against N(0, 1)."""
     return hockey_stick(
-        lambda x: log_normal(x - mu), log_normal, epsilon, switch=mu / 2 + epsilon / mu, low=-12.0, high=max(mu, mu / 2 + epsilon / mu) + 12
+        lambda x: log_normal(x - mu),
+        log_normal,
+        epsilon,
+        switch=mu / 2 + epsilon / mu,
+        low=-12.0,
+        high=max(mu, mu / 2 + epsilon / mu) + 12,
     )
 
 
 def joint_by_quadrature(epsilon: float, mu: float, target: float) -> float:
-    """p·N(0, 1) + (1-p)·N(μ, 1) against the same with p and 1-p swapped: randomised response, then a Gaussian."""
+    """p·N(0, 1) + (1-p)·N(μ, 1) against the same with p and 1-p swapped: randomised response, then
+    a Gaussian.
+    """
     keep, flip = -log1p(exp(-epsilon)), -log1p(exp(epsilon))
 
     def mixture(first, second):
@@ -105,7 +120,9 @@ def test_gaussian_total_variation(mu):
 def test_gaussian_profile_against_dp_accounting():
     """ε at δ = 1e-6, from dp_accounting 0.6.0 (privacy loss distribution, grid 1e-4)."""
     for mu, known in ((0.1, 0.39685743), (1.0, 4.88655412), (3.0, 18.16344576)):
-        assert profiles.epsilon_at(profiles.gaussian_profile(mu), 1e-6) == pytest.approx(known, abs=2e-7)
+        assert profiles.epsilon_at(profiles.gaussian_profile(mu), 1e-6) == pytest.approx(
+            known, abs=2e-7
+        )
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
@@ -177,7 +194,9 @@ def test_joint_claim_breaks_when_either_noise_is_halved(epsilon, mu, part):
 
 @given(responses, responses, st.floats(0, 1.5))
 def test_two_pure_mechanisms_join_to_a_pure_one(epsilon, epsilon_p, part):
-    """tanh(ε_J/2) = tanh(ε/2)·tanh(ε_p/2), and the whole profile is that of randomised response with ε_J."""
+    """tanh(ε_J/2) = tanh(ε/2)·tanh(ε_p/2), and the whole profile is that of randomised response
+    with ε_J.
+    """
     total = profiles.joint_epsilon(epsilon, epsilon_p)
     target = part * total
     joint = profiles.joint_profile(epsilon, profiles.pure_profile(epsilon_p))(target)
@@ -190,7 +209,9 @@ def test_joint_epsilon_is_symmetric_and_below_both(one, other):
     joint = profiles.joint_epsilon(one, other)
     assert joint == pytest.approx(profiles.joint_epsilon(other, one), rel=1e-12, abs=1e-14)
     assert -1e-14 <= joint <= min(one, other) * (1 + 1e-12) + 1e-14
-    direct = np.logaddexp(one + other, 0) - np.logaddexp(one, other)  # the same, by likelihood ratios
+    direct = np.logaddexp(one + other, 0) - np.logaddexp(
+        one, other
+    )  # the same, by likelihood ratios
     assert joint == pytest.approx(direct, rel=1e-9, abs=1e-13)
 
 
@@ -213,25 +234,40 @@ def test_joint_is_never_larger_than_either_alone(epsilon, mu, target):
 def test_joint_grows_with_the_epsilon_of_the_response(epsilon, factor, mu, target):
     """Why the ledger may take the largest ε of a server: less flipping is worse."""
     gaussian = profiles.gaussian_profile(mu)
-    assert profiles.joint_profile(epsilon, gaussian)(target) <= profiles.joint_profile(factor * epsilon, gaussian)(target) + 1e-15
+    assert (
+        profiles.joint_profile(epsilon, gaussian)(target)
+        <= profiles.joint_profile(factor * epsilon, gaussian)(target) + 1e-15
+    )
 
 
 @given(responses, targets, scales)
 def test_joint_limits(epsilon, target, mu):
     gaussian = profiles.gaussian_profile(mu)
     assert profiles.joint_profile(inf, gaussian) is gaussian
-    assert profiles.joint_profile(60.0, gaussian)(target) == pytest.approx(gaussian(target), rel=1e-9, abs=1e-15)
+    assert profiles.joint_profile(60.0, gaussian)(target) == pytest.approx(
+        gaussian(target), rel=1e-9, abs=1e-15
+    )
     assert profiles.joint_profile(epsilon, profiles.gaussian_profile(0.0))(target) == 0.0
     assert profiles.joint_profile(epsilon, profiles.gaussian_profile(1e-9))(target) < 1e-9
     pure = profiles.pure_profile(epsilon)(target)
-    for blunt in (profiles.gaussian_profile(inf), profiles.gaussian_profile(1e5), profiles.nothing_profile):
-        assert profiles.joint_profile(epsilon, blunt)(target) == pytest.approx(pure, rel=1e-9, abs=1e-12)
+    for blunt in (
+        profiles.gaussian_profile(inf),
+        profiles.gaussian_profile(1e5),
+        profiles.nothing_profile,
+    ):
+        assert profiles.joint_profile(epsilon, blunt)(target) == pytest.approx(
+            pure, rel=1e-9, abs=1e-12
+        )
     assert profiles.joint_profile(epsilon, profiles.nothing_profile)(nextafter(epsilon, 0)) < 1e-12
 
 
 @given(scales, scales, responses, targets)
 def test_better_of_is_the_smaller(mu, other, epsilon, target):
-    parts = [profiles.gaussian_profile(mu), profiles.gaussian_profile(other), profiles.pure_profile(epsilon)]
+    parts = [
+        profiles.gaussian_profile(mu),
+        profiles.gaussian_profile(other),
+        profiles.pure_profile(epsilon),
+    ]
     assert profiles.better_of(*parts)(target) == min(part(target) for part in parts)
 
 
@@ -259,16 +295,24 @@ def test_epsilon_at_inverts_the_profile(profile, delta):
 
 @given(falling_profiles(), deltas, st.floats(1, 100))
 def test_epsilon_at_falls_with_delta(profile, delta, factor):
-    assert profiles.epsilon_at(profile, delta) >= profiles.epsilon_at(profile, min(1.0, delta * factor))
+    assert profiles.epsilon_at(profile, delta) >= profiles.epsilon_at(
+        profile, min(1.0, delta * factor)
+    )
 
 
 def test_epsilon_at_the_ends():
     assert profiles.epsilon_at(profiles.nothing_profile, 1e-6) == inf
     assert profiles.epsilon_at(profiles.gaussian_profile(0.0), 0.0) == 0.0
     assert profiles.epsilon_at(profiles.gaussian_profile(1.0), 1.0) == 0.0
-    assert profiles.epsilon_at(profiles.gaussian_profile(50.0), 1e-6) == pytest.approx(1486.716, abs=1e-2)
-    assert profiles.epsilon_at(profiles.gaussian_profile(1e4), 1e-6) == inf  # above what it looks for
-    assert profiles.epsilon_at(profiles.gaussian_profile(50.0), 1e-6, most=2000.0) == pytest.approx(1480, abs=20)
+    assert profiles.epsilon_at(profiles.gaussian_profile(50.0), 1e-6) == pytest.approx(
+        1486.716, abs=1e-2
+    )
+    assert (
+        profiles.epsilon_at(profiles.gaussian_profile(1e4), 1e-6) == inf
+    )  # above what it looks for
+    assert profiles.epsilon_at(profiles.gaussian_profile(50.0), 1e-6, most=2000.0) == pytest.approx(
+        1480, abs=20
+    )
     assert profiles.epsilon_at(profiles.pure_profile(1.0), 0.0) == pytest.approx(1.0, abs=2e-9)
 
 
@@ -287,7 +331,9 @@ def test_a_gaussian_is_never_pure(mu):
 
 
 def truncated_shift(shift: float, reach: float, epsilon: float) -> float:
-    """N(0, 1) cut to [-b, b] against N(s, 1) cut to [s-b, s+b]: the exact δ, from the boxes' edges and the Gaussian's one bend."""
+    """N(0, 1) cut to [-b, b] against N(s, 1) cut to [s-b, s+b]: the exact δ, from the boxes' edges
+    and the Gaussian's one bend.
+    """
     if shift >= 2 * reach:
         return 1.0
     edge = shift - reach  # left of it only the first density lives
@@ -307,9 +353,22 @@ def test_exact_truncated_shift_is_its_quadrature(shift, reach, epsilon):
     def second(x):
         return log_normal(x - shift) - kept if x >= shift - reach else -inf
 
-    bends = sorted({-reach, min(reach, max(-reach, shift - reach)), min(reach, max(-reach, shift / 2 - epsilon / shift)), reach})
+    bends = sorted(
+        {
+            -reach,
+            min(reach, max(-reach, shift - reach)),
+            min(reach, max(-reach, shift / 2 - epsilon / shift)),
+            reach,
+        }
+    )
     parts = (
-        quad(lambda x: max(0.0, exp(log_normal(x) - kept) - exp(epsilon + second(x))), a, b, epsabs=1e-14)[0] for a, b in pairwise(bends)
+        quad(
+            lambda x: max(0.0, exp(log_normal(x) - kept) - exp(epsilon + second(x))),
+            a,
+            b,
+            epsabs=1e-14,
+        )[0]
+        for a, b in pairwise(bends)
     )
     assert truncated_shift(shift, reach, epsilon) == pytest.approx(sum(parts), rel=0, abs=1e-10)
 
@@ -317,7 +376,9 @@ def test_exact_truncated_shift_is_its_quadrature(shift, reach, epsilon):
 @given(st.floats(0.01, 3), st.floats(2, 8), st.floats(0, 8))
 @example(0.1, 6.0, 0.4)
 def test_truncated_covers_the_exact_profile_and_is_tight(shift, reach, epsilon):
-    """An upper bound, above the truth by at most (1 + e^ε)·o/(1 - o): nothing at 6σ while e^ε·2e-9 is small against δ."""
+    """An upper bound, above the truth by at most (1 + e^ε)·o/(1 - o): nothing at 6σ while e^ε·2e-9
+    is small against δ.
+    """
     outside = float(2 * ndtr(-reach))
     exact = truncated_shift(shift, reach, epsilon)
     bound = profiles.truncated(profiles.gaussian_profile(shift), outside)(epsilon)
@@ -327,7 +388,9 @@ def test_truncated_covers_the_exact_profile_and_is_tight(shift, reach, epsilon):
 
 @given(st.floats(0.01, 0.3), st.floats(0, 1), st.floats(0, 1))
 def test_truncated_is_exact_for_some_pair(outside, part, raised):
-    """Four outcomes; P lives outside its region on the second, Q on the first, so that nothing in the proof is given away."""
+    """Four outcomes; P lives outside its region on the second, Q on the first, so that nothing in
+    the proof is given away.
+    """
     first = outside + part * (1 - 2 * outside)  # P of the first outcome
     p = np.array([first, outside, 1 - outside - first, 0])
     q = np.array([outside, outside, 1 - outside - first, first - outside])
@@ -342,7 +405,9 @@ def test_truncated_is_exact_for_some_pair(outside, part, raised):
 
 
 def test_truncated_claim_breaks_when_the_noise_is_halved():
-    """At the ε that the bound gives for δ = 1e-6, half the noise in the same box, or in half the box, has a δ 1000 times as large."""
+    """At the ε that the bound gives for δ = 1e-6, half the noise in the same box, or in half the
+    box, has a δ 1000 times as large.
+    """
     bound = profiles.truncated(profiles.gaussian_profile(0.1), float(2 * ndtr(-6)))
     epsilon = 0.4
     assert bound(epsilon) < 1e-6
@@ -362,9 +427,13 @@ def test_truncated_ends(mu, epsilon, outside):
 
 @pytest.mark.parametrize("shift", [0.01, 0.1, 0.5])
 def test_truncated_at_six_sigma_costs_almost_nothing(shift):
-    """Exactly 0.03367, 0.39687 and 2.2550 at δ = 1e-6; the untruncated Gaussian has 0.03367, 0.39686 and 2.2541."""
+    """Exactly 0.03367, 0.39687 and 2.2550 at δ = 1e-6; the untruncated Gaussian has 0.03367,
+    0.39686 and 2.2541.
+    """
     exact = profiles.epsilon_at(np.vectorize(lambda eps: truncated_shift(shift, 6.0, eps)), 1e-6)
-    bound = profiles.epsilon_at(profiles.truncated(profiles.gaussian_profile(shift), float(2 * ndtr(-6))), 1e-6)
+    bound = profiles.epsilon_at(
+        profiles.truncated(profiles.gaussian_profile(shift), float(2 * ndtr(-6))), 1e-6
+    )
     assert exact <= bound <= exact * 1.02
 
 
@@ -376,9 +445,13 @@ def test_truncated_profile_never_grows():
 # The objective noise as the ledger reads it
 
 
-def noised(kind: str, *, shift: float, size: int, bound: float = 1.0, stddev: float = 1.0) -> ObjectiveNoised:
+def noised(
+    kind: str, *, shift: float, size: int, bound: float = 1.0, stddev: float = 1.0
+) -> ObjectiveNoised:
     """η of n = 4 servers, for a total shift of ``shift``."""
-    return ObjectiveNoised(kind=kind, bound=bound, stddev=stddev, size=size, n_servers=4, label_shift=shift / 4)
+    return ObjectiveNoised(
+        kind=kind, bound=bound, stddev=stddev, size=size, n_servers=4, label_shift=shift / 4
+    )
 
 
 def box_outside(shifts: np.ndarray, bound: float) -> float:
@@ -388,19 +461,27 @@ def box_outside(shifts: np.ndarray, bound: float) -> float:
 
 
 def ball_outside(shift: float, bound: float, size: int) -> float:
-    """The share of a ball outside itself shifted by s, by quadrature over slices: 1 - 2∫_{s/2}^R V_{d-1}(√(R²-x²))dx / V_d(R)."""
+    """The share of a ball outside itself shifted by s, by quadrature over slices: 1 - 2∫_{s/2}^R
+    V_{d-1}(√(R²-x²))dx / V_d(R).
+    """
     if shift >= 2 * bound:
         return 1.0
     ratio = exp(gammaln(size / 2 + 1) - gammaln((size + 1) / 2)) / sqrt(pi)
-    inside, _ = quad(lambda x: (1 - x * x) ** ((size - 1) / 2), shift / (2 * bound), 1, epsabs=1e-14, limit=200)
+    inside, _ = quad(
+        lambda x: (1 - x * x) ** ((size - 1) / 2), shift / (2 * bound), 1, epsabs=1e-14, limit=200
+    )
     return 1 - 2 * ratio * inside
 
 
 @given(st.floats(1e-3, 4), st.floats(0.5, 4), st.integers(1, 150), st.floats(0, 3))
 def test_truncated_gaussian_objective_covers_a_shift_along_an_axis(shift, stddev, size, epsilon):
-    """Along one axis all other coordinates cancel, so the exact δ is the one-dimensional one: the claim lies above it."""
+    """Along one axis all other coordinates cancel, so the exact δ is the one-dimensional one: the
+    claim lies above it.
+    """
     reach = 6.0
-    claim = objective_profile(noised("truncated_gaussian", shift=shift, size=size, bound=reach * stddev, stddev=stddev))(epsilon)
+    claim = objective_profile(
+        noised("truncated_gaussian", shift=shift, size=size, bound=reach * stddev, stddev=stddev)
+    )(epsilon)
     exact = truncated_shift(shift / stddev, reach, epsilon)
     assert exact <= claim + 1e-15
     assert claim <= exact + (1 + exp(epsilon)) * size * 2.1e-9
@@ -410,13 +491,24 @@ def test_truncated_gaussian_objective_covers_a_shift_along_an_axis(shift, stddev
 
 @given(st.floats(3, 6), st.integers(1, 150), st.floats(0.01, 1))
 def test_truncated_gaussian_objective_counts_every_strip(reach, size, shift):
-    """At a large ε only the strips that one box has alone are left: in every coordinate, and more than nothing along the axis."""
-    claim = objective_profile(noised("truncated_gaussian", shift=shift, size=size, bound=2 * reach, stddev=2.0))(60.0)
+    """At a large ε only the strips that one box has alone are left: in every coordinate, and more
+    than nothing along the axis.
+    """
+    claim = objective_profile(
+        noised("truncated_gaussian", shift=shift, size=size, bound=2 * reach, stddev=2.0)
+    )(60.0)
     step = shift / 2 / sqrt(size)
-    evenly = -np.expm1(size * np.log1p(-(ndtr(step - reach) - ndtr(-reach)) / (1 - 2 * ndtr(-reach))))
+    evenly = -np.expm1(
+        size * np.log1p(-(ndtr(step - reach) - ndtr(-reach)) / (1 - 2 * ndtr(-reach)))
+    )
     along = (ndtr(shift / 2 - reach) - ndtr(-reach)) / (1 - 2 * ndtr(-reach))
     assert claim >= max(evenly, along) * (1 - 1e-9)
-    assert objective_profile(noised("truncated_gaussian", shift=0.0, size=size, bound=2 * reach, stddev=2.0))(0.0) < 1e-15
+    assert (
+        objective_profile(
+            noised("truncated_gaussian", shift=0.0, size=size, bound=2 * reach, stddev=2.0)
+        )(0.0)
+        < 1e-15
+    )
 
 
 @given(st.integers(1, 100), st.floats(1e-3, 1), st.floats(0.1, 10), targets)
@@ -464,7 +556,10 @@ def test_uniform_ball_is_the_exact_overlap(size, part, bound, epsilon):
 
 def test_one_dimensional_ball_and_box_agree():
     for shift in (0.01, 0.5, 1.0):
-        ball, box = (objective_profile(noised(kind, shift=shift, size=1))(1.0) for kind in ("uniform_ball", "uniform_box"))
+        ball, box = (
+            objective_profile(noised(kind, shift=shift, size=1))(1.0)
+            for kind in ("uniform_ball", "uniform_box")
+        )
         assert ball == pytest.approx(box, rel=1e-6) == shift / 2
 
 

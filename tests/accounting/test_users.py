@@ -1,4 +1,6 @@
-"""Each person's own line: exact for their ε, never above the worst case, and as sensitive as a real server."""
+"""Each person's own line: exact for their ε, never above the worst case, and as sensitive as a real
+server.
+"""
 
 from dataclasses import replace
 from math import inf
@@ -25,18 +27,30 @@ KINDS = ["truncated_gaussian", "uniform_box", "uniform_ball", "none"]
 def reports(epsilons, classes: int = 2, servers=None) -> Reports:
     epsilons = np.asarray(epsilons, dtype=float)
     weights = labels.keep_weight(epsilons, classes) / labels.keep_weight(epsilons.min(), classes)
-    return Reports(np.zeros(len(epsilons), dtype=np.int64) if servers is None else servers, epsilons, weights)
+    return Reports(
+        np.zeros(len(epsilons), dtype=np.int64) if servers is None else servers, epsilons, weights
+    )
 
 
 def ledger(plan: TrainingPlan, epsilons, classes: int = 2, delta: float = 1e-6) -> Ledger:
     events = plan.events(epsilon=float(min(epsilons)), classes=classes, **PLACE)
-    return Ledger(((LabelFlipped(epsilon=max(epsilons)), *events),), classes=classes, delta=delta, reports=reports(epsilons, classes))
+    return Ledger(
+        ((LabelFlipped(epsilon=max(epsilons)), *events),),
+        classes=classes,
+        delta=delta,
+        reports=reports(epsilons, classes),
+    )
 
 
 def own_events(plan: TrainingPlan, epsilon: float, smallest: float, classes: int):
-    """The events as if only this person mattered: their own κ, with the tolerance that the server's smallest ε fixes."""
+    """The events as if only this person mattered: their own κ, with the tolerance that the server's
+    smallest ε fixes.
+    """
     tolerance = plan.tolerance_for(0, 3, 400, smallest, 1.0, classes)
-    return (LabelFlipped(epsilon=epsilon), *replace(plan, tolerance=tolerance).events(epsilon=epsilon, classes=classes, **PLACE))
+    return (
+        LabelFlipped(epsilon=epsilon),
+        *replace(plan, tolerance=tolerance).events(epsilon=epsilon, classes=classes, **PLACE),
+    )
 
 
 @given(
@@ -48,7 +62,9 @@ def own_events(plan: TrainingPlan, epsilon: float, smallest: float, classes: int
 )
 @settings(max_examples=80)
 def test_own_lines_are_the_ledger_of_a_server_of_ones_own(epsilons, kind, classes, noise, delta):
-    """The vectorised bisection gives what the scalar ledger gives for events with the person's own shift."""
+    """The vectorised bisection gives what the scalar ledger gives for events with the person's own
+    shift.
+    """
     plan = TrainingPlan(rounds=6, objective_noise=kind, noise_scale=noise)
     whole = ledger(plan, epsilons, classes, delta)
     lines = whole.user_lines()
@@ -105,18 +121,31 @@ def test_a_second_report_may_have_been_the_louder_one():
 def test_half_the_noise_costs_everybody_more():
     """Where objective noise is all there is, and where iterate noise is."""
     for loud, quiet in (
-        (TrainingPlan(rounds=3, objective_bound=2.0, noise_scale=0.0), TrainingPlan(rounds=3, objective_bound=1.0, noise_scale=0.0)),
-        (TrainingPlan(rounds=3, objective_noise="none"), TrainingPlan(rounds=3, objective_noise="none", noise_scale=0.15)),
+        (
+            TrainingPlan(rounds=3, objective_bound=2.0, noise_scale=0.0),
+            TrainingPlan(rounds=3, objective_bound=1.0, noise_scale=0.0),
+        ),
+        (
+            TrainingPlan(rounds=3, objective_noise="none"),
+            TrainingPlan(rounds=3, objective_noise="none", noise_scale=0.15),
+        ),
     ):
         epsilons = [0.5, 1.0, 4.0]
-        before, after = (ledger(plan, epsilons).user_lines().label_other_servers for plan in (loud, quiet))
+        before, after = (
+            ledger(plan, epsilons).user_lines().label_other_servers for plan in (loud, quiet)
+        )
         assert (after > 1.2 * before).all()
 
 
 def test_somebody_elses_epsilon_does_not_make_my_label_louder():
-    """Through η my own κ is all that counts; through θ others move only the tolerance, 2% of the sensitivity."""
+    """Through η my own κ is all that counts; through θ others move only the tolerance, 2% of the
+    sensitivity.
+    """
     through_eta = TrainingPlan(rounds=3, noise_scale=0.0)
-    mine = [ledger(through_eta, [2.0, other]).user_lines().label_other_servers[0] for other in (2.0, 1.0, 0.1)]
+    mine = [
+        ledger(through_eta, [2.0, other]).user_lines().label_other_servers[0]
+        for other in (2.0, 1.0, 0.1)
+    ]
     assert mine[0] == pytest.approx(mine[1], abs=2e-9) == pytest.approx(mine[2], abs=4e-9)
     worst = ledger(through_eta, [2.0, 0.1]).line("label", "other servers").epsilon
     assert worst > 1.5 * mine[0]
@@ -128,19 +157,35 @@ def blinded(event):
     return replace(event, solver_slack=None) if isinstance(event, IterateReleased) else event
 
 
-@pytest.mark.parametrize("plan", [TrainingPlan(rounds=3, objective_noise="none"), TrainingPlan(rounds=3, noise_scale=0.0)])
+@pytest.mark.parametrize(
+    "plan",
+    [TrainingPlan(rounds=3, objective_noise="none"), TrainingPlan(rounds=3, noise_scale=0.0)],
+)
 def test_unknown_slack_is_never_scaled_down(plan):
-    """Events that do not say how much of their sensitivity is the solver's get no credit for a larger ε."""
+    """Events that do not say how much of their sensitivity is the solver's get no credit for a
+    larger ε.
+    """
     known = ledger(plan, [0.3, 3.0])
     blind = replace(known, events=tuple(tuple(blinded(e) for e in s) for s in known.events))
     assert blind.user_lines().label_other_servers[1] > known.user_lines().label_other_servers[1]
-    assert blind.user_lines().label_other_servers[1] == pytest.approx(known.line("label", "other servers").epsilon, abs=5e-9)
+    assert blind.user_lines().label_other_servers[1] == pytest.approx(
+        known.line("label", "other servers").epsilon, abs=5e-9
+    )
 
 
-@given(st.lists(st.floats(0.2, 5), min_size=4, max_size=4), st.sampled_from([2, 3]), st.sampled_from([1e-9, 0.02]), st.data())
+@given(
+    st.lists(st.floats(0.2, 5), min_size=4, max_size=4),
+    st.sampled_from([2, 3]),
+    st.sampled_from([1e-9, 0.02]),
+    st.data(),
+)
 @settings(max_examples=60)
-def test_a_real_server_moves_by_no_more_than_the_persons_own_share(epsilons, classes, tolerance, data):
-    """Flip one reported label among four with different ε: q_i and the next iterate move as weight and slack say."""
+def test_a_real_server_moves_by_no_more_than_the_persons_own_share(
+    epsilons, classes, tolerance, data
+):
+    """Flip one reported label among four with different ε: q_i and the next iterate move as weight
+    and slack say.
+    """
     plan = TrainingPlan(rounds=2, noise_scale=0.0, objective_bound=0.0, tolerance=tolerance)
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
     x = rng.normal(size=(4, 3))
@@ -154,15 +199,25 @@ def test_a_real_server_moves_by_no_more_than_the_persons_own_share(epsilons, cla
     past, dual, heard = rng.normal(size=(3, *shape))
 
     def moved(y):
-        server = Server(0, 3, 2, x, labels.codes(y, np.array(epsilons), classes), min(epsilons), 1.0, classes)
+        server = Server(
+            0, 3, 2, x, labels.codes(y, np.array(epsilons), classes), min(epsilons), 1.0, classes
+        )
         node = Node(server, plan, Simulated(1))
         return node.linear, node.step(NodeState(1, past, dual), [heard, -heard])[1]
 
-    event = plan.events(epsilon=min(epsilons), classes=classes, **(PLACE | {"records": 4, "width": 3}))
+    event = plan.events(
+        epsilon=min(epsilons), classes=classes, **(PLACE | {"records": 4, "width": 3})
+    )
     first, release = event[0], event[2]
-    assert isinstance(first, ObjectiveNoised) and isinstance(release, IterateReleased) and release.solver_slack is not None
+    assert (
+        isinstance(first, ObjectiveNoised)
+        and isinstance(release, IterateReleased)
+        and release.solver_slack is not None
+    )
     (linear, point), (new_linear, new_point) = moved(y), moved(other)
-    assert np.linalg.norm(new_linear - linear) == pytest.approx(weights[j] * first.label_shift, rel=1e-9)  # attained: |x| = B
+    assert np.linalg.norm(new_linear - linear) == pytest.approx(
+        weights[j] * first.label_shift, rel=1e-9
+    )  # attained: |x| = B
     own = weights[j] * (release.label_sensitivity - release.solver_slack) + release.solver_slack
     assert np.linalg.norm(new_point - point) <= own * (1 + 1e-9)
 
@@ -191,7 +246,9 @@ def test_the_estimator_keeps_the_order_of_its_input():
     x = rng.normal(size=(300, 3))
     epsilons = rng.choice([0.5, 1.0, 4.0], 300)
     servers = rng.integers(0, 3, 300)
-    fitted = PDMLClassifier(n_servers=3, topology="ring", rounds=4, random_state=0).fit(x, x[:, 0] > 0, epsilons=epsilons, servers=servers)
+    fitted = PDMLClassifier(n_servers=3, topology="ring", rounds=4, random_state=0).fit(
+        x, x[:, 0] > 0, epsilons=epsilons, servers=servers
+    )
     lines = fitted.privacy_.user_lines()
     np.testing.assert_array_equal(lines.label_own_server, epsilons)
     assert len(lines) == 300
@@ -201,7 +258,14 @@ def test_the_estimator_keeps_the_order_of_its_input():
         told = (lines.label_other_servers_certainty[j], lines.features_other_servers_certainty[j])
         assert tuple(line.certainty for line in others) == pytest.approx(told, rel=1e-9)
         table = {(line.data, line.adversary): line.epsilon for line in fitted.privacy_.user_line(j)}
-        assert table["label", "own server"] == table["label", "own and others together"] == epsilons[j]
-        assert table["label", "other servers"] == pytest.approx(lines.label_other_servers[j], abs=4e-9)
-        assert table["features", "other servers"] == fitted.privacy_.line("features", "other servers", int(servers[j])).epsilon
+        assert (
+            table["label", "own server"] == table["label", "own and others together"] == epsilons[j]
+        )
+        assert table["label", "other servers"] == pytest.approx(
+            lines.label_other_servers[j], abs=4e-9
+        )
+        assert (
+            table["features", "other servers"]
+            == fitted.privacy_.line("features", "other servers", int(servers[j])).epsilon
+        )
     assert lines.label_other_servers.max() <= fitted.privacy_.line("label", "other servers").epsilon

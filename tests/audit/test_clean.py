@@ -1,7 +1,8 @@
-"""The unmodified code passes every attack, and the attacks are not vacuous: they come close to the claims.
+"""The unmodified code passes every attack, and the attacks are not vacuous: they come close to the
+claims.
 
-False alarms: at most 1e-6 per finding (`FALSE_ALARM`), whatever the seed; seeds are fixed here all the same. That the
-attacks come close is measured at these seeds, with room to spare.
+False alarms: at most 1e-6 per finding (`FALSE_ALARM`), whatever the seed; seeds are fixed here all
+the same. That the attacks come close is measured at these seeds, with room to spare.
 """
 
 import json
@@ -59,7 +60,13 @@ def test_an_attack_without_its_package_is_left_out_and_says_so(capsys, monkeypat
 
 
 def test_processes_do_not_change_what_is_found():
-    alone, together = (run(Effort(transcripts=400, labels=10_000, pairs=20, jobs=jobs), attacks=["record_membership"]) for jobs in (1, 2))
+    alone, together = (
+        run(
+            Effort(transcripts=400, labels=10_000, pairs=20, jobs=jobs),
+            attacks=["record_membership"],
+        )
+        for jobs in (1, 2)
+    )
     assert alone == together
 
 
@@ -83,7 +90,9 @@ def test_the_command_speaks_json(capsys):
 
 
 def test_a_violated_claim_ends_with_1(capsys, monkeypatch):
-    monkeypatch.setattr("pdml.mechanisms.label_flip.LabelFlip.threshold", property(lambda self: 1 << 60))
+    monkeypatch.setattr(
+        "pdml.mechanisms.label_flip.LabelFlip.threshold", property(lambda self: 1 << 60)
+    )
     code, out = audit(capsys, "--attack", "label_flips")
     assert code == 1
     assert "VIOLATED" in out

@@ -26,7 +26,9 @@ def test_worlds_without_a_difference_give_no_bound():
 
 
 def test_fisher_sees_through_shared_noise():
-    """The same noise in both numbers, a shift in one of them: their difference tells the worlds apart."""
+    """The same noise in both numbers, a shift in one of them: their difference tells the worlds
+    apart.
+    """
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(2, 500, 1))
     first, second = np.hstack([noise[0], noise[0]]), np.hstack([noise[1], noise[1] + 0.01])

@@ -1,7 +1,9 @@
-"""The audit must find what is wrong: each test plants one mistake in the real code and expects a violated claim.
+"""The audit must find what is wrong: each test plants one mistake in the real code and expects a
+violated claim.
 
-All in one process (``jobs=1``), because a patch does not travel to others. An unmodified program would fail one of these
-assertions' opposites with a chance below 1e-6 per finding (see test_clean.py).
+All in one process (``jobs=1``), because a patch does not travel to others. An unmodified program
+would fail one of these assertions' opposites with a chance below 1e-6 per finding (see
+test_clean.py).
 """
 
 from dataclasses import replace
@@ -26,7 +28,12 @@ EFFORT = Effort(transcripts=1_500, labels=100_000, pairs=200)
 
 
 def violated(*attacks: str) -> set[str]:
-    return {finding.name for name in attacks for finding in ATTACKS[name](EFFORT, 7) if not finding.passed}
+    return {
+        finding.name
+        for name in attacks
+        for finding in ATTACKS[name](EFFORT, 7)
+        if not finding.passed
+    }
 
 
 def label(victim: Victim) -> Finding:
@@ -57,13 +64,19 @@ def scaled_draw(change):
 def test_halved_iterate_noise(monkeypatch):
     monkeypatch.setattr(IterateNoise, "draw", scaled_draw(lambda sigma: sigma / 2))
     assert not theta().passed
-    assert violated("record_membership", "gradient_difference") == {"record_membership", "gradient_difference, theta on"}
+    assert violated("record_membership", "gradient_difference") == {
+        "record_membership",
+        "gradient_difference, theta on",
+    }
 
 
 def test_variance_used_as_standard_deviation(monkeypatch):
     monkeypatch.setattr(IterateNoise, "draw", scaled_draw(lambda sigma: sigma**2))
     assert not theta().passed
-    assert violated("record_membership", "gradient_difference") == {"record_membership", "gradient_difference, theta on"}
+    assert violated("record_membership", "gradient_difference") == {
+        "record_membership",
+        "gradient_difference, theta on",
+    }
 
 
 def test_the_same_theta_in_every_round(monkeypatch):
@@ -84,13 +97,17 @@ def test_the_same_theta_in_every_round(monkeypatch):
 
 def test_the_same_theta_in_every_run(monkeypatch):
     real = IterateNoise.draw
-    monkeypatch.setattr(IterateNoise, "draw", lambda self, t, out, rng: real(self, t, out, np.random.default_rng(t)))
+    monkeypatch.setattr(
+        IterateNoise, "draw", lambda self, t, out, rng: real(self, t, out, np.random.default_rng(t))
+    )
     assert not theta().passed
 
 
 def test_the_same_eta_in_every_run(monkeypatch):
     real = ObjectiveNoise.draw
-    monkeypatch.setattr(ObjectiveNoise, "draw", lambda self, shape, rng: real(self, shape, np.random.default_rng(1)))
+    monkeypatch.setattr(
+        ObjectiveNoise, "draw", lambda self, shape, rng: real(self, shape, np.random.default_rng(1))
+    )
     assert not eta().passed
 
 
@@ -104,7 +121,11 @@ def skip_last_round(monkeypatch):
     real = TrainingPlan.events
 
     def events(self, **settings):
-        return tuple(event for event in real(self, **settings) if not isinstance(event, IterateReleased) or event.t < self.rounds)
+        return tuple(
+            event
+            for event in real(self, **settings)
+            if not isinstance(event, IterateReleased) or event.t < self.rounds
+        )
 
     monkeypatch.setattr(TrainingPlan, "events", events)
 
@@ -134,7 +155,9 @@ def test_half_the_flip_probability(monkeypatch):
 
 @pytest.mark.parametrize("what", ["iterate", "dual"])
 def test_something_without_noise_sent_along(monkeypatch, what):
-    """A message of two rows: the release, and the un-noised iterate or the dual variable made of it."""
+    """A message of two rows: the release, and the un-noised iterate or the dual variable made of
+    it.
+    """
     real = Node.step
 
     def step(self, state, heard):
@@ -184,7 +207,9 @@ def test_a_certificate_that_trusts_its_own_arithmetic(monkeypatch):
 
 def test_a_sensitivity_that_forgets_kappa(monkeypatch):
     """The bound of plain labels, used for de-biased ones."""
-    monkeypatch.setattr("pdml.core.labels.record_shift", lambda epsilon, norm_bound, loss, classes: 2 * norm_bound)
+    monkeypatch.setattr(
+        "pdml.core.labels.record_shift", lambda epsilon, norm_bound, loss, classes: 2 * norm_bound
+    )
     assert "sensitivity: movement" in violated("sensitivity")
 
 

@@ -8,7 +8,9 @@ from pdml.experiments.bounds_check import CASES, Case, compare, draw, population
 
 @pytest.mark.parametrize("data", ["twonorm", "waveform"])
 def test_the_risk_by_integration_is_the_mean_over_records(data: str) -> None:
-    """400 000 records: within five standard errors, which fails once in 10^6; 2% more risk would show."""
+    """400 000 records: within five standard errors, which fails once in 10^6; 2% more risk would
+    show.
+    """
     rng = np.random.default_rng(0)
     people = population(data)
     w = rng.normal(size=people.means.shape[1]) * 4
@@ -39,12 +41,16 @@ def test_twonorm_s_best_classifier_points_along_the_diagonal() -> None:
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.records <= 2000], ids=str)
 def test_bounds_hold(case: Case) -> None:
-    """Proved bounds: each fails with probability at most δ = 0.05 by theory, and is in fact several times too large; seeds are fixed."""
+    """Proved bounds: each fails with probability at most δ = 0.05 by theory, and is in fact several
+    times too large; seeds are fixed.
+    """
     for each in compare(case, seed=11):
         assert each.holds, each
         assert each.excess > 0
         assert each.longest <= each.radius
-        assert min(each.corrected.per_classifier, each.sharper.per_classifier) > 3 * each.excess  # loose, and said to be
+        assert (
+            min(each.corrected.per_classifier, each.sharper.per_classifier) > 3 * each.excess
+        )  # loose, and said to be
 
 
 def test_the_sharper_corollary_is_within_twenty_times_the_truth() -> None:
@@ -55,5 +61,7 @@ def test_the_sharper_corollary_is_within_twenty_times_the_truth() -> None:
 
 
 def test_a_bound_without_its_objective_term_would_be_caught() -> None:
-    _, first, _, _ = compare(Case(records=20_000, objective_bound=2.0, objective_noise="uniform_ball", rounds=2), seed=3)
+    _, first, _, _ = compare(
+        Case(records=20_000, objective_bound=2.0, objective_noise="uniform_ball", rounds=2), seed=3
+    )
     assert first.excess > first.sharper.labels

@@ -1,4 +1,6 @@
-"""Rademacher complexity: exact on small sets, sampled within its interval, never above the closed form."""
+"""Rademacher complexity: exact on small sets, sampled within its interval, never above the closed
+form.
+"""
 
 from itertools import product
 
@@ -17,7 +19,15 @@ small = arrays(float, st.tuples(st.integers(1, 6), st.integers(1, 3)), elements=
 
 def exact(x: np.ndarray, radius: float) -> float:
     """All 2^m signs; the supremum over |w| <= W is W|Σ ν x|."""
-    return radius * float(np.mean([np.linalg.norm(np.array(signs) @ x) for signs in product((-1, 1), repeat=len(x))])) / len(x)
+    return (
+        radius
+        * float(
+            np.mean(
+                [np.linalg.norm(np.array(signs) @ x) for signs in product((-1, 1), repeat=len(x))]
+            )
+        )
+        / len(x)
+    )
 
 
 @given(x=small, radius=st.floats(0.1, 10))
@@ -30,7 +40,9 @@ def test_orthogonal_records_attain_the_closed_form() -> None:
 
 
 def test_sampling_finds_the_exact_complexity_and_not_another() -> None:
-    """False alarm: ``miss`` = 10^-6 by the central limit; the interval is narrow enough to tell 5% apart."""
+    """False alarm: ``miss`` = 10^-6 by the central limit; the interval is narrow enough to tell 5%
+    apart.
+    """
     x = np.random.default_rng(0).normal(size=(9, 2))
     found = rademacher.sampled(x, 3.0, np.random.default_rng(1), draws=40_000, miss=1e-6)
     truth = exact(x, 3.0)
@@ -43,7 +55,9 @@ def test_sampled_stays_below_the_closed_form_on_many_records() -> None:
     x = np.random.default_rng(2).normal(size=(2000, 20)) / 10
     found = rademacher.sampled(x, 1.0, np.random.default_rng(3))
     assert found.low <= rademacher.closed_form(x, 1.0)
-    assert found.value > 0.9 * rademacher.closed_form(x, 1.0)  # |Σνx| concentrates: Jensen loses little
+    assert found.value > 0.9 * rademacher.closed_form(
+        x, 1.0
+    )  # |Σνx| concentrates: Jensen loses little
     same = rademacher.sampled(sp.csr_array(x), 1.0, np.random.default_rng(3))
     assert same.value == pytest.approx(found.value)
 

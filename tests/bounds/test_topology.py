@@ -1,4 +1,6 @@
-"""Graphs for n servers: they are what they are called, and their contraction is that of the real iteration."""
+"""Graphs for n servers: they are what they are called, and their contraction is that of the real
+iteration.
+"""
 
 from math import comb
 
@@ -23,16 +25,27 @@ def test_candidates_are_different_connected_graphs_of_n_servers(n: int) -> None:
 
 def test_spectra_that_are_known() -> None:
     graphs = candidates(16, np.random.default_rng(0))
-    told = {name: judge(name, graphs[name], regularization=0.1, curvature_bound=0.25) for name in ("complete", "star", "hypercube")}
-    assert told["complete"].spread == pytest.approx(30 / 14) and told["complete"].gap == pytest.approx(16)
+    told = {
+        name: judge(name, graphs[name], regularization=0.1, curvature_bound=0.25)
+        for name in ("complete", "star", "hypercube")
+    }
+    assert told["complete"].spread == pytest.approx(30 / 14) and told[
+        "complete"
+    ].gap == pytest.approx(16)
     assert told["star"].spread == pytest.approx(16) and told["star"].gap == pytest.approx(1)
-    assert told["hypercube"].spread == pytest.approx(4) and told["hypercube"].gap == pytest.approx(2)
+    assert told["hypercube"].spread == pytest.approx(4) and told["hypercube"].gap == pytest.approx(
+        2
+    )
 
 
-@pytest.mark.parametrize("graph", [Graph.ring(6), Graph.star(5), Graph.complete(4)], ids=["ring", "star", "complete"])
+@pytest.mark.parametrize(
+    "graph", [Graph.ring(6), Graph.star(5), Graph.complete(4)], ids=["ring", "star", "complete"]
+)
 @pytest.mark.parametrize("penalty", [0.01, 0.3])
 def test_contraction_is_what_training_does(graph: Graph, penalty: float) -> None:
-    """Run the updates on quadratic risks h/2(w - c_i)², and measure how an error shrinks from round 400 to 440."""
+    """Run the updates on quadratic risks h/2(w - c_i)², and measure how an error shrinks from round
+    400 to 440.
+    """
     h, ridge = 0.1, 0.02
     rng = np.random.default_rng(1)
     c = rng.normal(size=graph.n)
@@ -43,7 +56,9 @@ def test_contraction_is_what_training_does(graph: Graph, penalty: float) -> None
     for _ in range(440):
         dual = dual + penalty * graph.minus @ w
         w = (h * c - dual + penalty * graph.plus @ w) / (h + ridge + 2 * penalty * graph.degrees)
-        state.append(np.linalg.norm(np.concatenate([w - wanted, dual + penalty * graph.minus @ w - best])))
+        state.append(
+            np.linalg.norm(np.concatenate([w - wanted, dual + penalty * graph.minus @ w - best]))
+        )
     rate = contraction(graph, penalty=penalty, ridge=ridge, curvature=h)
     if state[-1] > 1e-11:
         assert (state[-1] / state[-41]) ** (1 / 40) == pytest.approx(rate, rel=0.02)
@@ -55,7 +70,10 @@ def test_the_best_a_is_the_best() -> None:
     graph = Graph.complete(6)
     told = judge("complete", graph, regularization=0.1, curvature_bound=0.25)
     tried = [
-        judge("complete", graph, regularization=float(a), curvature_bound=0.25, penalties=(0.1,)).ratio for a in np.geomspace(1e-3, 1e3, 60)
+        judge(
+            "complete", graph, regularization=float(a), curvature_bound=0.25, penalties=(0.1,)
+        ).ratio
+        for a in np.geomspace(1e-3, 1e3, 60)
     ]
     assert max(tried) <= told.best_ratio < 1.01 * max(tried)
     assert told.best_ratio < told.true_ratio

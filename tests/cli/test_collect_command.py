@@ -40,9 +40,24 @@ def reports(count: int, token: str = "") -> list[str]:
     """Store reports as the service would; their ids."""
     features = pack_features(TRIAL.encode({"age": 30, "sex": "other"}))
     lines = [
-        encode_report(Report(1, TRIAL.hash, os.urandom(16).hex(), TRIAL.epsilon_micro[i % 2], i % 2, features, token)) for i in range(count)
+        encode_report(
+            Report(
+                1,
+                TRIAL.hash,
+                os.urandom(16).hex(),
+                TRIAL.epsilon_micro[i % 2],
+                i % 2,
+                features,
+                token,
+            )
+        )
+        for i in range(count)
     ]
-    entries = [each for each in Rules.of(TRIAL, require_tokens=False).read(lines, 1.8e9) if isinstance(each, Entry)]
+    entries = [
+        each
+        for each in Rules.of(TRIAL, require_tokens=False).read(lines, 1.8e9)
+        if isinstance(each, Entry)
+    ]
     store = SqliteStore(Path(DB), identity(TRIAL, "alice"))
     assert {outcome.code for outcome in store.commit(entries)} == {"stored"}
     store.close()
@@ -52,31 +67,54 @@ def reports(count: int, token: str = "") -> list[str]:
 def test_a_collection_s_whole_life(capsys: pytest.CaptureFixture[str]) -> None:
     first, *_ = reports(5)
     code, out, err = run(capsys, "collect", "status", *AT)
-    assert (code, err) == (0, "") and "is open: 5 reports, of 4 that training needs" in out and "yes" in out
+    assert (
+        (code, err) == (0, "")
+        and "is open: 5 reports, of 4 that training needs" in out
+        and "yes" in out
+    )
     code, out, err = run(capsys, "collect", "delete", *AT, "--report", first)
     assert (code, out, err) == (0, f"Report {first} is withdrawn.\n", "")
-    assert run(capsys, "collect", "delete", *AT, "--report", first)[1] == f"Report {first} was withdrawn before.\n"
+    assert (
+        run(capsys, "collect", "delete", *AT, "--report", first)[1]
+        == f"Report {first} was withdrawn before.\n"
+    )
     assert run(capsys, "collect", "close", *AT)[1] == "The collection of alice is closed.\n"
-    assert run(capsys, "collect", "close", *AT, "--reopen")[1] == "The collection of alice is open.\n"
+    assert (
+        run(capsys, "collect", "close", *AT, "--reopen")[1] == "The collection of alice is open.\n"
+    )
     code, out, _ = run(capsys, "collect", "export", *AT, "--out", "data", "--json")
     told = json.loads(out)
-    assert code == 0 and told["records"] == 4 == len(open_frozen("data")) and open_frozen("data").manifest.digest == told["digest"]
+    assert (
+        code == 0
+        and told["records"] == 4 == len(open_frozen("data"))
+        and open_frozen("data").manifest.digest == told["digest"]
+    )
     code, out, _ = run(capsys, "collect", "export", *AT, "--out", "again")
     assert code == 0 and told["digest"] in out
     told = json.loads(run(capsys, "collect", "status", *AT, "--json")[1])
-    assert (told["state"], told["reports"], told["withdrawn"]) == ("frozen", 4, 1) and told["frozen_at"].endswith("Z")
-    for refused in (["delete", *AT, "--report", first], ["close", *AT], ["invite", *AT, "--count", "1", "--out", "t.csv"]):
+    assert (told["state"], told["reports"], told["withdrawn"]) == ("frozen", 4, 1) and told[
+        "frozen_at"
+    ].endswith("Z")
+    for refused in (
+        ["delete", *AT, "--report", first],
+        ["close", *AT],
+        ["invite", *AT, "--count", "1", "--out", "t.csv"],
+    ):
         code, out, err = run(capsys, "collect", *refused)
         assert (code, out) == (1, "") and "frozen" in err and err.count("\n") == 1
     assert not Path("t.csv").exists()
 
 
-def test_invitations_are_links_that_keep_the_token_from_servers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invitations_are_links_that_keep_the_token_from_servers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     code, out, err = run(capsys, "collect", "invite", *AT, "--count", "1000", "--out", "tokens.csv")
     assert (code, err) == (0, "") and "1,000 invitations" in out
     with open("tokens.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len({row["token"] for row in rows}) == 1000 and all(len(row["token"]) == 32 for row in rows)
+    assert len({row["token"] for row in rows}) == 1000 and all(
+        len(row["token"]) == 32 for row in rows
+    )
     assert all(row["link"] == f"https://alice.example/study/#t={row['token']}" for row in rows)
     assert stat.S_IMODE(os.stat("tokens.csv").st_mode) == 0o600
     assert rows[0]["token"].encode() not in Path(DB).read_bytes()
@@ -111,7 +149,9 @@ def test_a_small_collection_is_frozen_only_on_demand(capsys: pytest.CaptureFixtu
         (["serve", *AT, "--proxy", "everybody"], "proxy must be an address or a network"),
     ],
 )
-def test_refusals_are_one_sentence(arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals_are_one_sentence(
+    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, err = run(capsys, "collect", *arguments)
     assert (code, out) == (1, "") and reason in err and err.count("\n") == 1
 
@@ -158,12 +198,18 @@ def test_an_operator_s_token_that_others_could_know_is_refused(
 def test_the_operator_s_token_is_made_for_us_alone(tmp_path: Path) -> None:
     file, first = token(None, str(tmp_path / "reports.db"))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert token(file, "postgresql://x") == (file, first) == (file, sha256(file.read_bytes().strip()).hexdigest())
+    assert (
+        token(file, "postgresql://x")
+        == (file, first)
+        == (file, sha256(file.read_bytes().strip()).hexdigest())
+    )
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "0", "-1"])
 @pytest.mark.parametrize("option", ["--head-timeout", "--body-timeout", "--write-timeout"])
-def test_deadlines_are_numbers_of_seconds(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_deadlines_are_numbers_of_seconds(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, err = run(capsys, "collect", "serve", *AT, option, value)
     assert (code, out) == (2, "") and option in err and "Traceback" not in err
 
@@ -173,14 +219,20 @@ def test_without_their_keys_reports_are_nothing(capsys: pytest.CaptureFixture[st
     Path(DB).with_suffix(".keys").rename("vault")
     for command in (["status", *AT], ["close", *AT], ["export", *AT, "--out", "data"]):
         code, out, err = run(capsys, "collect", *command)
-        assert (code, out) == (1, "") and "keys of this collection are not in" in err and err.count("\n") == 1
+        assert (
+            (code, out) == (1, "")
+            and "keys of this collection are not in" in err
+            and err.count("\n") == 1
+        )
     assert not Path(DB).with_suffix(".keys").exists()
     code, out, _ = run(capsys, "collect", "export", *AT, "--out", "data", "--keys", "vault")
     assert code == 0 and "5 reports are frozen" in out
 
 
 @pytest.mark.parametrize("command", ["serve", "invite", "status", "delete", "close", "export"])
-def test_every_command_explains_itself_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_explains_itself_with_an_example(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, err = run(capsys, "collect", command, "--help")
     assert (code, err) == (0, "")
     assert f"\n    pdml collect {command} " in out and "--json" in out

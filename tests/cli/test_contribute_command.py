@@ -1,4 +1,6 @@
-"""`pdml contribute` as people run it: questions in the terminal, a preview, one report however often."""
+"""`pdml contribute` as people run it: questions in the terminal, a preview, one report however
+often.
+"""
 
 import hashlib
 import json
@@ -42,14 +44,18 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def typed(keys: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """A real process with a person at its other end."""
-    return subprocess.run([*PDML, *arguments], input=keys, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [*PDML, *arguments], input=keys, capture_output=True, text=True, timeout=60
+    )
 
 
 ANSWERS = ("--answer", "age=34", "--answer", "sex=male", "--epsilon", "1", "--label", "yes")
 
 
 def test_questions_are_asked_and_the_label_last(server: Recorder, study: str) -> None:
-    """Through real pipes: number, level by number, epsilon by number, the label by its name, and consent."""
+    """Through real pipes: number, level by number, epsilon by number, the label by its name, and
+    consent.
+    """
     asked = typed("34\n2\n1\nyes\ny\n", "contribute", study, "--server", server.url)
     assert asked.returncode == 0, asked.stderr
     parts = ("age (from 18 to 100)", "Your sex", "How private?", STUDY.question, "Send this?")
@@ -64,10 +70,14 @@ def test_questions_are_asked_and_the_label_last(server: Recorder, study: str) ->
     assert "Stored by alice" in asked.stdout
 
 
-def test_nothing_is_sent_without_consent_and_the_draw_stays(capsys: pytest.CaptureFixture[str], server: Recorder, study: str) -> None:
+def test_nothing_is_sent_without_consent_and_the_draw_stays(
+    capsys: pytest.CaptureFixture[str], server: Recorder, study: str
+) -> None:
     refused = typed("n\n", "contribute", study, "--server", server.url, *ANSWERS)
     assert refused.returncode == 1 and "Nothing was sent" in refused.stderr and server.bodies == []
-    code, out, _ = run(capsys, "contribute", study, "--server", server.url, *ANSWERS, "--yes", "--json")
+    code, out, _ = run(
+        capsys, "contribute", study, "--server", server.url, *ANSWERS, "--yes", "--json"
+    )
     assert code == 0
     assert server.bodies[0].decode() in refused.stdout  # the very report that was shown before
     assert json.loads(out)["receipt"]["digest"] == hashlib.sha256(server.bodies[0]).hexdigest()
@@ -75,7 +85,11 @@ def test_nothing_is_sent_without_consent_and_the_draw_stays(capsys: pytest.Captu
 
 @pytest.mark.parametrize(
     ("keys", "told"),
-    [("", "nobody answered 'age'"), ("34\n", "nobody answered 'Your choice'"), ("34\n2\n1\nyes\n", "Nothing was sent.")],
+    [
+        ("", "nobody answered 'age'"),
+        ("34\n", "nobody answered 'Your choice'"),
+        ("34\n2\n1\nyes\n", "Nothing was sent."),
+    ],
 )
 def test_input_that_ends_is_no_consent(server: Recorder, study: str, keys: str, told: str) -> None:
     ended = typed(keys, "contribute", study, "--server", server.url)
@@ -87,12 +101,24 @@ def test_running_it_again_sends_the_same_whatever_is_said(
     capsys: pytest.CaptureFixture[str], server: Recorder, study: str, state: Path
 ) -> None:
     for label in ("yes", "no", "yes"):
-        code, _, _ = run(capsys, "contribute", study, "--server", server.url, *ANSWERS[:-1], label, "--yes")
+        code, _, _ = run(
+            capsys, "contribute", study, "--server", server.url, *ANSWERS[:-1], label, "--yes"
+        )
         assert code == 0
     assert len(server.bodies) == 3 and len(set(server.bodies)) == 1
     (file,) = state.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    run(capsys, "contribute", study, "--server", server.url, *ANSWERS, "--yes", "--record", "somebody else")
+    run(
+        capsys,
+        "contribute",
+        study,
+        "--server",
+        server.url,
+        *ANSWERS,
+        "--yes",
+        "--record",
+        "somebody else",
+    )
     assert decode_report(server.bodies[3]).id != decode_report(server.bodies[0]).id
 
 
@@ -100,8 +126,15 @@ def test_answers_come_from_a_file_and_the_token_from_a_link(
     capsys: pytest.CaptureFixture[str], server: Recorder, study: str, tmp_path: Path
 ) -> None:
     (tmp_path / "answers.json").write_text('{"age": 40.5, "sex": "female"}')
-    given = ("--answers", str(tmp_path / "answers.json"), "--token", "https://alice.example/#t=" + "ab" * 16)
-    code, out, _ = run(capsys, "contribute", study, "--server", server.url, *given, *ANSWERS[4:], "--yes", "--json")
+    given = (
+        "--answers",
+        str(tmp_path / "answers.json"),
+        "--token",
+        "https://alice.example/#t=" + "ab" * 16,
+    )
+    code, out, _ = run(
+        capsys, "contribute", study, "--server", server.url, *given, *ANSWERS[4:], "--yes", "--json"
+    )
     assert code == 0
     report = Report(**json.loads(out)["report"])
     assert report.token == "ab" * 16
@@ -119,9 +152,15 @@ def test_answers_come_from_a_file_and_the_token_from_a_link(
         (("--server", "SELF", "--answer", "sex=x"), "'sex' must be one of"),
         (("--server", "SELF", "--answer", "height=2"), "('age', 'sex'), got one to 'height'"),
         (("--server", "SELF", "--answer", "age"), "--answer must look like name=value"),
-        (("--server", "SELF", "--epsilon", "3"), "epsilon must be on the study's menu (0.4, 1, 2), got 3"),
+        (
+            ("--server", "SELF", "--epsilon", "3"),
+            "epsilon must be on the study's menu (0.4, 1, 2), got 3",
+        ),
         (("--server", "SELF", "--epsilon", "nan"), "--epsilon must be on the study's menu"),
-        (("--server", "SELF", "--label", "perhaps"), "--label must be one of 'no', 'yes', got something else"),
+        (
+            ("--server", "SELF", "--label", "perhaps"),
+            "--label must be one of 'no', 'yes', got something else",
+        ),
         (("--server", "SELF", "--token", "short"), "--token must be 32 hex digits"),
         (("--server", "SELF", "--tokens", "t.csv"), "--tokens needs --csv"),
         (("--server", "SELF", "--json", "NOT-YES"), "--json needs --yes"),
@@ -138,7 +177,11 @@ def test_mistakes_are_one_sentence_and_nothing_is_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(Path(study).parent)
-    given = [server.url if argument == "SELF" else argument for argument in arguments if argument != "NOT-YES"]
+    given = [
+        server.url if argument == "SELF" else argument
+        for argument in arguments
+        if argument != "NOT-YES"
+    ]
     consent = () if "NOT-YES" in arguments else ("--yes",)
     code, out, err = run(capsys, "contribute", study, *ANSWERS, *given, *consent)
     assert (code, out) == (1, "") and told in err and len(err.splitlines()) == 1
@@ -205,7 +248,9 @@ def at_a_terminal(lines: list[tuple[str, str]], *arguments: str) -> tuple[int, s
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), done + seen
 
 
-def test_what_is_typed_unseen_is_asked_twice_because_it_cannot_be_changed(server: Recorder, study: str) -> None:
+def test_what_is_typed_unseen_is_asked_twice_because_it_cannot_be_changed(
+    server: Recorder, study: str
+) -> None:
     given = ("--answer", "age=34", "--answer", "sex=male", "--epsilon", "1", "--yes")
     typing = [("(not shown): ", "yes"), ("Once more: ", "no")]
     again = [("(not shown): ", "yes"), ("Once more: ", "2")]
@@ -234,7 +279,9 @@ def test_after_a_refusal_the_secret_question_is_not_asked_again(
 
 
 @pytest.mark.parametrize("status", [201, 403])
-def test_a_malicious_server_reaches_no_terminal(capsys: pytest.CaptureFixture[str], server: Recorder, study: str, status: int) -> None:
+def test_a_malicious_server_reaches_no_terminal(
+    capsys: pytest.CaptureFixture[str], server: Recorder, study: str, status: int
+) -> None:
     def lying(body: bytes) -> Answer:
         said = json.loads(receipt(body)[1]) | {"server": "alice\x1b[2J"}
         refused = {"type": "t", "title": "\x1b]0;owned\x07\r", "status": status, "code": "made_up"}
@@ -254,7 +301,9 @@ def test_an_unreachable_server_keeps_the_report(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pdml.contribute.delivery._FIRST_PAUSE", 0.0)
-    code, _, err = run(capsys, "contribute", study, "--server", "http://127.0.0.1:9", *ANSWERS, "--yes")
+    code, _, err = run(
+        capsys, "contribute", study, "--server", "http://127.0.0.1:9", *ANSWERS, "--yes"
+    )
     assert code == 1 and "could not be reached" in err
     assert not state.exists()  # nothing is asked or drawn in vain
     server.answer = lambda body: None
@@ -265,14 +314,33 @@ def test_an_unreachable_server_keeps_the_report(
     assert code == 0 and len(set(server.bodies)) == 1
 
 
-def test_a_table_of_people_is_many_devices(capsys: pytest.CaptureFixture[str], server: Recorder, study: str, tmp_path: Path) -> None:
+def test_a_table_of_people_is_many_devices(
+    capsys: pytest.CaptureFixture[str], server: Recorder, study: str, tmp_path: Path
+) -> None:
     people = tmp_path / "people.csv"
-    people.write_text("age,sex,ill,name\n" + "".join(f"{18 + i % 80},male,yes,person {i}\n" for i in range(250)))
-    command = ("contribute", study, "--server", server.url, "--csv", str(people), "--label-column", "ill", "--epsilon", "0.4")
+    people.write_text(
+        "age,sex,ill,name\n" + "".join(f"{18 + i % 80},male,yes,person {i}\n" for i in range(250))
+    )
+    command = (
+        "contribute",
+        study,
+        "--server",
+        server.url,
+        "--csv",
+        str(people),
+        "--label-column",
+        "ill",
+        "--epsilon",
+        "0.4",
+    )
     code, out, _ = run(capsys, *command)
     assert code == 0 and "250 of 250 reports are stored" in out
-    written = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.glob("people.*.ndjson")}
-    assert written == {f"people.{what}.ndjson": 0o600 for what in ("reports", "receipts", "failures")}
+    written = {
+        file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.glob("people.*.ndjson")
+    }
+    assert written == {
+        f"people.{what}.ndjson": 0o600 for what in ("reports", "receipts", "failures")
+    }
     assert sorted(len(body.splitlines()) for body in server.bodies) == [50, 100, 100]
     code, out, _ = run(capsys, *command)
     assert code == 0 and "250 had receipts already" in out and len(server.bodies) == 3

@@ -30,7 +30,16 @@ class Quiet(SimpleHTTPRequestHandler):
 
 def sets(url: str) -> dict[str, Home]:
     def one(path: str) -> Home:
-        return Home(files=FILES, ways=((Address(url=f"{url}/{path}", most=10**6, unpack=whole("one.csv", FILES["one.csv"])),),))
+        return Home(
+            files=FILES,
+            ways=(
+                (
+                    Address(
+                        url=f"{url}/{path}", most=10**6, unpack=whole("one.csv", FILES["one.csv"])
+                    ),
+                ),
+            ),
+        )
 
     return {"good": one("one.csv"), "gone": one("gone.csv")}
 
@@ -57,21 +66,42 @@ def folder(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
-def test_fetches_once_and_says_where(folder: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "data", "fetch", "good") == (0, f"good: fetched from {url}/one.csv, 1 files checked in {folder}\n", "")
-    assert run(capsys, "data", "fetch", "good") == (0, f"good: here already, 1 files checked in {folder}\n", "")
+def test_fetches_once_and_says_where(
+    folder: Path, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, "data", "fetch", "good") == (
+        0,
+        f"good: fetched from {url}/one.csv, 1 files checked in {folder}\n",
+        "",
+    )
+    assert run(capsys, "data", "fetch", "good") == (
+        0,
+        f"good: here already, 1 files checked in {folder}\n",
+        "",
+    )
     code, out, err = run(capsys, "data", "fetch", "good", "--force", "--json")
     (answer,) = json.loads(out)["sets"]
     assert (code, err) == (0, "") and answer["downloaded"] and answer["source"] == f"{url}/one.csv"
-    assert answer["files"] == [{"file": "one.csv", "path": str(folder / "one.csv.gz"), "state": "checked"}]
+    assert answer["files"] == [
+        {"file": "one.csv", "path": str(folder / "one.csv.gz"), "state": "checked"}
+    ]
 
 
-def test_lists_what_is_here_and_whether_it_is_right(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lists_what_is_here_and_whether_it_is_right(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, _ = run(capsys, "data", "list")
-    assert code == 0 and re.search(r"^good +missing +one\.csv$", out, re.M) and "pdml data fetch good" in out
+    assert (
+        code == 0
+        and re.search(r"^good +missing +one\.csv$", out, re.M)
+        and "pdml data fetch good" in out
+    )
     run(capsys, "data", "fetch", "good")
     code, out, _ = run(capsys, "data", "list")
-    assert re.search(rf"^good +checked +{folder}/one\.csv\.gz$", out, re.M) and "To get good" not in out
+    assert (
+        re.search(rf"^good +checked +{folder}/one\.csv\.gz$", out, re.M)
+        and "To get good" not in out
+    )
     (folder / "one.csv.gz").write_bytes(b"damaged")
     listed = json.loads(run(capsys, "data", "list", "--json")[1])
     assert listed["folder"] == str(folder) and listed["sets"][0]["files"][0]["state"] == "damaged"
@@ -79,29 +109,46 @@ def test_lists_what_is_here_and_whether_it_is_right(folder: Path, capsys: pytest
 
 def test_path_is_one_line_for_scripts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "data", "path") == (0, f"{folder}\n", "")
-    assert json.loads(run(capsys, "data", "path", "--json")[1]) == {"folder": str(folder), "exists": True, "chosen_by_variable": True}
+    assert json.loads(run(capsys, "data", "path", "--json")[1]) == {
+        "folder": str(folder),
+        "exists": True,
+        "chosen_by_variable": True,
+    }
 
 
 def test_path_without_the_variable_is_the_cache_folder(tmp_path: Path) -> None:
     known = {name: value for name, value in os.environ.items() if name != "PDML_DATA_DIR"}
     known |= {"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}
-    answer = subprocess.run([*PDML, "data", "path"], capture_output=True, text=True, env=known, check=True).stdout.strip()
+    answer = subprocess.run(
+        [*PDML, "data", "path"], capture_output=True, text=True, env=known, check=True
+    ).stdout.strip()
     assert Path(answer).is_relative_to(tmp_path) and Path(answer).name == "pdml"
 
 
-def test_all_brings_what_it_can_and_says_what_it_cannot(folder: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_brings_what_it_can_and_says_what_it_cannot(
+    folder: Path, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(capsys, "data", "fetch", "good")
     for more in ([], ["--json"]):
         code, out, err = run(capsys, "data", "fetch", "all", "--force", *more)
-        assert code == 1 and re.fullmatch(r"pdml: gone could not be fetched: [^\n]+ answers 404 [^\n]+\n", err)
-        assert out == ("" if more else f"good: fetched from {url}/one.csv, 1 files checked in {folder}\n")
+        assert code == 1 and re.fullmatch(
+            r"pdml: gone could not be fetched: [^\n]+ answers 404 [^\n]+\n", err
+        )
+        assert out == (
+            "" if more else f"good: fetched from {url}/one.csv, 1 files checked in {folder}\n"
+        )
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["fetch", "iris"], "must be one of 'good', 'gone', 'all', got 'iris'"), (["fetch", "gone", "--force"], "gone could not be fetched")],
+    [
+        (["fetch", "iris"], "must be one of 'good', 'gone', 'all', got 'iris'"),
+        (["fetch", "gone", "--force"], "gone could not be fetched"),
+    ],
 )
-def test_bad_input_is_one_sentence(folder: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_sentence(
+    folder: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, err = run(capsys, "data", *arguments)
     assert (code, out) == (1, "") and re.fullmatch(r"pdml: [^\n]+\n", err) and said in err
 
@@ -109,17 +156,30 @@ def test_bad_input_is_one_sentence(folder: Path, arguments: list[str], said: str
 @pytest.mark.parametrize("command", ["fetch", "list", "path"])
 def test_help_shows_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "data", command, "--help")
-    assert code == 0 and f"\n    pdml data {command}" in out and "--json" in out and max(map(len, out.splitlines())) <= 80
+    assert (
+        code == 0
+        and f"\n    pdml data {command}" in out
+        and "--json" in out
+        and max(map(len, out.splitlines())) <= 80
+    )
 
 
 def test_a_terminal_shows_a_bar_in_bytes(folder: Path, url: str) -> None:
     """A real process in a pseudo-terminal; its standard output stays clean."""
-    code = "import sys; from pdml.datasets import homes; sys.path.insert(0, sys.argv[1]); import test_data_command as t\n"
-    code += "homes.HOMES = t.sets(sys.argv[2]); from pdml.cli import main; main(['data', 'fetch', 'good'])"
+    code = (
+        "import sys; from pdml.datasets import homes; sys.path.insert(0, sys.argv[1]); "
+        "import test_data_command as t\n"
+    )
+    code += (
+        "homes.HOMES = t.sets(sys.argv[2]); from pdml.cli import main; main(['data', "
+        "'fetch', 'good'])"
+    )
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "PDML_DATA_DIR": str(folder)}
     command = [sys.executable, "-c", code, str(Path(__file__).parent), url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=theirs, env=environment
+    ) as process:
         os.close(theirs)
         seen = b""
         try:

@@ -23,7 +23,9 @@ def on_a_terminal(arguments: list[str], **environment: str) -> bytes:
     """Everything a person sees."""
     ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40", **environment}
-    child = subprocess.Popen([*PDML, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+    child = subprocess.Popen(
+        [*PDML, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=env
+    )
     os.close(theirs)
     seen = b""
     while True:
@@ -39,37 +41,62 @@ def on_a_terminal(arguments: list[str], **environment: str) -> bytes:
     return seen
 
 
-def test_shows_tables_and_writes_both_files(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_shows_tables_and_writes_both_files(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
     code, out, err = run(capsys, "demo")
     assert (code, err) == (0, "")
     assert "\x1b" not in out
     assert len(re.findall(r"^  server \d+ +700 +\d +9\d\.\d%$", out, re.MULTILINE)) == 10
-    private, open_ = (float(re.search(rf"{name} +([\d.]+)%", out)[1]) for name in ("released model", "without privacy"))  # type: ignore[index]
+    private, open_ = (
+        float(re.search(rf"{name} +([\d.]+)%", out)[1])
+        for name in ("released model", "without privacy")
+    )  # type: ignore[index]
     assert 95 < private <= open_ < 99
     assert re.search(r"^  own server +73\.1% +1\.00 +unprotected", out, re.MULTILINE)
     assert "consensus" in out and "Simulated" in out
-    assert {str(path) for path in Path("pdml-demo").iterdir()} == {"pdml-demo/report.html", "pdml-demo/model.json"}
-    assert out.splitlines()[-2:] == ["report  pdml-demo/report.html", "model   pdml-demo/model.json"]
+    assert {str(path) for path in Path("pdml-demo").iterdir()} == {
+        "pdml-demo/report.html",
+        "pdml-demo/model.json",
+    }
+    assert out.splitlines()[-2:] == [
+        "report  pdml-demo/report.html",
+        "model   pdml-demo/model.json",
+    ]
     report = Path("pdml-demo/report.html").read_text()
     assert "<svg" in report and "Simulation" in report and "server 10" in report
     model = load_model("pdml-demo/model.json")
-    assert len(model.feature_names) == 20 and model.provenance["noise_source"] == "simulated" and model.provenance["leaks"] == []
+    assert (
+        len(model.feature_names) == 20
+        and model.provenance["noise_source"] == "simulated"
+        and model.provenance["leaks"] == []
+    )
 
 
 def test_the_features_are_protected_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """The plan of the demo is chosen so; the same plan must not drift into showing off accuracy alone."""
+    """The plan of the demo is chosen so; the same plan must not drift into showing off accuracy
+    alone.
+    """
     code, out, _ = run(capsys, "demo", "--json")
     found = json.loads(out)
-    spent = {(line["data"], line["adversary"]): line["epsilon"] for line in found["privacy"]["lines"]}
+    spent = {
+        (line["data"], line["adversary"]): line["epsilon"] for line in found["privacy"]["lines"]
+    }
     assert code == 0
     assert spent["label", "own server"] == 1.0
     assert spent["label", "other servers"] < 0.5
     assert spent["features", "other servers"] < 2
     assert spent["features", "own server"] == "inf"
-    assert found["accuracy"] > 0.95 and found["accuracy_without_privacy"] > 0.97 and len(found["servers"]) == 10
+    assert (
+        found["accuracy"] > 0.95
+        and found["accuracy_without_privacy"] > 0.97
+        and len(found["servers"]) == 10
+    )
 
 
-def test_repeats_itself_to_the_byte_and_replaces_its_own_files(capsys: pytest.CaptureFixture[str]) -> None:
+def test_repeats_itself_to_the_byte_and_replaces_its_own_files(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     files = []
     for seed in ("7", "7", "8"):
         assert run(capsys, "demo", "--seed", seed, "--rounds", "5")[0] == 0
@@ -81,17 +108,35 @@ def test_repeats_itself_to_the_byte_and_replaces_its_own_files(capsys: pytest.Ca
 def test_spares_the_files_of_others(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path(name).write_text("mine")
     code, out, err = run(capsys, "demo", "--out", ".")
-    assert code == 1 and out == "" and err.startswith("pdml: ") and err.count("\n") == 1 and "--out" in err
+    assert (
+        code == 1
+        and out == ""
+        and err.startswith("pdml: ")
+        and err.count("\n") == 1
+        and "--out" in err
+    )
     assert Path(name).read_text() == "mine" and len(list(Path().iterdir())) == 1
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--epsilon", "0"], ["--epsilon", "nan"], ["--epsilon", "1e-9"], ["--rounds", "0"], ["--out", "file/x"]]
+    "arguments",
+    [
+        ["--epsilon", "0"],
+        ["--epsilon", "nan"],
+        ["--epsilon", "1e-9"],
+        ["--rounds", "0"],
+        ["--out", "file/x"],
+    ],
 )
 def test_refuses_in_one_sentence(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     Path("file").write_text("")
     code, out, err = run(capsys, "demo", *arguments)
-    assert code == 1 and out == "" and re.fullmatch(r"pdml: [^\n]+\n", err) and "mistake in pdml" not in err
+    assert (
+        code == 1
+        and out == ""
+        and re.fullmatch(r"pdml: [^\n]+\n", err)
+        and "mistake in pdml" not in err
+    )
     assert not Path("pdml-demo").exists()
 
 

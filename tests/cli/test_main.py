@@ -29,9 +29,27 @@ def fail_with(error: BaseException) -> Callable[..., None]:
 
 
 def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
-    heavy = ("numpy", "scipy", "sklearn", "networkx", "matplotlib", "numba", "msgspec", "rich", "pyarrow")
-    code = f"import sys; from pdml.cli.app import app; print(*(name for name in {heavy} if name in sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
+    heavy = (
+        "numpy",
+        "scipy",
+        "sklearn",
+        "networkx",
+        "matplotlib",
+        "numba",
+        "msgspec",
+        "rich",
+        "pyarrow",
+    )
+    code = (
+        f"import sys; from pdml.cli.app import app; print(*(name for name in {heavy} if "
+        "name in sys.modules))"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == ""
+    )
     answer = subprocess.run([*PDML, "--help"], capture_output=True, text=True)
     assert answer.returncode == 0 and answer.stderr == ""
     assert all(re.search(rf"^  {name} ", answer.stdout, re.MULTILINE) for name in COMMANDS)
@@ -39,7 +57,9 @@ def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_explains_itself_with_an_example(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, err = run(capsys, command, "--help")
     assert (code, err) == (0, "")
     assert "Example" in out and f"\n    pdml {command} " in out and "--json" in out
@@ -50,7 +70,10 @@ def test_the_examples_of_the_help_run_as_printed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    people = ["age,sex,diagnosis"] + [f"{18 + i % 60},{'fe' * (i % 3 > 0)}male,{'yes' if i % 60 > 30 else 'no'}" for i in range(400)]
+    people = ["age,sex,diagnosis"] + [
+        f"{18 + i % 60},{'fe' * (i % 3 > 0)}male,{'yes' if i % 60 > 30 else 'no'}"
+        for i in range(400)
+    ]
     for name in ("people.csv", "others.csv"):
         Path(name).write_text("\n".join(people))
     for command in ("train", "predict", "demo"):
@@ -72,7 +95,15 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["trian"], ["train"], ["train", "x.csv"], ["demo", "--rounds", "many"], ["demo", "--wrong"], ["predict"]]
+    "arguments",
+    [
+        ["trian"],
+        ["train"],
+        ["train", "x.csv"],
+        ["demo", "--rounds", "many"],
+        ["demo", "--wrong"],
+        ["predict"],
+    ],
 )
 def test_usage_errors_exit_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, *arguments)
@@ -83,31 +114,50 @@ def test_usage_errors_exit_with_2(arguments: list[str], capsys: pytest.CaptureFi
     ("error", "sentence"),
     [
         (InvalidInput("rounds must be positive,\ngot 0"), "pdml: rounds must be positive, got 0\n"),
-        (PermissionError(13, "Permission denied", "a/b"), "pdml: cannot use a/b: permission denied\n"),
+        (
+            PermissionError(13, "Permission denied", "a/b"),
+            "pdml: cannot use a/b: permission denied\n",
+        ),
         (OSError("odd"), "pdml: the system refused: odd\n"),
         (MemoryError(), "pdml: this needs more memory than there is\n"),
     ],
 )
 def test_errors_become_one_sentence(
-    error: Exception, sentence: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    error: Exception,
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(outputs, "check", fail_with(error))
     assert run(capsys, "demo") == (1, "", sentence)
 
 
-def test_a_mistake_of_ours_is_admitted_without_quoting_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_of_ours_is_admitted_without_quoting_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outputs, "check", fail_with(TypeError("Alice is ill")))
     code, out, err = run(capsys, "demo")
     assert code == 1 and out == "" and err.count("\n") == 1
-    assert "TypeError" in err and "--traceback" in err and "Alice" not in err and "Traceback" not in err
+    assert (
+        "TypeError" in err
+        and "--traceback" in err
+        and "Alice" not in err
+        and "Traceback" not in err
+    )
 
 
 @pytest.mark.parametrize("where", ["before", "after", "environment"])
-def test_a_traceback_is_shown_on_request(where: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_traceback_is_shown_on_request(
+    where: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outputs, "check", fail_with(TypeError("inside")))
     if where == "environment":
         monkeypatch.setenv("PDML_TRACEBACK", "1")
-    arguments = {"before": ["--traceback", "demo"], "after": ["demo", "--traceback"], "environment": ["demo"]}[where]
+    arguments = {
+        "before": ["--traceback", "demo"],
+        "after": ["demo", "--traceback"],
+        "environment": ["demo"],
+    }[where]
     code, _, err = run(capsys, *arguments)
     assert code == 1 and "Traceback" in err and "TypeError: inside" in err
 
@@ -120,14 +170,20 @@ def test_a_traceback_is_shown_on_request(where: str, capsys: pytest.CaptureFixtu
     ],
 )
 def test_a_signal_ends_it_politely(
-    stop: BaseException, code: int, sentence: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    stop: BaseException,
+    code: int,
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(outputs, "written", [])
     monkeypatch.setattr(outputs, "check", fail_with(stop))
     assert run(capsys, "demo") == (code, "", sentence)
 
 
-def test_an_interrupt_after_the_work_does_not_deny_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_after_the_work_does_not_deny_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outputs, "written", [Path("model.json")])
     monkeypatch.setattr(outputs, "check", fail_with(Stopped(signal.SIGINT)))
     assert run(capsys, "demo") == (130, "", "pdml: interrupted; already written: model.json\n")
@@ -158,11 +214,23 @@ class TestOutputs:
         first, second = tmp_path / "a.json", tmp_path / "new" / "b.html"
         first.write_text("old")
         with pytest.raises(Stopped):
-            outputs.commit({first: lambda path: path.write_text("new") and None, second: fail_with(Stopped(2))})
-        assert first.read_text() == "old" and [path for path in tmp_path.rglob("*") if path.is_file()] == [first]
-        outputs.commit({first: lambda path: path.write_text("new") and None, second: lambda path: path.write_text("b") and None})
+            outputs.commit(
+                {first: lambda path: path.write_text("new") and None, second: fail_with(Stopped(2))}
+            )
+        assert first.read_text() == "old" and [
+            path for path in tmp_path.rglob("*") if path.is_file()
+        ] == [first]
+        outputs.commit(
+            {
+                first: lambda path: path.write_text("new") and None,
+                second: lambda path: path.write_text("b") and None,
+            }
+        )
         assert first.read_text() == "new" and second.read_text() == "b"
-        assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["a.json", "b.html"]
+        assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == [
+            "a.json",
+            "b.html",
+        ]
 
     def test_follow_a_link_to_its_file(self, tmp_path: Path) -> None:
         target, link = tmp_path / "target", tmp_path / "link"
@@ -194,18 +262,46 @@ class TestOutputs:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["privacy", "--records", "500", "--features", "9", "--servers", "0"], "pdml: --servers must be a whole number"),
-        (["privacy", "--records", "500", "--features", "9", "--noise-decay", "2"], "pdml: --noise-decay must be a number in"),
-        (["privacy", "--records", "500", "--features", "9", "--noise-decay=2"], "pdml: --noise-decay must be a number in"),
-        (["bound", "--records", "500", "--features", "9", "--penalty", "0"], "pdml: --penalty must be a number in"),
-        (["bound", "--records", "500", "--features", "9", "--against", "x"], "pdml: --against must be one of"),
-        (["plan", "--records", "500", "--features", "9", "--topology", "x"], "pdml: --topology must be one of"),
-        (["train", "people.csv", "--label", "y", "--servers", "0"], "pdml: --servers must be a whole number"),
-        (["train", "people.csv", "--label", "y", "--noise-decay", "2"], "pdml: --noise-decay must be a number in"),
+        (
+            ["privacy", "--records", "500", "--features", "9", "--servers", "0"],
+            "pdml: --servers must be a whole number",
+        ),
+        (
+            ["privacy", "--records", "500", "--features", "9", "--noise-decay", "2"],
+            "pdml: --noise-decay must be a number in",
+        ),
+        (
+            ["privacy", "--records", "500", "--features", "9", "--noise-decay=2"],
+            "pdml: --noise-decay must be a number in",
+        ),
+        (
+            ["bound", "--records", "500", "--features", "9", "--penalty", "0"],
+            "pdml: --penalty must be a number in",
+        ),
+        (
+            ["bound", "--records", "500", "--features", "9", "--against", "x"],
+            "pdml: --against must be one of",
+        ),
+        (
+            ["plan", "--records", "500", "--features", "9", "--topology", "x"],
+            "pdml: --topology must be one of",
+        ),
+        (
+            ["train", "people.csv", "--label", "y", "--servers", "0"],
+            "pdml: --servers must be a whole number",
+        ),
+        (
+            ["train", "people.csv", "--label", "y", "--noise-decay", "2"],
+            "pdml: --noise-decay must be a number in",
+        ),
     ],
 )
 def test_a_setting_is_named_as_it_was_typed(
-    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("people.csv").write_text("a,y\n" + "1,yes\n0,no\n" * 40)
@@ -214,7 +310,9 @@ def test_a_setting_is_named_as_it_was_typed(
     assert (code, out) == (1, "") and err.startswith(sentence) and "_" not in err.split(",")[0]
 
 
-def test_a_setting_nobody_typed_keeps_its_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_nobody_typed_keeps_its_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     error = InvalidInput("n_servers must be a whole number >= 2, got 1", setting="n_servers")
     monkeypatch.setattr("pdml.release.model.load_model", fail_with(error))
     code, _, err = run(capsys, "predict", "model.json", "people.csv")
@@ -228,16 +326,26 @@ def test_an_error_keeps_its_setting_when_it_comes_from_another_process() -> None
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for the processes in /proc")
 def test_ctrl_c_while_processes_start_is_one_sentence() -> None:
-    """A terminal interrupts every process of the command: only the one people talk to may answer."""
+    """A terminal interrupts every process of the command: only the one people talk to may
+    answer.
+    """
     for wait in (0.0, 0.5):
-        child = subprocess.Popen([*PDML, "audit", "--jobs", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        child = subprocess.Popen(
+            [*PDML, "audit", "--jobs", "2"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
         deadline = time.monotonic() + 60
         while _members(child.pid) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)
         time.sleep(wait)
         os.killpg(child.pid, signal.SIGINT)
         out, err = child.communicate(timeout=60)
-        assert err.decode() == "pdml: interrupted; nothing was written\n" and (child.returncode, out) == (130, b"")
+        assert err.decode() == "pdml: interrupted; nothing was written\n" and (
+            child.returncode,
+            out,
+        ) == (130, b"")
 
 
 def _members(group: int) -> int:

@@ -1,4 +1,6 @@
-"""`pdml node`, `pdml relay`, `pdml study add-server`; and the tutorial of docs/consortium.md, command by command."""
+"""`pdml node`, `pdml relay`, `pdml study add-server`; and the tutorial of docs/consortium.md,
+command by command.
+"""
 
 import contextlib
 import json
@@ -29,12 +31,20 @@ def kit(tmp_path, monkeypatch, capsys):
     for name in ("alice", "bob"):
         code, out, _ = run(capsys, "node", "init", name, "--name", name, "--json")
         assert code == 0 and json.loads(out)["card"].endswith(f"{name}.card")
-    assert run(capsys, "study", "add-server", "study.toml", "alice/alice.card", "bob/bob.card")[0] == 0
+    assert (
+        run(capsys, "study", "add-server", "study.toml", "alice/alice.card", "bob/bob.card")[0] == 0
+    )
     assert run(capsys, "relay", "config", "study.toml", "--address", "127.0.0.1:4870")[0] == 0
     for name in ("alice", "bob"):
         code, out, err = run(capsys, "node", "join", name, "study.toml", "--json")
         assert code == 0 and json.loads(out)["accept"] == "ask", err
-    lines = ["age,sex,diagnosed,eps", *(f"{18 + i % 80},{'female' if i % 3 else 'male'},{'yes' if i % 2 else 'no'},2" for i in range(150))]
+    lines = [
+        "age,sex,diagnosed,eps",
+        *(
+            f"{18 + i % 80},{'female' if i % 3 else 'male'},{'yes' if i % 2 else 'no'},2"
+            for i in range(150)
+        ),
+    ]
     Path("people.csv").write_text("\n".join(lines) + "\n")
     return "alice"
 
@@ -43,13 +53,21 @@ TABLE = ("--csv", "people.csv", "--label", "diagnosed")
 
 
 def test_a_table_becomes_a_nodes_data_set(kit, capsys):
-    code, out, _ = run(capsys, "node", "data", kit, *TABLE, "--epsilon-column", "eps", "--randomised", "--json")
+    code, out, _ = run(
+        capsys, "node", "data", kit, *TABLE, "--epsilon-column", "eps", "--randomised", "--json"
+    )
     told = json.loads(out)
     assert code == 0 and (told["records"], told["smallest_epsilon"]) == (150, 2.0)
     assert all(path.stat().st_mode & 0o077 == 0 for path in Path(kit, "data").rglob("*"))
     code, out, _ = run(capsys, "node", "status", kit, "--json")
     told = json.loads(out)
-    assert code == 0 and told["records"] == 150 and not told["running"] and not told["connected"] and told["jobs"] == []
+    assert (
+        code == 0
+        and told["records"] == 150
+        and not told["running"]
+        and not told["connected"]
+        and told["jobs"] == []
+    )
     code, out, _ = run(capsys, "node", "status", kit)
     assert code == 0 and "150 records" in out and "does not run" in out
 
@@ -63,7 +81,9 @@ def test_labels_that_are_randomised_here_change(kit, capsys):
         assert run(capsys, "node", "data", kit, *TABLE, "--epsilon", "1", option)[0] == 0
         site = Home.open(kit)
         data = open_frozen(site.path(site.config.data))
-        yes.append(sorted(zip(map(tuple, data.features.tolist()), data.labels.tolist(), strict=True)))
+        yes.append(
+            sorted(zip(map(tuple, data.features.tolist()), data.labels.tolist(), strict=True))
+        )
     assert yes[0] != yes[1] and len(yes[0]) == len(yes[1]) == 150
 
 
@@ -109,17 +129,29 @@ def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by,
     ("arguments", "reason"),
     [
         (["data", "alice"], "give one of --from-collect"),
-        (["data", "alice", *TABLE, "--epsilon", "1"], "say whether the labels are --randomised already"),
+        (
+            ["data", "alice", *TABLE, "--epsilon", "1"],
+            "say whether the labels are --randomised already",
+        ),
         (["data", "alice", *TABLE, "--epsilon", "3", "--randomised"], "on the study's menu: 1, 2"),
         (["data", "alice", *TABLE, "--randomised"], "give one of --epsilon and --epsilon-column"),
-        (["data", "alice", *TABLE[:2], "--label", "none", "--epsilon", "1", "--randomised"], "must name a column"),
-        (["data", "alice", *TABLE[:2], "--label", "sex", "--epsilon", "1", "--randomised"], "row 1 of column 'sex'"),
+        (
+            ["data", "alice", *TABLE[:2], "--label", "none", "--epsilon", "1", "--randomised"],
+            "must name a column",
+        ),
+        (
+            ["data", "alice", *TABLE[:2], "--label", "sex", "--epsilon", "1", "--randomised"],
+            "row 1 of column 'sex'",
+        ),
         (["data", "alice", "--from-collect", "nowhere"], "it is no frozen data set"),
         (["status", "nowhere"], "is no node's folder"),
         (["run", "nowhere"], "is no node's folder"),
         (["init", "alice", "--name", "alice"], "exists already: a node's keys are made once"),
         (["init", "new", "--name", "Two Words"], "name must be 1 to 63 lower-case letters"),
-        (["init", "new", "--name", "new", "--accept", "all"], "accept must be 'ask' or 'study', got 'all'"),
+        (
+            ["init", "new", "--name", "new", "--accept", "all"],
+            "accept must be 'ask' or 'study', got 'all'",
+        ),
         (["init", "alice", "--renew", "--name", "bob"], "is the folder of alice, not of bob"),
         (["join", "alice", "none.toml"], "cannot read none.toml"),
         (["accept", "alice", "first"], "no offer of a job 'first' waits for an answer"),
@@ -136,7 +168,9 @@ def test_refuses_in_one_sentence(kit, capsys, arguments, reason):
 def spend(site):
     """One release from the node's present data set, as a job would enter it."""
     journal, dataset = site.journal(), site.holdings().dataset
-    journal.begin("job", contract="", server=site.name, dataset=dataset, source="secure", sealed=b"", terms="")
+    journal.begin(
+        "job", contract="", server=site.name, dataset=dataset, source="secure", sealed=b"", terms=""
+    )
     journal.commit("job", 1, payload=b"", events=[])
     journal.close()
 
@@ -152,8 +186,14 @@ def test_another_data_set_after_a_training_is_taken_only_for_other_people(kit, c
     code, out, err = run(capsys, *given)
     assert code == 1 and out == "" and "say --other-people if nobody's record is in both" in err
     assert Home.open(kit).config.data == before.config.data
-    assert run(capsys, "node", "data", kit, "--from-collect", str(before.path(before.config.data)))[0] == 0  # the same is the same
-    assert run(capsys, *given, "--other-people")[0] == 0 and Home.open(kit).config.data != before.config.data
+    assert (
+        run(capsys, "node", "data", kit, "--from-collect", str(before.path(before.config.data)))[0]
+        == 0
+    )  # the same is the same
+    assert (
+        run(capsys, *given, "--other-people")[0] == 0
+        and Home.open(kit).config.data != before.config.data
+    )
 
 
 def test_a_lost_journal_is_no_fresh_start(kit, capsys):
@@ -174,7 +214,10 @@ def test_a_lost_journal_is_no_fresh_start(kit, capsys):
     [
         (["--engine", "nodes"], "--node must be given"),
         (["--engine", "nodes", "--node", "nowhere"], "is no node's folder"),
-        (["--engine", "nodes", "--node", "alice", "--seed", "1"], "--data and --seed belong to --engine local"),
+        (
+            ["--engine", "nodes", "--node", "alice", "--seed", "1"],
+            "--data and --seed belong to --engine local",
+        ),
         (["--engine", "nodes", "--node", "alice", "--start-timeout", "1"], "no node runs in alice"),
         (["--engine", "nodes", "--node", "alice", "--out", "relay"], "relay exists already"),
         (["--node", "alice"], "--node belongs to --engine nodes"),
@@ -200,7 +243,9 @@ def test_a_study_is_trained_in_one_process(kit, capsys):
         run(capsys, "node", "data", name, *TABLE, "--epsilon", "2", "--randomise")
         site = Home.open(name)
         folders += ["--data", f"{name}={site.path(site.config.data)}"]
-    code, out, err = run(capsys, "train", "study.toml", *folders, "--job", "one", "--out", "made", "--json")
+    code, out, err = run(
+        capsys, "train", "study.toml", *folders, "--job", "one", "--out", "made", "--json"
+    )
     told = json.loads(out)
     assert code == 0 and told["noise_source"] == "secure" and told["job"] == "one", err
     model = load_model("made/model.json")
@@ -226,7 +271,9 @@ def np_rows(model):
 
 
 def test_keys_are_renewed_by_a_revision_and_data_sets_and_ledgers_stay(kit, capsys):
-    """Alice has lost its keys: a new card, a revision in which nothing else differs, and the same data set under it."""
+    """Alice has lost its keys: a new card, a revision in which nothing else differs, and the same
+    data set under it.
+    """
     assert run(capsys, "node", "data", kit, *TABLE, "--epsilon", "1", "--randomised")[0] == 0
     spend(Home.open(kit))
     before = Home.open(kit)
@@ -237,7 +284,9 @@ def test_keys_are_renewed_by_a_revision_and_data_sets_and_ledgers_stay(kit, caps
     assert code == 1 and "pins other keys for alice" in err
     code, _, err = run(capsys, "study", "add-server", "study.toml", "alice/alice.card")
     assert code == 1 and "--revision replaces them" in err
-    code, out, _ = run(capsys, "study", "add-server", "study.toml", "alice/alice.card", "--revision", "--json")
+    code, out, _ = run(
+        capsys, "study", "add-server", "study.toml", "alice/alice.card", "--revision", "--json"
+    )
     assert code == 0 and json.loads(out)["replaces"] == hash
     assert run(capsys, "relay", "config", "study.toml")[0] == 0
     for name in ("alice", "bob"):
@@ -245,13 +294,19 @@ def test_keys_are_renewed_by_a_revision_and_data_sets_and_ledgers_stay(kit, caps
         assert code == 0, err
     after = Home.open(kit)
     assert after.lineage() == (hash,) and after.holdings().dataset == digest
-    assert json.loads(run(capsys, "node", "status", kit, "--json")[1])["datasets"][0]["releases"] == 0
+    assert (
+        json.loads(run(capsys, "node", "status", kit, "--json")[1])["datasets"][0]["releases"] == 0
+    )
     with contextlib.closing(after.journal()) as journal:
         assert journal.releases(digest) == 1
-    Path("study.toml").write_text(Path("study.toml").read_text().replace("min_records = 100", "min_records = 101"))
+    Path("study.toml").write_text(
+        Path("study.toml").read_text().replace("min_records = 100", "min_records = 101")
+    )
     code, _, err = run(capsys, "node", "join", kit, "study.toml")
     assert code == 1 and "no revision of it in which keys and relay alone differ" in err
-    assert run(capsys, "node", "init", "late", "--name", "alice")[0] == 0  # a new machine, which has never seen the old study
+    assert (
+        run(capsys, "node", "init", "late", "--name", "alice")[0] == 0
+    )  # a new machine, which has never seen the old study
     Path("study.toml").write_text(Path("old.toml").read_text())
     assert run(capsys, "study", "add-server", "study.toml", "late/alice.card", "--revision")[0] == 0
     assert run(capsys, "node", "join", "late", "study.toml", "--before", "old.toml")[0] == 0
@@ -262,7 +317,11 @@ def test_keys_are_renewed_by_a_revision_and_data_sets_and_ledgers_stay(kit, caps
 def test_a_changed_card_is_refused(kit, capsys):
     text = Path("alice/alice.card").read_text()
     Path("bad.card").write_text(text.replace('name = "alice"', 'name = "bob"'))
-    for path, said in (("bad.card", "not signed by its own key"), ("study.toml", "is no card"), ("none", "cannot read none")):
+    for path, said in (
+        ("bad.card", "not signed by its own key"),
+        ("study.toml", "is no card"),
+        ("none", "cannot read none"),
+    ):
         code, _, err = run(capsys, "study", "add-server", "study.toml", path)
         assert code == 1 and said in err
 
@@ -272,16 +331,25 @@ def test_the_relays_certificate_is_kept_renewed_and_pinned(kit, capsys, tmp_path
     from pdml.study import Study
 
     pin, first = Study.load("study.toml").relay.fingerprint, Path("relay/relay.crt").read_bytes()
-    assert run(capsys, "relay", "config", "study.toml")[0] == 0 and Path("relay/relay.crt").read_bytes() == first
+    assert (
+        run(capsys, "relay", "config", "study.toml")[0] == 0
+        and Path("relay/relay.crt").read_bytes() == first
+    )
     Path("relay/relay.crt").unlink()
     assert run(capsys, "relay", "config", "study.toml")[0] == 0  # another certificate, the same key
-    assert Path("relay/relay.crt").read_bytes() != first and Study.load("study.toml").relay.fingerprint == pin
+    assert (
+        Path("relay/relay.crt").read_bytes() != first
+        and Study.load("study.toml").relay.fingerprint == pin
+    )
     assert tls.fingerprint(tls.read(Path("relay/relay.crt"))) == pin
     code, _, err = run(capsys, "relay", "config", "study.toml", "--out", "other")
     assert code == 1 and "with another certificate or address: --revision" in err
     code, _, err = run(capsys, "relay", "config", "study.toml", "--address", "Not An Address")
     assert code == 1 and "relay.address must be HOST:PORT" in err
-    assert all(path.stat().st_mode & 0o077 == 0 for path in (Path("relay/relay.key"), Path("relay/relay.conf")))
+    assert all(
+        path.stat().st_mode & 0o077 == 0
+        for path in (Path("relay/relay.key"), Path("relay/relay.conf"))
+    )
 
 
 @pytest.mark.xdist_group("nodes")
@@ -289,18 +357,25 @@ def test_the_tutorial_runs_as_it_stands(tmp_path):
     """Every block of docs/consortium.md in one shell, as somebody would paste it."""
     commands = tmp_path / "bin"
     commands.mkdir()
-    (commands / "pdml").write_text(f"#!/bin/sh\nexec {sys.executable} -c 'from pdml.cli import main; main()' \"$@\"\n")
+    (commands / "pdml").write_text(
+        f"#!/bin/sh\nexec {sys.executable} -c 'from pdml.cli import main; main()' \"$@\"\n"
+    )
     (commands / "pdml").chmod(0o755)
     work = tmp_path / "work"
     work.mkdir()
     env = {**os.environ, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
     script = "trap 'kill $(jobs -p) 2>/dev/null' EXIT\n" + "\n".join(BLOCKS)
-    done = subprocess.run(["bash", "-euc", script], cwd=work, env=env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        ["bash", "-euc", script], cwd=work, env=env, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     assert (work / "result" / "model.json").exists() and (work / "result" / "report.html").exists()
     assert "Verified: signatures, messages, spending, model and page." in done.stdout
     assert "job first: finished, 30 vectors released" in done.stdout
     model = json.loads((work / "result" / "model.json").read_text())
-    assert model["provenance"]["noise_source"] == "secure" and model["provenance"]["servers"] == ["alice", "bob"]
+    assert model["provenance"]["noise_source"] == "secure" and model["provenance"]["servers"] == [
+        "alice",
+        "bob",
+    ]
     assert model["provenance"]["labels_randomised_by"] == ["operator"] * 2
     assert model["privacy"]["counted"].startswith("all jobs on each data set, as the journals")

@@ -1,4 +1,6 @@
-"""`pdml plan`: a budget becomes a plan, what it spends and what it costs; what cannot be is one sentence."""
+"""`pdml plan`: a budget becomes a plan, what it spends and what it costs; what cannot be is one
+sentence.
+"""
 
 import json
 import re
@@ -11,7 +13,17 @@ from running import run
 
 from pdml import TrainingPlan, load_model
 
-GOOD = ["plan", "--features-epsilon", "1", "--records", "1000", "--servers", "5", "--features", "10"]
+GOOD = [
+    "plan",
+    "--features-epsilon",
+    "1",
+    "--records",
+    "1000",
+    "--servers",
+    "5",
+    "--features",
+    "10",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -31,16 +43,27 @@ def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
 def test_says_the_plan_what_it_spends_and_what_it_costs(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, *GOOD)
     assert (code, err) == (0, "")
-    for heading in ("The plan", "The budget", "how sure can they be", "What it costs", "noise decay (rho)", "sqrt(C)"):
+    for heading in (
+        "The plan",
+        "The budget",
+        "how sure can they be",
+        "What it costs",
+        "noise decay (rho)",
+        "sqrt(C)",
+    ):
         assert heading in out
 
 
-def test_json_holds_the_plan_within_the_budget_and_the_ledger(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_holds_the_plan_within_the_budget_and_the_ledger(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     found = outcome(capsys, *GOOD, "--labels-epsilon", "0.3")
     assert all(row["spent"] <= row["allowed"] for row in found["budget"])
     assert [row["allowed"] for row in found["budget"]] == [1.0, 0.3]
     TrainingPlan.from_dict(found["plan"])
-    spent = {(line["data"], line["adversary"]): line["epsilon"] for line in found["ledger"]["lines"]}
+    spent = {
+        (line["data"], line["adversary"]): line["epsilon"] for line in found["ledger"]["lines"]
+    }
     assert spent["features", "other servers"] == pytest.approx(found["budget"][0]["spent"])
     assert found["predicted"]["error"] == pytest.approx(
         sum(found["predicted"][k] for k in ("optimisation", "labels", "objective", "iterates"))
@@ -57,20 +80,49 @@ def test_writes_a_plan_that_trains(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, *GOOD, "--out", "plan.json", "--force")[0] == 0
 
 
-def test_train_keeps_to_the_plan_its_links_and_its_budget(capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_keeps_to_the_plan_its_links_and_its_budget(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     rng = np.random.default_rng(0)
     rows = [f"{a:.3f},{b:.3f},{'yes' if a + b > 1 else 'no'}" for a, b in rng.random((8000, 2))]
     Path("people.csv").write_text("\n".join(["height,weight,ill", *rows]))
-    asked = ["plan", "--records", "2000", "--servers", "4", "--features", "2", "--features-epsilon", "1", "--topology", "ring"]
+    asked = [
+        "plan",
+        "--records",
+        "2000",
+        "--servers",
+        "4",
+        "--features",
+        "2",
+        "--features-epsilon",
+        "1",
+        "--topology",
+        "ring",
+    ]
     assert run(capsys, *asked, "--out", "plan.json")[0] == 0
-    declared = ["--label", "ill", "--range", "height=0:1", "--range", "weight=0:1", "--classes", "no,yes"]
+    declared = [
+        "--label",
+        "ill",
+        "--range",
+        "height=0:1",
+        "--range",
+        "weight=0:1",
+        "--classes",
+        "no,yes",
+    ]
     train = ["train", "people.csv", *declared, "--plan", "plan.json", "--seed", "1"]
     code, _, err = run(capsys, *train, "--json")
     assert code == 0, err
-    lines = {(line["data"], line["adversary"]): line["epsilon"] for line in load_model("model.json").privacy["lines"]}
+    lines = {
+        (line["data"], line["adversary"]): line["epsilon"]
+        for line in load_model("model.json").privacy["lines"]
+    }
     assert 0.5 < lines["features", "other servers"] <= 1.0
     assert load_model("model.json").provenance["links"] == [[0, 1], [0, 3], [1, 2], [2, 3]]
-    for extra, sentence in ((["--rounds", "3"], "--rounds must be left out beside --plan"), (["--epsilon", "0.5"], "budget")):
+    for extra, sentence in (
+        (["--rounds", "3"], "--rounds must be left out beside --plan"),
+        (["--epsilon", "0.5"], "budget"),
+    ):
         code, _, err = run(capsys, *train, "--force", *extra)
         assert code == 1 and sentence in err, err
     Path("plan.json").write_text("{}")
@@ -104,7 +156,9 @@ def test_records_may_differ_by_server(capsys: pytest.CaptureFixture[str]) -> Non
         (["--out", "."], "it is a folder"),
     ],
 )
-def test_bad_input_is_one_sentence(capsys: pytest.CaptureFixture[str], more: list[str], said: str) -> None:
+def test_bad_input_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], more: list[str], said: str
+) -> None:
     code, out, err = run(capsys, *GOOD, *more)
     assert (code, out) == (1, "") and re.fullmatch(r"pdml: [^\n]+\n", err), err
     assert re.search(said, err) and "mistake in pdml" not in err
@@ -114,7 +168,9 @@ def public(path: str) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1500, 3)).round(3)
     answer = np.where(x @ [2.0, -1.0, 0.5] > 0, "yes", "no")
-    lines = [",".join([*map(str, row), label]) for row, label in zip(x.tolist(), answer, strict=True)]
+    lines = [
+        ",".join([*map(str, row), label]) for row, label in zip(x.tolist(), answer, strict=True)
+    ]
     Path(path).write_text("a,b,c,sick\n" + "\n".join(lines) + "\n")
 
 
@@ -123,7 +179,9 @@ def test_plans_with_public_records_of_the_same_shape(capsys: pytest.CaptureFixtu
     like = ["--like", "public.csv", "--label", "sick"]
     found = outcome(capsys, "plan", "--servers", "3", "--records", "2000", *like)
     assert found["budget"][0]["spent"] <= 1
-    code, _, err = run(capsys, "plan", "--servers", "3", "--records", "2000", "--features", "9", *like)
+    code, _, err = run(
+        capsys, "plan", "--servers", "3", "--records", "2000", "--features", "9", *like
+    )
     assert code == 1 and "--features must be 3" in err
 
 

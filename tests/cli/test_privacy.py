@@ -14,8 +14,29 @@ from pdml.accounting.events import LabelFlipped
 from pdml.cli import main
 from pdml.train.plan import TrainingPlan
 
-SETTINGS = ["--records", "4500", "--servers", "10", "--degree", "2", "--features", "20", "--epsilon", "1", "--rounds", "60"]
-PLACE = {"server": 0, "n_servers": 10, "degree": 2, "records": 4500, "epsilon": 1.0, "norm_bound": 1.0, "width": 20}
+SETTINGS = [
+    "--records",
+    "4500",
+    "--servers",
+    "10",
+    "--degree",
+    "2",
+    "--features",
+    "20",
+    "--epsilon",
+    "1",
+    "--rounds",
+    "60",
+]
+PLACE = {
+    "server": 0,
+    "n_servers": 10,
+    "degree": 2,
+    "records": 4500,
+    "epsilon": 1.0,
+    "norm_bound": 1.0,
+    "width": 20,
+}
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -34,18 +55,28 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     code, out, err = run(capsys, *arguments)
-    assert (code, out) == (1, "") and re.fullmatch(r"pdml: [^\n]+\n", err) and "mistake in pdml" not in err, err
+    assert (
+        (code, out) == (1, "")
+        and re.fullmatch(r"pdml: [^\n]+\n", err)
+        and "mistake in pdml" not in err
+    ), err
     return err
 
 
 def ledger(rounds: int = 60, **plan: float) -> Ledger:
-    return Ledger(((LabelFlipped(epsilon=1.0), *TrainingPlan(rounds=rounds, **plan).events(**PLACE)),))
+    return Ledger(
+        ((LabelFlipped(epsilon=1.0), *TrainingPlan(rounds=rounds, **plan).events(**PLACE)),)
+    )
 
 
 def test_settings_say_what_the_ledger_says(capsys: pytest.CaptureFixture[str]) -> None:
     answer = told(capsys, *SETTINGS)
     for line, expected in zip(answer["lines"], ledger().lines(), strict=True):
-        assert (line["data"], line["adversary"], line["certainty"]) == (expected.data, expected.adversary, expected.certainty)
+        assert (line["data"], line["adversary"], line["certainty"]) == (
+            expected.data,
+            expected.adversary,
+            expected.certainty,
+        )
         assert float(line["epsilon"]) == expected.epsilon
     assert [row["features_epsilon"] for row in answer["rounds"]] == ledger().epsilons("features")
     assert [row["labels_epsilon"] for row in answer["rounds"]] == ledger().epsilons("label")
@@ -53,16 +84,25 @@ def test_settings_say_what_the_ledger_says(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_half_the_noise_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    loud, quiet = (told(capsys, *SETTINGS, "--noise-scale", scale)["rounds"][-1]["features_epsilon"] for scale in ("0.3", "0.15"))
+    loud, quiet = (
+        told(capsys, *SETTINGS, "--noise-scale", scale)["rounds"][-1]["features_epsilon"]
+        for scale in ("0.3", "0.15")
+    )
     assert quiet > 1.5 * loud
 
 
 @pytest.mark.parametrize(("limit", "within"), [("0.5", True), ("0.2", False), ("0.001", False)])
-def test_the_last_safe_round_of_a_budget(capsys: pytest.CaptureFixture[str], limit: str, within: bool) -> None:
+def test_the_last_safe_round_of_a_budget(
+    capsys: pytest.CaptureFixture[str], limit: str, within: bool
+) -> None:
     arguments = [*SETTINGS, "--features-epsilon", limit, "--features-delta", "1e-6"]
     budget = told(capsys, *arguments)["budget"]
     safe = ledger(500).last_safe_round(Budget(features_epsilon=float(limit)))
-    assert (budget["last_safe_round"], budget["within"], budget["labels_epsilon"]) == (safe, within, "inf")
+    assert (budget["last_safe_round"], budget["within"], budget["labels_epsilon"]) == (
+        safe,
+        within,
+        "inf",
+    )
     code, out, err = run(capsys, *arguments)
     words = " ".join(out.split())
     expected = f"the last safe round is {safe}" if safe else "not even the first round is safe"
@@ -71,9 +111,19 @@ def test_the_last_safe_round_of_a_budget(capsys: pytest.CaptureFixture[str], lim
 
 
 def test_labels_have_a_budget_too(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*SETTINGS, "--objective-noise", "none", "--labels-epsilon", "0.03", "--labels-delta", "1e-5"]
+    arguments = [
+        *SETTINGS,
+        "--objective-noise",
+        "none",
+        "--labels-epsilon",
+        "0.03",
+        "--labels-delta",
+        "1e-5",
+    ]
     plain = ledger(500, objective_noise="none")  # type: ignore[arg-type]
-    assert told(capsys, *arguments)["budget"]["last_safe_round"] == plain.last_safe_round(Budget(labels_epsilon=0.03, labels_delta=1e-5))
+    assert told(capsys, *arguments)["budget"]["last_safe_round"] == plain.last_safe_round(
+        Budget(labels_epsilon=0.03, labels_delta=1e-5)
+    )
 
 
 def test_people_are_told_how_sure_somebody_can_be(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,12 +134,19 @@ def test_people_are_told_how_sure_somebody_can_be(capsys: pytest.CaptureFixture[
 
 
 def test_no_label_privacy_is_infinite_and_still_json(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = told(capsys, "--records", "100", "--epsilon", "inf", "--noise-scale", "0", "--rounds", "2")
-    assert answer["settings"]["epsilon"] == "inf" and answer["rounds"][0]["features_epsilon"] == "inf"
+    answer = told(
+        capsys, "--records", "100", "--epsilon", "inf", "--noise-scale", "0", "--rounds", "2"
+    )
+    assert (
+        answer["settings"]["epsilon"] == "inf" and answer["rounds"][0]["features_epsilon"] == "inf"
+    )
 
 
 def test_a_smaller_epsilon_of_somebody_else_costs_more(capsys: pytest.CaptureFixture[str]) -> None:
-    alone, mixed = (told(capsys, *SETTINGS, "--smallest-epsilon", e)["rounds"][-1]["labels_epsilon"] for e in ("1", "0.2"))
+    alone, mixed = (
+        told(capsys, *SETTINGS, "--smallest-epsilon", e)["rounds"][-1]["labels_epsilon"]
+        for e in ("1", "0.2")
+    )
     assert mixed > 1.5 * alone
 
 
@@ -99,7 +156,9 @@ def test_a_model_says_what_it_has_spent(capsys: pytest.CaptureFixture[str], tmp_
     path = tmp_path / "model.json"
     fitted.model_.save(path)
     answer = told(capsys, str(path))
-    assert [float(line["epsilon"]) for line in answer["lines"]] == [line.epsilon for line in fitted.privacy_.lines()]
+    assert [float(line["epsilon"]) for line in answer["lines"]] == [
+        line.epsilon for line in fitted.privacy_.lines()
+    ]
     assert answer["source"] == "simulated"
     code, out, err = run(capsys, str(path))
     assert (code, err) == (0, "") and "73.1%" in out and "simulated" in out
@@ -126,7 +185,9 @@ def test_a_model_says_what_it_has_spent(capsys: pytest.CaptureFixture[str], tmp_
         (["nothing.json"], "cannot be read"),
     ],
 )
-def test_bad_input_is_one_sentence(capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
+def test_bad_input_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
     assert says in refused(capsys, *arguments)
 
 

@@ -1,4 +1,6 @@
-"""`pdml reproduce`: figures in a folder, the paper's sentences with a verdict, and one sentence for what cannot be."""
+"""`pdml reproduce`: figures in a folder, the paper's sentences with a verdict, and one sentence for
+what cannot be.
+"""
 
 import json
 from pathlib import Path
@@ -18,12 +20,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_writes_the_figure_and_says_whether_the_claim_holds(capsys: pytest.CaptureFixture[str], data_dir: Path, folder: Path) -> None:
+def test_writes_the_figure_and_says_whether_the_claim_holds(
+    capsys: pytest.CaptureFixture[str], data_dir: Path, folder: Path
+) -> None:
     code, out, err = run(capsys, "reproduce", "fig3a", *SHORT, "--out", "figures")
     assert code == 0
-    assert all(line.startswith("Reproducing fig3a: job ") for line in err.splitlines())  # on a slow machine: how far it is
+    assert all(
+        line.startswith("Reproducing fig3a: job ") for line in err.splitlines()
+    )  # on a slow machine: how far it is
     assert "Figure 3(a)" in out and "holds" in out and "DOES NOT HOLD" not in out
-    assert sorted(path.name for path in (folder / "figures").iterdir()) == ["fig3a.csv", "fig3a.png", "fig3a.svg"]
+    assert sorted(path.name for path in (folder / "figures").iterdir()) == [
+        "fig3a.csv",
+        "fig3a.png",
+        "fig3a.svg",
+    ]
     assert "fig3a.png" in out
 
 
@@ -45,13 +55,17 @@ def test_a_claim_that_fails_is_exit_code_1_and_json_says_which(
         (["all", "fig3a"], "or all alone, got 'all'"),
     ],
 )
-def test_unknown_names_are_one_sentence(capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str) -> None:
+def test_unknown_names_are_one_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
     code, out, err = run(capsys, "reproduce", *arguments)
     assert (code, out) == (1, "")
     assert sentence in " ".join(err.split()) and "Traceback" not in err
 
 
-def test_a_file_in_the_way_is_refused_before_anything_is_measured(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_a_file_in_the_way_is_refused_before_anything_is_measured(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
     (folder / "here").write_text("mine")
     code, out, err = run(capsys, "reproduce", "fig3a", "--out", "here")
     assert (code, out) == (1, "")
@@ -60,12 +74,16 @@ def test_a_file_in_the_way_is_refused_before_anything_is_measured(capsys: pytest
 
 
 @pytest.mark.parametrize("arguments", [[], ["fig3a", "--seeds", "1"], ["fig3a", "--jobs", "-1"]])
-def test_what_is_not_understood_is_exit_code_2(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+def test_what_is_not_understood_is_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
     code, _, err = run(capsys, "reproduce", *arguments)
     assert code == 2 and err
 
 
-def test_without_data_it_says_what_to_do(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_without_data_it_says_what_to_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
     monkeypatch.setenv("PDML_DATA_DIR", str(folder / "nowhere"))
     from pdml.experiments import curves
 

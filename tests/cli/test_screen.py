@@ -21,7 +21,11 @@ def shown(table: object, width: int) -> str:
 
 
 @given(
-    rows=st.lists(st.tuples(st.sampled_from(["own server", "x"]), st.floats(0, 1e9), st.integers(0, 10**12)), min_size=1, max_size=4),
+    rows=st.lists(
+        st.tuples(st.sampled_from(["own server", "x"]), st.floats(0, 1e9), st.integers(0, 10**12)),
+        min_size=1,
+        max_size=4,
+    ),
     width=st.integers(24, 100),
 )
 def test_no_number_is_ever_cut(rows: list[tuple[str, float, int]], width: int) -> None:
@@ -38,7 +42,9 @@ def test_no_number_is_ever_cut(rows: list[tuple[str, float, int]], width: int) -
 def test_a_narrow_terminal_names_a_row_that_begins_with_a_number() -> None:
     table = screen.new_table("round", "epsilon of features", "epsilon of labels", words=0)
     table.add_row("5", "1.07", "0.226")
-    assert "  round 5\n    epsilon of features: 1.07\n    epsilon of labels: 0.226\n" in shown(table, 40)
+    assert "  round 5\n    epsilon of features: 1.07\n    epsilon of labels: 0.226\n" in shown(
+        table, 40
+    )
     assert "round  epsilon of features" in shown(table, 80)
 
 

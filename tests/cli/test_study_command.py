@@ -31,7 +31,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def file(capsys: pytest.CaptureFixture[str], folder: Path) -> Path:
-    assert run(capsys, *FROM_CSV, *DECLARED, "--servers", "alice=https://a.test,bob=https://b.test:8443")[0] == 0
+    assert (
+        run(
+            capsys,
+            *FROM_CSV,
+            *DECLARED,
+            "--servers",
+            "alice=https://a.test,bob=https://b.test:8443",
+        )[0]
+        == 0
+    )
     return folder / "study.toml"
 
 
@@ -42,35 +51,69 @@ def add(file: Path, text: str) -> None:
 # new
 
 
-def test_new_from_a_table_writes_a_study_that_passes(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_from_a_table_writes_a_study_that_passes(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     study = Study.load(file)
-    assert study.id == "a-study-of-diagnosis" and study.classes == ("no", "yes") and study.menu == (0.4, 1.0, 2.0)
+    assert (
+        study.id == "a-study-of-diagnosis"
+        and study.classes == ("no", "yes")
+        and study.menu == (0.4, 1.0, 2.0)
+    )
     assert [a.to_dict() for a in study.attributes] == [
         {"kind": "number", "name": "age", "range": [18.0, 100.0]},
         {"kind": "category", "name": "sex", "levels": ["female", "male", "other"]},
     ]
-    assert [s.url for s in study.servers] == ["https://a.test", "https://b.test:8443"] and study.edges == (("alice", "bob"),)
+    assert [s.url for s in study.servers] == [
+        "https://a.test",
+        "https://b.test:8443",
+    ] and study.edges == (("alice", "bob"),)
     text = file.read_text()
     assert text.count("#") > 10 and "TAKEN FROM THE DATA" not in text
     code, out, err = run(capsys, "study", "check")
-    assert (code, err) == (0, "") and "is a valid study: a-study-of-diagnosis, 2 servers, 2 classes, 2 attributes in 5 features" in out
+    assert (
+        (code, err) == (0, "")
+        and "is a valid study: a-study-of-diagnosis, 2 servers, 2 classes, 2 attributes in "
+        "5 features"
+        in out
+    )
     assert study.hash in out and "warning" not in out
 
 
 def test_ranges_are_not_taken_from_the_data_unless_told(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, *FROM_CSV, "--range", "age=18:100", "--classes", "no,yes")
-    assert (code, out) == (1, "") and "column 'sex' has no declared range or levels" in err and not Path("study.toml").exists()
+    assert (
+        (code, out) == (1, "")
+        and "column 'sex' has no declared range or levels" in err
+        and not Path("study.toml").exists()
+    )
     code, _, err = run(capsys, *FROM_CSV, *DECLARED[2:])
     assert code == 1 and "--classes must name the possible answers" in err
     code, out, err = run(capsys, *FROM_CSV, "--range", "age=18:100", "--from-data")
-    assert code == 0 and "ranges, levels or classes of 'sex', 'diagnosis' were taken from the data: a release no noise protects" in err
+    assert (
+        code == 0
+        and "ranges, levels or classes of 'sex', 'diagnosis' were taken from the data: a "
+        "release no noise protects"
+        in err
+    )
     text = Path("study.toml").read_text()
     assert text.count("TAKEN FROM THE DATA") == 1 and "34" not in text
     assert run(capsys, "study", "check")[0] == 0
 
 
 def test_new_tells_what_it_wrote_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, *FROM_CSV, *DECLARED, "--json", "--default", "0.4", "--title", "Ä b!", "--topology", "complete")
+    code, out, err = run(
+        capsys,
+        *FROM_CSV,
+        *DECLARED,
+        "--json",
+        "--default",
+        "0.4",
+        "--title",
+        "Ä b!",
+        "--topology",
+        "complete",
+    )
     assert (code, err) == (0, "")
     study = Study.load("study.toml")
     told = {"file": "study.toml", "hash": study.hash, "leaks": []}
@@ -85,19 +128,32 @@ def test_new_tells_what_it_wrote_as_json(capsys: pytest.CaptureFixture[str]) -> 
         (["study", "new", "--from-csv", "p.csv"], "needs --label COLUMN"),
         ([*FROM_CSV[:-2], *DECLARED], "column 'town' has no declared range"),
         ([*FROM_CSV, *DECLARED, "--menu", "1,x"], "--menu must be numbers separated by commas"),
-        ([*FROM_CSV, *DECLARED, "--menu", "2,1"], "label.epsilon.menu[2] must be larger than the one before it"),
+        (
+            [*FROM_CSV, *DECLARED, "--menu", "2,1"],
+            "label.epsilon.menu[2] must be larger than the one before it",
+        ),
         ([*FROM_CSV, *DECLARED, "--servers", "alice"], "servers must be 2 to 1,000 tables"),
         ([*FROM_CSV, *DECLARED, "--servers", "a=http://a.test,b"], "must begin with https://"),
-        ([*FROM_CSV, *DECLARED, "--topology", "star"], "topology.kind must be 'ring' or 'complete'"),
+        (
+            [*FROM_CSV, *DECLARED, "--topology", "star"],
+            "topology.kind must be 'ring' or 'complete'",
+        ),
         (["study", "new", "--from-csv", "no.csv", "--label", "x"], "cannot read no.csv"),
         ([*FROM_CSV, *DECLARED, "--features-epsilon", "0"], "features.epsilon must be positive"),
         ([*FROM_CSV, *DECLARED, "--features-epsilon", "inf"], "epsilon must be a finite number"),
         ([*FROM_CSV, *DECLARED, "--labels-epsilon", "-1"], "labels.epsilon must be positive"),
     ],
 )
-def test_new_refuses_in_one_sentence(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
+def test_new_refuses_in_one_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
     code, out, err = run(capsys, *arguments)
-    assert (code, out) == (1, "") and told in err and err.count("\n") == 1 and not Path("study.toml").exists()
+    assert (
+        (code, out) == (1, "")
+        and told in err
+        and err.count("\n") == 1
+        and not Path("study.toml").exists()
+    )
 
 
 def test_new_overwrites_only_if_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +166,13 @@ def test_new_overwrites_only_if_told(file: Path, capsys: pytest.CaptureFixture[s
 def answer(arguments: list[str], lines: list[str], folder: Path) -> tuple[int, str]:
     """A command with a person (a pseudo-terminal) in front of it."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen([*PDML, *arguments], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder)
+    process = subprocess.Popen(
+        [*PDML, *arguments],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=folder,
+    )
     os.close(theirs)
     os.write(ours, "".join(f"{line}\n" for line in lines).encode())
     out, _ = process.communicate(timeout=60)
@@ -118,7 +180,9 @@ def answer(arguments: list[str], lines: list[str], folder: Path) -> tuple[int, s
     return process.returncode, out.decode()
 
 
-def test_new_asks_step_by_step_and_again_after_a_mistake(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_asks_step_by_step_and_again_after_a_mistake(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = [
         "Who smokes?",
         "Do you smoke?",
@@ -150,8 +214,15 @@ def test_new_asks_step_by_step_and_again_after_a_mistake(folder: Path, capsys: p
         and "missing value" in out
     )
     study = Study.load("study.toml")
-    assert (study.id, study.title, study.question, study.classes) == ("who-smokes", "Who smokes?", "Do you smoke?", ("no", "yes"))
-    assert [a.name for a in study.attributes] == ["age", "sex"] and [s.name for s in study.servers] == ["a", "b"]
+    assert (study.id, study.title, study.question, study.classes) == (
+        "who-smokes",
+        "Who smokes?",
+        "Do you smoke?",
+        ("no", "yes"),
+    )
+    assert [a.name for a in study.attributes] == ["age", "sex"] and [
+        s.name for s in study.servers
+    ] == ["a", "b"]
     assert study.budget == Budget(features_epsilon=0.5)
     code, out, _ = run(capsys, "study", "check")
     assert code == 0 and out.count("is a placeholder") == 2
@@ -160,11 +231,21 @@ def test_new_asks_step_by_step_and_again_after_a_mistake(folder: Path, capsys: p
 def test_new_asks_a_person_for_the_ranges_that_are_missing(folder: Path) -> None:
     code, out = answer([*FROM_CSV, "--classes", "no,yes"], ["18:100", "female,male"], folder)
     assert code == 0 and "Range of age that can be known without looking at anybody" in out
-    assert [a.to_dict().get("range") for a in Study.load("study.toml").attributes] == [[18.0, 100.0], None]
+    assert [a.to_dict().get("range") for a in Study.load("study.toml").attributes] == [
+        [18.0, 100.0],
+        None,
+    ]
 
 
 def test_new_without_anybody_to_ask_writes_nothing(folder: Path) -> None:
-    done = subprocess.run([*PDML, "study", "new"], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=folder, timeout=60)
+    done = subprocess.run(
+        [*PDML, "study", "new"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=60,
+    )
     assert done.returncode == 1 and not (folder / "study.toml").exists()
     question, told = done.stderr.splitlines()
     assert question.strip() == "Title of the study:" and "Aborted" not in told
@@ -189,17 +270,26 @@ def test_new_takes_its_budget_from_options_or_proposes_one(
 # check
 
 
-def test_check_lists_every_mistake_with_its_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_lists_every_mistake_with_its_line(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = (
-        file.read_text().replace('"alice"]', '"alise"]').replace("[18, 100]", "[100, 18]").replace('["alice", "bob"]', '["alice", "bobb"]')
+        file.read_text()
+        .replace('"alice"]', '"alise"]')
+        .replace("[18, 100]", "[100, 18]")
+        .replace('["alice", "bob"]', '["alice", "bobb"]')
     )
-    file.write_text(text + "[plan]\nrounds = 0\nnoise_decay = 1.5\nloss = 'x'\nnoise_scale = [1, 2, 3]\n")
+    file.write_text(
+        text + "[plan]\nrounds = 0\nnoise_decay = 1.5\nloss = 'x'\nnoise_scale = [1, 2, 3]\n"
+    )
     rows = file.read_text().split("\n")
     code, out, err = run(capsys, "study", "check", "study.toml")
     assert code == 1 and err == "pdml: study.toml has 6 mistakes\n"
     told = out.strip().split("\n")
     assert len(told) == 6
-    for line, key in zip(told, ("range", "edges", "rounds", "noise_decay", "loss", "noise_scale"), strict=True):
+    for line, key in zip(
+        told, ("range", "edges", "rounds", "noise_decay", "loss", "noise_scale"), strict=True
+    ):
         number = int(line.split(":")[1])
         assert line.startswith(f"study.toml:{number}: ") and rows[number - 1].startswith(key)
     code, out, err = run(capsys, "study", "check", "--json")
@@ -219,7 +309,9 @@ def test_check_warns_of_a_plan_beyond_the_budget(
     assert "is a valid study" in out
 
 
-def test_check_warns_of_what_is_allowed_but_unwise(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_warns_of_what_is_allowed_but_unwise(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     levels = ", ".join(f'"t{i}"' for i in range(1000))
     weak = "menu = [1, 8], default = 1, accept_weak = true"
     text = file.read_text().replace("menu = [0.4, 1, 2], default = 1", weak)
@@ -268,14 +360,20 @@ def test_new_takes_weak_epsilons_and_whole_numbers_when_told_to(
         (b"#" * 5_000_000, "at most 4,194,304 bytes"),
     ],
 )
-def test_check_of_files_that_are_no_study(capsys: pytest.CaptureFixture[str], data: bytes, told: str) -> None:
+def test_check_of_files_that_are_no_study(
+    capsys: pytest.CaptureFixture[str], data: bytes, told: str
+) -> None:
     Path("study.toml").write_bytes(data)
     code, out, err = run(capsys, "study", "check")
     assert code == 1 and told in out and err == "pdml: study.toml has 1 mistake\n"
 
 
 def test_check_of_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "study", "check") == (1, "", "pdml: cannot read study.toml: no such file or directory\n")
+    assert run(capsys, "study", "check") == (
+        1,
+        "",
+        "pdml: cannot read study.toml: no such file or directory\n",
+    )
 
 
 # show
@@ -299,7 +397,9 @@ def test_show_says_it_in_words(file: Path, capsys: pytest.CaptureFixture[str]) -
         assert words in out
     for words in ("talks to", "https://b.test:8443", "at most epsilon 1 (delta 1e-06)", study.hash):
         assert words in out
-    assert "counts there as much as 5.07 answers that chance has not touched, at most" in " ".join(out.split())
+    assert "counts there as much as 5.07 answers that chance has not touched, at most" in " ".join(
+        out.split()
+    )
     assert "With 50 reports at every server, other servers learn of the features: epsilon" in out
     assert "no limit" not in out  # a label is never without one: the device's own epsilon
     told = " ".join(out.split())
@@ -325,10 +425,14 @@ def test_show_as_json_holds_the_numbers(file: Path, capsys: pytest.CaptureFixtur
     code, out, _ = run(capsys, "study", "show", "--json")
     found: dict[str, Any] = json.loads(out)
     study = Study.load(file)
-    assert code == 0 and found["hash"] == study.hash and found["width"] == 5 and found["plan"] is None
+    assert (
+        code == 0 and found["hash"] == study.hash and found["width"] == 5 and found["plan"] is None
+    )
     assert found["study"] == json.loads(study.canonical())
     e = 2.718281828459045
-    assert [row["true_answer"] for row in found["menu"]] == pytest.approx([e**x / (1 + e**x) for x in study.menu])
+    assert [row["true_answer"] for row in found["menu"]] == pytest.approx(
+        [e**x / (1 + e**x) for x in study.menu]
+    )
     assert all(row["certainty"] == row["true_answer"] for row in found["menu"])
     assert [row["weak"] for row in found["menu"]] == [False] * 3
     assert found["influence"]["cap"] == pytest.approx((e**0.4 + 1) / (e**0.4 - 1) / 50)
@@ -341,15 +445,26 @@ def test_show_refuses_what_check_refuses(file: Path, capsys: pytest.CaptureFixtu
     assert (code, out) == (1, "") and "plan.rounds must be" in err
 
 
-def test_a_loss_that_cannot_take_the_classes_is_a_mistake_for_both(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file.write_text(file.read_text().replace('["no", "yes"]', '["no", "maybe", "yes"]') + "[plan]\nloss = 'square'\n")
+def test_a_loss_that_cannot_take_the_classes_is_a_mistake_for_both(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(
+        file.read_text().replace('["no", "yes"]', '["no", "maybe", "yes"]')
+        + "[plan]\nloss = 'square'\n"
+    )
     code, out, err = run(capsys, "study", "check")
-    assert code == 1 and "plan.loss must be 'logistic' for 3 classes" in out and err == "pdml: study.toml has 1 mistake\n"
+    assert (
+        code == 1
+        and "plan.loss must be 'logistic' for 3 classes" in out
+        and err == "pdml: study.toml has 1 mistake\n"
+    )
     code, out, err = run(capsys, "study", "show")
     assert (code, out) == (1, "") and "plan.loss must be 'logistic' for 3 classes" in err
 
 
-def test_a_loss_without_a_bound_for_features_is_shown_as_no_limit(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_loss_without_a_bound_for_features_is_shown_as_no_limit(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     add(file, PLANNED.format(rounds=3, scale=1000) + "loss = 'square'\n")
     code, out, _ = run(capsys, "study", "show")
     assert code == 0 and "other servers learn of the features: no limit" in out

@@ -29,7 +29,11 @@ FAST = ["--rounds", "5", "--seed", "3"]
 
 def people(rows: int = 400) -> pd.DataFrame:
     rng = np.random.default_rng(1)
-    age, bmi, male = rng.integers(18, 90, rows), rng.normal(26, 4, rows).round(1), rng.random(rows) < 0.5
+    age, bmi, male = (
+        rng.integers(18, 90, rows),
+        rng.normal(26, 4, rows).round(1),
+        rng.random(rows) < 0.5,
+    )
     ill = (age - 50) / 12 + (bmi - 26) / 4 + np.where(male, 0.8, -0.4) > 0
     return pd.DataFrame(
         {
@@ -68,10 +72,15 @@ def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     return found
 
 
-def test_writes_a_model_and_a_report_and_says_what_was_spent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_writes_a_model_and_a_report_and_says_what_was_spent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     code, out, err = run(capsys, *GOOD, *FAST, "--test-fraction", "0.25")
     assert (code, err) == (0, "") and "\x1b" not in out
-    assert "300 records with 4 features, classes no, yes" in out and "on 100 records that were not trained on" in out
+    assert (
+        "300 records with 4 features, classes no, yes" in out
+        and "on 100 records that were not trained on" in out
+    )
     assert re.search(r"^  released model +[\d.]+%$", out, re.MULTILINE)
     assert re.search(r"^  own server +73\.1% +1\.00 +unprotected", out, re.MULTILINE)
     assert out.splitlines()[-2:] == ["report  report.html", "model   model.json"]
@@ -84,21 +93,43 @@ def test_writes_a_model_and_a_report_and_says_what_was_spent(capsys: pytest.Capt
     told = " ".join(out.split())
     assert "300 of 300 records were longer than the norm bound 1" in told
     assert told.count("so that no file holds it: keep it inside") == 2  # accuracy, and that count
-    assert "seed" not in Path("model.json").read_text() and ">seed<" not in Path("report.html").read_text()  # it would undo the noise
+    assert (
+        "seed" not in Path("model.json").read_text()
+        and ">seed<" not in Path("report.html").read_text()
+    )  # it would undo the noise
     assert "diagnosis, learnt from people.csv" in Path("report.html").read_text()
 
 
 def test_is_what_the_estimator_does(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, *GOOD, *FAST, "--servers", "4", "--topology", "ring", "--norm-bound", "2", "--noise-scale", "0.5")[0] == 0
+    assert (
+        run(
+            capsys,
+            *GOOD,
+            *FAST,
+            "--servers",
+            "4",
+            "--topology",
+            "ring",
+            "--norm-bound",
+            "2",
+            "--noise-scale",
+            "0.5",
+        )[0]
+        == 0
+    )
     table = people()
     attributes = (
         Number(name="age", low=18, high=100),
         Category(name="sex", levels=("female", "male")),
         Number(name="bmi", low=10, high=60),
     )
-    x = Encoder(attributes=attributes).encode(Table(columns={name: table[name].to_numpy() for name in ("age", "sex", "bmi")}))
+    x = Encoder(attributes=attributes).encode(
+        Table(columns={name: table[name].to_numpy() for name in ("age", "sex", "bmi")})
+    )
     plan = TrainingPlan(rounds=5, noise_scale=0.5)
-    fitted = PDMLClassifier(n_servers=4, topology="ring", norm_bound=2, plan=plan, random_state=3).fit(x, table["diagnosis"] == "yes")
+    fitted = PDMLClassifier(
+        n_servers=4, topology="ring", norm_bound=2, plan=plan, random_state=3
+    ).fit(x, table["diagnosis"] == "yes")
     np.testing.assert_array_equal(load_model("model.json").coefficients, fitted.coef_)
     assert load_model("model.json").privacy == fitted.model_.privacy
 
@@ -108,19 +139,37 @@ def test_csv_and_parquet_give_the_same_bytes(capsys: pytest.CaptureFixture[str])
     people().to_csv("people.csv.gz", index=False)
     models = []
     for name in ("people.csv", "people.parquet", "people.csv.gz"):
-        assert run(capsys, "train", name, *GOOD[2:], *FAST, "--out", name + ".d", "--test-fraction", "0.1")[0] == 0
+        assert (
+            run(
+                capsys,
+                "train",
+                name,
+                *GOOD[2:],
+                *FAST,
+                "--out",
+                name + ".d",
+                "--test-fraction",
+                "0.1",
+            )[0]
+            == 0
+        )
         models.append(Path(name + ".d", "model.json").read_bytes())
     assert models[0] == models[1] == models[2]
 
 
-def test_every_person_their_own_epsilon_and_every_record_its_own_server(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_person_their_own_epsilon_and_every_record_its_own_server(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     chosen = ["--ignore", "id", "--epsilon-column", "wish", "--server-column", "hospital"]
     found = outcome(capsys, *GOOD[:4], *DECLARED, *chosen, *FAST, "--test-fraction", "0.2")
     assert [server["name"] for server in found["servers"]] == ["alice", "bob", "carol"]
     assert sum(server["records"] for server in found["servers"]) == found["records"] == 320
     assert found["privacy"]["lines"][0]["epsilon"] == 2.0  # the least protected person
     assert 0 <= found["accuracy"] <= 1 and found["test_records"] == 80
-    assert found["label"] == "diagnosis" and found["files"] == {"report": "report.html", "model": "model.json"}
+    assert found["label"] == "diagnosis" and found["files"] == {
+        "report": "report.html",
+        "model": "model.json",
+    }
 
 
 def test_diagnostics_are_asked_for_and_named_as_a_leak(capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,19 +197,40 @@ def test_without_test_records_no_accuracy_is_claimed(capsys: pytest.CaptureFixtu
 def test_a_file_of_test_records(capsys: pytest.CaptureFixture[str]) -> None:
     people(100).to_csv("test.csv", index=False)
     assert outcome(capsys, *GOOD, *FAST, "--test", "test.csv")["test_records"] == 100
-    pd.DataFrame({"age": [20], "sex": ["male"], "bmi": [20], "diagnosis": ["unheard"]}).to_csv("odd.csv", index=False)
+    pd.DataFrame({"age": [20], "sex": ["male"], "bmi": [20], "diagnosis": ["unheard"]}).to_csv(
+        "odd.csv", index=False
+    )
     sentence = refused(capsys, *GOOD, *FAST, "--force", "--test", "odd.csv")
     assert "row 1" in sentence and "'diagnosis'" in sentence and "unheard" not in sentence
 
 
 def test_nothing_is_taken_from_the_data_unasked(capsys: pytest.CaptureFixture[str]) -> None:
-    sentence = refused(capsys, "train", "people.csv", "--label", "diagnosis", *ROLES, "--range", "age=0:99")
+    sentence = refused(
+        capsys, "train", "people.csv", "--label", "diagnosis", *ROLES, "--range", "age=0:99"
+    )
     assert "'sex', 'bmi'" in sentence and "'age'" not in sentence
-    assert "--range bmi=LOW:HIGH" in sentence and "--levels sex=A,B" in sentence and "--from-data" in sentence
+    assert (
+        "--range bmi=LOW:HIGH" in sentence
+        and "--levels sex=A,B" in sentence
+        and "--from-data" in sentence
+    )
 
 
-def test_what_is_taken_from_the_data_is_named_as_a_leak_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "train", "people.csv", "--label", "diagnosis", *ROLES, "--range", "age=0:120", "--from-data", *FAST)
+def test_what_is_taken_from_the_data_is_named_as_a_leak_everywhere(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, _ = run(
+        capsys,
+        "train",
+        "people.csv",
+        "--label",
+        "diagnosis",
+        *ROLES,
+        "--range",
+        "age=0:120",
+        "--from-data",
+        *FAST,
+    )
     said = "the ranges and levels of 'sex', 'bmi' were taken from the data"
     assert code == 0
     model = load_model("model.json")
@@ -170,7 +240,11 @@ def test_what_is_taken_from_the_data_is_named_as_a_leak_everywhere(capsys: pytes
         str(model.provenance),
     ):
         assert said in text.replace('\\"', "").replace("\\'", "'")
-    assert model.encoder is not None and model.encoder["attributes"][0] == {"kind": "number", "name": "age", "range": [0.0, 120.0]}
+    assert model.encoder is not None and model.encoder["attributes"][0] == {
+        "kind": "number",
+        "name": "age",
+        "range": [0.0, 120.0],
+    }
 
 
 def test_declared_classes_are_no_leak(capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,16 +263,25 @@ def test_numbers_as_labels_and_three_classes(capsys: pytest.CaptureFixture[str])
     table.to_csv("people.csv", index=False)
     found = outcome(capsys, *GOOD, *FAST, "--test-fraction", "0.5")
     assert found["classes"] == [2, 9, 10]
-    assert outcome(capsys, *GOOD, *FAST, "--force", "--classes", "10,9,2", "--test", "people.csv")["classes"] == [10, 9, 2]
+    assert outcome(capsys, *GOOD, *FAST, "--force", "--classes", "10,9,2", "--test", "people.csv")[
+        "classes"
+    ] == [10, 9, 2]
 
 
 def test_declarations_from_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, *GOOD, *FAST, "--out", "first")[0] == 0
     encoder = json.loads(Path("first/model.json").read_text())["encoder"]
     Path("attributes.json").write_text(json.dumps(encoder))
-    assert run(capsys, *GOOD[:4], *ROLES, "--encoder", "attributes.json", *FAST, "--out", "second")[0] == 0
+    assert (
+        run(capsys, *GOOD[:4], *ROLES, "--encoder", "attributes.json", *FAST, "--out", "second")[0]
+        == 0
+    )
     assert Path("first/model.json").read_bytes() == Path("second/model.json").read_bytes()
-    for content, reason in (("{", "not JSON"), ("[]", "keys"), ('{"attributes": [{"kind": "text"}]}', "kind")):
+    for content, reason in (
+        ("{", "not JSON"),
+        ("[]", "keys"),
+        ('{"attributes": [{"kind": "text"}]}', "kind"),
+    ):
         Path("attributes.json").write_text(content)
         assert reason in refused(capsys, *GOOD[:4], *ROLES, "--encoder", "attributes.json")
     assert "no such file" in refused(capsys, *GOOD[:4], *ROLES, "--encoder", "none.json")
@@ -207,8 +290,14 @@ def test_declarations_from_a_file(capsys: pytest.CaptureFixture[str]) -> None:
 def test_existing_files_are_kept_unless_forced(capsys: pytest.CaptureFixture[str]) -> None:
     Path("model.json").write_text("mine")
     assert "--force" in refused(capsys, *GOOD, *FAST)
-    assert run(capsys, *GOOD, *FAST, "--force")[0] == 0 and load_model("model.json").label == "diagnosis"
-    assert run(capsys, *GOOD, *FAST, "--out", "new/deep", "--model", "m.json", "--report", "r.html")[0] == 0
+    assert (
+        run(capsys, *GOOD, *FAST, "--force")[0] == 0
+        and load_model("model.json").label == "diagnosis"
+    )
+    assert (
+        run(capsys, *GOOD, *FAST, "--out", "new/deep", "--model", "m.json", "--report", "r.html")[0]
+        == 0
+    )
     assert sorted(path.name for path in Path("new/deep").iterdir()) == ["m.json", "r.html"]
 
 
@@ -222,7 +311,22 @@ def test_existing_files_are_kept_unless_forced(capsys: pytest.CaptureFixture[str
         (["train", "people.csv", "--label", "id", "--from-data"], "50 classes"),
         ([*GOOD, "--ignore", "height"], "'height'"),
         ([*GOOD, "--ignore", "diagnosis"], "it is the label"),
-        (["train", "people.csv", "--label", "diagnosis", *ROLES, "--ignore", "age", "--ignore", "sex", "--ignore", "bmi"], "predict from"),
+        (
+            [
+                "train",
+                "people.csv",
+                "--label",
+                "diagnosis",
+                *ROLES,
+                "--ignore",
+                "age",
+                "--ignore",
+                "sex",
+                "--ignore",
+                "bmi",
+            ],
+            "predict from",
+        ),
         ([*GOOD, "--range", "height=1:2"], "'height'"),
         ([*GOOD, "--range", "age=1:2"], "'age'"),
         ([*GOOD, "--range", "diagnosis=1:2"], "'diagnosis'"),
@@ -257,7 +361,9 @@ def test_existing_files_are_kept_unless_forced(capsys: pytest.CaptureFixture[str
         ([*GOOD, "--model", "."], "folder"),
     ],
 )
-def test_refuses_in_one_sentence(arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_in_one_sentence(
+    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert reason in refused(capsys, *arguments)
 
 
@@ -273,8 +379,14 @@ def test_a_column_of_identifiers_names_no_servers(capsys: pytest.CaptureFixture[
         ("age,diagnosis\n", "at least one record"),
         ("age,diagnosis\n30\n", "line 2"),
         ("age,age\n1,2\n", "'age'"),
-        ("age,diagnosis\n30,SECRET\n,SECRET2\n", "'age' must have a value in every row, got none in row 2 (line 3 of odd.csv)"),
-        ("age,diagnosis\n30,SECRET\n40,?\n", "'diagnosis' must have a value in every row, got none in row 2"),
+        (
+            "age,diagnosis\n30,SECRET\n,SECRET2\n",
+            "'age' must have a value in every row, got none in row 2 (line 3 of odd.csv)",
+        ),
+        (
+            "age,diagnosis\n30,SECRET\n40,?\n",
+            "'diagnosis' must have a value in every row, got none in row 2",
+        ),
         ("age,diagnosis\n30,SECRET\n40,SECRET\n", "two classes"),
         ("age,diagnosis\n30,1\n40,nan\n50,0\n", "row 2"),
         ("age,diagnosis\n30,1\n40,inf\n50,0\n", "row 2"),
@@ -283,7 +395,9 @@ def test_a_column_of_identifiers_names_no_servers(capsys: pytest.CaptureFixture[
         ("age,diagnosis\n1,\x00\n", "NUL"),
     ],
 )
-def test_bad_tables_name_the_place_and_never_a_label(content: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_tables_name_the_place_and_never_a_label(
+    content: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("odd.csv").write_text(content)
     sentence = refused(capsys, "train", "odd.csv", "--label", "diagnosis", "--from-data")
     assert reason in sentence and "SECRET" not in sentence
@@ -294,21 +408,38 @@ def test_holding_back_a_whole_server_is_noticed(capsys: pytest.CaptureFixture[st
     table["hospital"] = ["alice"] * 39 + ["bob"]
     table.to_csv("people.csv", index=False)
     much = ["--from-data", "--test-fraction", "0.9", "--seed", "1"]
-    assert "server 'bob'" in refused(capsys, "train", "people.csv", "--label", "sex", "--server-column", "hospital", *much)
+    assert "server 'bob'" in refused(
+        capsys, "train", "people.csv", "--label", "sex", "--server-column", "hospital", *much
+    )
 
 
 def test_the_defaults_in_the_help_are_the_defaults() -> None:
     plan, parameters = TrainingPlan(), inspect.signature(train, eval_str=True).parameters
-    for name in ("rounds", "penalty", "regularization", "objective_bound", "objective_noise", "noise_scale", "noise_decay"):
+    for name in (
+        "rounds",
+        "penalty",
+        "regularization",
+        "objective_bound",
+        "objective_noise",
+        "noise_scale",
+        "noise_decay",
+    ):
         value = getattr(plan, name)
         shown = f"{value:g}" if isinstance(value, float) else str(value)
-        assert parameters[name].annotation.__metadata__[0].help.endswith(f"[default: {shown}]"), name
+        assert parameters[name].annotation.__metadata__[0].help.endswith(f"[default: {shown}]"), (
+            name
+        )
     defaults = PDMLClassifier()
-    assert parameters["epsilon"].default == defaults.epsilon and parameters["norm_bound"].default == defaults.norm_bound
+    assert (
+        parameters["epsilon"].default == defaults.epsilon
+        and parameters["norm_bound"].default == defaults.norm_bound
+    )
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_leaves_nothing_behind(number: signal.Signals, code: int, folder: Path) -> None:
+def test_an_interrupt_leaves_nothing_behind(
+    number: signal.Signals, code: int, folder: Path
+) -> None:
     ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     command = [*PDML, *GOOD, "--rounds", "20000", "--out", "results"]
@@ -326,7 +457,13 @@ def test_an_interrupt_leaves_nothing_behind(number: signal.Signals, code: int, f
     assert [path.name for path in folder.rglob("*")] == ["people.csv"]
 
 
-def test_long_trainings_leave_a_line_now_and_then_in_a_log(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_trainings_leave_a_line_now_and_then_in_a_log(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pdml.cli.screen._LOG_EVERY", -1.0)
     code, out, err = run(capsys, *GOOD, *FAST, "--json")
-    assert code == 0 and json.loads(out) and err.splitlines() == [f"Training: round {t} of 5" for t in range(1, 6)]
+    assert (
+        code == 0
+        and json.loads(out)
+        and err.splitlines() == [f"Training: round {t} of 5" for t in range(1, 6)]
+    )

@@ -1,4 +1,6 @@
-"""What the tests of the collection service share: a study, reports, and the service in this process or its own."""
+"""What the tests of the collection service share: a study, reports, and the service in this process
+or its own.
+"""
 
 import asyncio
 import base64
@@ -51,7 +53,9 @@ def report(contract: Study = TRIAL, /, **changes) -> bytes:
         "id": secrets.token_hex(16),
         "epsilon": contract.epsilon_micro[0],
         "label": 0,
-        "features": packed(contract.encode({"age": 40, "sex": "male"})) if contract is TRIAL else packed([0.1] * contract.width),
+        "features": packed(contract.encode({"age": 40, "sex": "male"}))
+        if contract is TRIAL
+        else packed([0.1] * contract.width),
         "token": "",
     }
     return encode_report(Report(**(fields | changes)))
@@ -65,13 +69,17 @@ def entry(line: bytes | None = None, *, now: float = NOW, **changes) -> Entry:
 
 
 def marked(number: int) -> str:
-    """Features that carry a number which no other report has, so that a report counted twice shows as such."""
+    """Features that carry a number which no other report has, so that a report counted twice shows
+    as such.
+    """
     high, low = divmod(number, 1 << 12)
     return packed([(high + 1) / (1 << 13), (low + 1) / (1 << 13), 0.0, 0.0, 0.5])
 
 
 def mark_of(features: np.ndarray) -> int:
-    return int(round(float(features[0]) * (1 << 13)) - 1) * (1 << 12) + int(round(float(features[1]) * (1 << 13)) - 1)
+    return int(round(float(features[0]) * (1 << 13)) - 1) * (1 << 12) + int(
+        round(float(features[1]) * (1 << 13)) - 1
+    )
 
 
 def slots(folder: Path) -> list[bytes]:
@@ -100,10 +108,15 @@ class InProcess:
     async def __aenter__(self) -> httpx.AsyncClient:
         self._receive: asyncio.Queue = asyncio.Queue()
         self._sent: asyncio.Queue = asyncio.Queue()
-        self._life = asyncio.create_task(self.app({"type": "lifespan"}, self._receive.get, self._sent.put))
+        self._life = asyncio.create_task(
+            self.app({"type": "lifespan"}, self._receive.get, self._sent.put)
+        )
         await self._receive.put({"type": "lifespan.startup"})
         assert (await self._sent.get())["type"] == "lifespan.startup.complete"
-        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app, client=(self.address, 4711)), base_url="http://test")
+        self.client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(self.app, client=(self.address, 4711)),
+            base_url="http://test",
+        )
         return self.client
 
     async def __aexit__(self, *_) -> None:
@@ -118,7 +131,11 @@ def on_a_thread(app) -> Iterator[str]:
     """The application behind a real socket; yields its address."""
     import uvicorn
 
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on"))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app, host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on"
+        )
+    )
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -144,11 +161,31 @@ class Process:
         if not study.exists():
             study.write_text(render(TRIAL))
         self.database = database or str(folder / "reports.db")
-        command = [*SERVE, str(study), "--server", "alice", "--db", self.database, "--port", "0", "--json"]
-        command += ["--operator-token", str(folder / "operator-token"), "--keys", str(folder / "reports.keys"), *arguments]
+        command = [
+            *SERVE,
+            str(study),
+            "--server",
+            "alice",
+            "--db",
+            self.database,
+            "--port",
+            "0",
+            "--json",
+        ]
+        command += [
+            "--operator-token",
+            str(folder / "operator-token"),
+            "--keys",
+            str(folder / "reports.keys"),
+            *arguments,
+        ]
         self._errors = (folder / "stderr").open("ab")
-        limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))) if files else None
-        self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors, cwd=folder, preexec_fn=limit)
+        limit = (
+            (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))) if files else None
+        )
+        self.child = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self._errors, cwd=folder, preexec_fn=limit
+        )
         text = b""
         assert self.child.stdout is not None
         while b"}" not in text:

@@ -25,7 +25,9 @@ def postgres() -> Iterator[str]:
         if os.environ.get("CI") == "true":
             pytest.fail("CI needs PostgreSQL: install the Debian package postgresql")
         pytest.skip("needs PostgreSQL (Debian package postgresql)")
-    folder = Path(tempfile.mkdtemp(prefix="pdml-pg-"))  # a short path: a socket's name has at most 107 characters
+    folder = Path(
+        tempfile.mkdtemp(prefix="pdml-pg-")
+    )  # a short path: a socket's name has at most 107 characters
     try:
         with postgres_server(folder) as address:
             yield address
@@ -65,7 +67,11 @@ def open_store(request, tmp_path):
     def opening(who=None, **options):
         who = who or identity(TRIAL, "alice")
         options = {"keys": tmp_path / "reports.keys", **options}
-        store = PostgresStore(address, who, **options) if address else SqliteStore(tmp_path / "reports.db", who, **options)
+        store = (
+            PostgresStore(address, who, **options)
+            if address
+            else SqliteStore(tmp_path / "reports.db", who, **options)
+        )
         opened.append(store)
         return store
 

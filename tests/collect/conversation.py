@@ -1,4 +1,6 @@
-"""Conversations with the service in this process: a client, a clock that stands still, and answers that are problems."""
+"""Conversations with the service in this process: a client, a clock that stands still, and answers
+that are problems.
+"""
 
 import asyncio
 import hashlib
@@ -22,8 +24,15 @@ class Clock:
 
 
 def create(store, **options):
-    defaults = {"page": b"<p>page</p>", "page_headers": {"content-security-policy": "default-src 'none'"}, "clock": Clock()}
-    defaults |= {"operator": lambda summary: f"<p>{summary.reports} reports", "require_tokens": False}
+    defaults = {
+        "page": b"<p>page</p>",
+        "page_headers": {"content-security-policy": "default-src 'none'"},
+        "clock": Clock(),
+    }
+    defaults |= {
+        "operator": lambda summary: f"<p>{summary.reports} reports",
+        "require_tokens": False,
+    }
     defaults |= {"operator_token_hash": hashlib.sha256(OPERATOR.encode()).hexdigest()}
     return application.create(TRIAL, "alice", store, **(defaults | options))
 
@@ -46,4 +55,7 @@ def assert_problem(answer, code):
     assert answer.headers["content-type"] == "application/problem+json"
     told = answer.json()
     assert told["code"] == code and told["status"] == answer.status_code == PROBLEMS[code].status
-    assert answer.headers["cache-control"] == "no-store" and answer.headers["x-content-type-options"] == "nosniff"
+    assert (
+        answer.headers["cache-control"] == "no-store"
+        and answer.headers["x-content-type-options"] == "nosniff"
+    )

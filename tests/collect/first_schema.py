@@ -40,9 +40,22 @@ CREATE TABLE pdml_invitations (hash bytea PRIMARY KEY, used boolean NOT NULL DEF
 
 
 def write(address, who, entries, *, withdrawn, tokens):
-    """A collection of ``entries``, of which the first ``withdrawn`` are; every token is used but the last."""
-    whose = (who.study_id, who.study_hash, who.server, who.width, who.classes, withdrawn, len(tokens), len(tokens) - 1)
-    rows = [(each.id, *((None,) * 5 if i < withdrawn else each[1:6])) for i, each in enumerate(entries)]
+    """A collection of ``entries``, of which the first ``withdrawn`` are; every token is used but
+    the last.
+    """
+    whose = (
+        who.study_id,
+        who.study_hash,
+        who.server,
+        who.width,
+        who.classes,
+        withdrawn,
+        len(tokens),
+        len(tokens) - 1,
+    )
+    rows = [
+        (each.id, *((None,) * 5 if i < withdrawn else each[1:6])) for i, each in enumerate(entries)
+    ]
     counts = {}
     for each in entries[withdrawn:]:
         counts[each.epsilon, each.label] = counts.get((each.epsilon, each.label), 0) + 1
@@ -51,7 +64,11 @@ def write(address, who, entries, *, withdrawn, tokens):
     columns = "one, study_id, study_hash, server, width, classes, withdrawn, invited, invited_used"
     statements = (
         (f"INSERT INTO {{}}collection ({columns}) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)", [whose]),
-        ("INSERT INTO {}reports (id, digest, epsilon, label, hour, features) VALUES (?, ?, ?, ?, ?, ?)", rows),
+        (
+            "INSERT INTO {}reports (id, digest, epsilon, label, hour, features) VALUES (?, "
+            "?, ?, ?, ?, ?)",
+            rows,
+        ),
         ("INSERT INTO {}tallies VALUES (?, ?, ?)", tallies),
         ("INSERT INTO {}invitations VALUES (?, ?)", invitations),
     )

@@ -1,4 +1,6 @@
-"""The service over HTTP, in this process: trouble, pages, the operator's door, and nothing about people in any log."""
+"""The service over HTTP, in this process: trouble, pages, the operator's door, and nothing about
+people in any log.
+"""
 
 import hashlib
 import json
@@ -35,7 +37,10 @@ class TestTrouble:
         single, batch, after = talk(sqlite, conversation)
         assert_problem(single, "storage_unavailable")
         assert single.headers["retry-after"] == "1"
-        assert [json.loads(line)["code"] for line in batch.content.splitlines()] == ["storage_unavailable", "malformed"]
+        assert [json.loads(line)["code"] for line in batch.content.splitlines()] == [
+            "storage_unavailable",
+            "malformed",
+        ]
         assert after.status_code == 201
 
     def test_a_full_queue_says_later(self, sqlite):
@@ -46,7 +51,9 @@ class TestTrouble:
             return batch, await send(client, report())
 
         batch, single = talk(sqlite, conversation, capacity=10)
-        assert {json.loads(line)["code"] for line in batch.content.splitlines()} == {"storage_unavailable"}
+        assert {json.loads(line)["code"] for line in batch.content.splitlines()} == {
+            "storage_unavailable"
+        }
         assert single.status_code == 201 and sqlite.totals().reports == 1
 
     def test_a_mistake_of_ours_is_a_problem_without_a_traceback(self, sqlite, caplog):
@@ -76,11 +83,16 @@ class TestTrouble:
 class TestPages:
     def test_the_page_and_its_headers(self, sqlite):
         answer = talk(sqlite, lambda client: client.get("/"))
-        assert answer.content == b"<p>page</p>" and answer.headers["content-security-policy"] == "default-src 'none'"
+        assert (
+            answer.content == b"<p>page</p>"
+            and answer.headers["content-security-policy"] == "default-src 'none'"
+        )
 
     def test_the_study_is_handed_out_with_its_hash(self, sqlite):
         answer = talk(sqlite, lambda client: client.get("/v1/study"))
-        assert answer.content == TRIAL.canonical() and answer.headers["pdml-study-hash"] == TRIAL.hash
+        assert (
+            answer.content == TRIAL.canonical() and answer.headers["pdml-study-hash"] == TRIAL.hash
+        )
         assert hashlib.sha256(answer.content).hexdigest() == TRIAL.hash
 
     @pytest.mark.parametrize(
@@ -104,7 +116,10 @@ class TestPages:
             return await client.get("/metrics")
 
         text = talk(sqlite, conversation).text
-        assert "pdml_collect_reports_stored_total 2" in text and "pdml_collect_reports_replayed_total 1" in text
+        assert (
+            "pdml_collect_reports_stored_total 2" in text
+            and "pdml_collect_reports_replayed_total 1" in text
+        )
         assert "epsilon" not in text and "class" not in text and "label" not in text
 
 
@@ -116,7 +131,9 @@ class TestMetrics:
     def test_this_machine_needs_no_token(self, sqlite, address):
         assert talk(sqlite, lambda client: client.get("/metrics"), address).status_code == 200
 
-    @pytest.mark.parametrize("address", ["192.0.2.1", "10.0.0.1", "::ffff:192.0.2.1", "not an address"])
+    @pytest.mark.parametrize(
+        "address", ["192.0.2.1", "10.0.0.1", "::ffff:192.0.2.1", "not an address"]
+    )
     def test_others_do(self, sqlite, address):
         async def conversation(client):
             wrong = {"authorization": "Bearer wrong"}
@@ -130,13 +147,28 @@ class TestMetrics:
     @pytest.mark.parametrize("name", ["x-forwarded-for", "forwarded", "via", "x-real-ip"])
     def test_behind_a_proxy_this_machine_may_be_anybody(self, sqlite, name):
         """One that the service was told of, and one that gives itself away."""
-        assert_problem(talk(sqlite, lambda client: client.get("/metrics"), proxied=True), "unauthorized")
-        assert_problem(talk(sqlite, lambda client: client.get("/metrics", headers={name: "127.0.0.1"})), "unauthorized")
-        assert talk(sqlite, lambda client: client.get("/metrics", headers=OURS), proxied=True).status_code == 200
+        assert_problem(
+            talk(sqlite, lambda client: client.get("/metrics"), proxied=True), "unauthorized"
+        )
+        assert_problem(
+            talk(sqlite, lambda client: client.get("/metrics", headers={name: "127.0.0.1"})),
+            "unauthorized",
+        )
+        assert (
+            talk(
+                sqlite, lambda client: client.get("/metrics", headers=OURS), proxied=True
+            ).status_code
+            == 200
+        )
 
     def test_without_an_operator_no_token_opens_them(self, sqlite):
         options = {"operator": None, "operator_token_hash": ""}
-        answer = talk(sqlite, lambda client: client.get("/metrics", headers={"authorization": "Bearer "}), "192.0.2.1", **options)
+        answer = talk(
+            sqlite,
+            lambda client: client.get("/metrics", headers={"authorization": "Bearer "}),
+            "192.0.2.1",
+            **options,
+        )
         assert_problem(answer, "unauthorized")
 
 
@@ -153,7 +185,11 @@ class TestOperator:
 
         page, json_, wrong_page, posted = talk(sqlite, conversation)
         for answer in (page, wrong_page, posted):
-            assert answer.status_code == 401 and "<form" in answer.text and "set-cookie" not in answer.headers
+            assert (
+                answer.status_code == 401
+                and "<form" in answer.text
+                and "set-cookie" not in answer.headers
+            )
         assert_problem(json_, "unauthorized")
 
     def test_a_header_opens_it(self, sqlite):
@@ -161,12 +197,21 @@ class TestOperator:
             await send(client, report(label=1, epsilon=1_000_000))
             await send(client, b"{}")
             headers = {"authorization": f"Bearer {OPERATOR}"}
-            return await client.get("/operator", headers=headers), await client.get("/operator.json", headers=headers)
+            return await client.get("/operator", headers=headers), await client.get(
+                "/operator.json", headers=headers
+            )
 
         page, json_ = talk(sqlite, conversation)
-        assert page.text == "<p>1 reports" and "script-src" not in page.headers["content-security-policy"]
+        assert (
+            page.text == "<p>1 reports"
+            and "script-src" not in page.headers["content-security-policy"]
+        )
         told = json_.json()
-        assert told["reports"] == 1 and told["per_class"] == [0, 1, 0] and told["problems"] == {"malformed": 1}
+        assert (
+            told["reports"] == 1
+            and told["per_class"] == [0, 1, 0]
+            and told["problems"] == {"malformed": 1}
+        )
         assert told["per_epsilon"] == {"400000": 0, "1000000": 1, "2000000": 0}
         assert told["per_minute"][-1] == 1 and len(told["per_minute"]) == 60
 
@@ -191,16 +236,24 @@ class TestOperator:
         def render(summary):
             raise ValueError("quoting somebody")
 
-        answer = talk(sqlite, lambda client: client.get("/operator", headers={"authorization": f"Bearer {OPERATOR}"}), operator=render)
+        answer = talk(
+            sqlite,
+            lambda client: client.get("/operator", headers={"authorization": f"Bearer {OPERATOR}"}),
+            operator=render,
+        )
         assert_problem(answer, "internal")
         assert "ValueError" in caplog.text and "somebody" not in caplog.text
 
     def test_without_a_page_there_is_no_door(self, sqlite):
-        assert_problem(talk(sqlite, lambda client: client.get("/operator"), operator=None), "not_found")
+        assert_problem(
+            talk(sqlite, lambda client: client.get("/operator"), operator=None), "not_found"
+        )
 
 
 def test_nothing_of_a_report_reaches_any_log(sqlite, caplog):
-    """Everything that everybody logs at the lowest level, over good, bad, repeated and failing reports."""
+    """Everything that everybody logs at the lowest level, over good, bad, repeated and failing
+    reports.
+    """
     caplog.set_level(logging.DEBUG)
     tokens = [secrets.token_hex(16) for _ in range(2)]
     sqlite.invite([hash_token(tokens[0])])
@@ -224,13 +277,17 @@ def test_nothing_of_a_report_reaches_any_log(sqlite, caplog):
 
         sqlite.commit = sqlite.commit_at_once = failing
         await send(client, report())
-        sqlite.commit = sqlite.commit_at_once = lambda entries: (_ for _ in ()).throw(StorageUnavailable("disk full"))
+        sqlite.commit = sqlite.commit_at_once = lambda entries: (_ for _ in ()).throw(
+            StorageUnavailable("disk full")
+        )
         await send(client, lines[0])
         sqlite.commit = sqlite.commit_at_once = real
 
     talk(sqlite, conversation)
     # httpx, the test's client, logs addresses; it is not part of the service.
-    said = "\n".join(record.getMessage() for record in caplog.records if not record.name.startswith("http"))
+    said = "\n".join(
+        record.getMessage() for record in caplog.records if not record.name.startswith("http")
+    )
     assert "disk full" in said and "ValueError" in said
     for line in lines[:4]:
         sent = json.loads(line)

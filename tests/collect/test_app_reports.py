@@ -21,7 +21,11 @@ class TestReports:
         async def conversation(client):
             first = await send(client, line)
             clock.now += 7200
-            return first, await send(client, line), await send(client, line.replace(b'"label":0', b'"label":1'))
+            return (
+                first,
+                await send(client, line),
+                await send(client, line.replace(b'"label":0', b'"label":1')),
+            )
 
         first, again, other = talk(sqlite, conversation, clock=clock)
         assert (first.status_code, again.status_code) == (201, 200)
@@ -37,7 +41,11 @@ class TestReports:
 
     @pytest.mark.parametrize(
         ("line", "code"),
-        [(b"{}", "malformed"), (report(id="ab" * 16, label=9), "bad_label"), (b" " * 10_000, "too_large")],
+        [
+            (b"{}", "malformed"),
+            (report(id="ab" * 16, label=9), "bad_label"),
+            (b" " * 10_000, "too_large"),
+        ],
     )
     def test_a_bad_one_is_a_problem_and_is_counted(self, sqlite, line, code):
         async def conversation(client):
@@ -53,7 +61,12 @@ class TestReports:
         sqlite.invite([hash_token(token)])
 
         async def conversation(client):
-            lines = [report(), report(token=secrets.token_hex(16)), report(token=token), report(token=token)]
+            lines = [
+                report(),
+                report(token=secrets.token_hex(16)),
+                report(token=token),
+                report(token=token),
+            ]
             return [await send(client, line) for line in lines]
 
         missing, unknown, good, used = talk(sqlite, conversation, require_tokens=True)
@@ -82,7 +95,10 @@ class TestReports:
         assert sorted(answer.status_code for answer in answers) == [200] * 39 + [201]
         assert len({answer.text for answer in answers}) == 1 and sqlite.totals().reports == 1
 
-    @pytest.mark.parametrize(("moment", "code"), [(TRIAL.opens.timestamp() - 1, "too_early"), (TRIAL.closes.timestamp(), "closed")])
+    @pytest.mark.parametrize(
+        ("moment", "code"),
+        [(TRIAL.opens.timestamp() - 1, "too_early"), (TRIAL.closes.timestamp(), "closed")],
+    )
     def test_outside_the_opening_times_only_repetitions_are_answered(self, sqlite, moment, code):
         clock, line = Clock(), report()
 
@@ -119,15 +135,27 @@ class TestReports:
         assert_problem(answer, "id_conflict")
         assert "withdrawn" in answer.json()["detail"] and sqlite.totals().reports == 0
 
-    @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+    @pytest.mark.parametrize(
+        "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
+    )
     def test_content_types_that_any_site_could_post_are_refused(self, sqlite, kind):
-        answer = talk(sqlite, lambda client: client.post("/v1/reports", content=report(), headers={"content-type": kind}))
+        answer = talk(
+            sqlite,
+            lambda client: client.post(
+                "/v1/reports", content=report(), headers={"content-type": kind}
+            ),
+        )
         assert_problem(answer, "unsupported_type")
         assert sqlite.totals().reports == 0
 
     def test_a_charset_is_no_other_type(self, sqlite):
         good = {"content-type": "Application/JSON; charset=utf-8"}
-        assert talk(sqlite, lambda client: client.post("/v1/reports", content=report(), headers=good)).status_code == 201
+        assert (
+            talk(
+                sqlite, lambda client: client.post("/v1/reports", content=report(), headers=good)
+            ).status_code
+            == 201
+        )
 
 
 class TestSizes:
@@ -142,8 +170,15 @@ class TestSizes:
                 sent.append(message)
 
             async with InProcess(app):
-                headers = [(b"content-type", b"application/json"), (b"content-length", b"99999999999999999999")]
-                await app({"type": "http", "method": "POST", "path": "/v1/reports", "headers": headers}, receive, sender)
+                headers = [
+                    (b"content-type", b"application/json"),
+                    (b"content-length", b"99999999999999999999"),
+                ]
+                await app(
+                    {"type": "http", "method": "POST", "path": "/v1/reports", "headers": headers},
+                    receive,
+                    sender,
+                )
             return sent
 
         start, body = asyncio.run(main())
@@ -159,7 +194,9 @@ class TestSizes:
                 read += 1000
                 yield b" " * 1000
 
-        answer = talk(sqlite, lambda client: client.post("/v1/reports", content=endless(), headers=JSON))
+        answer = talk(
+            sqlite, lambda client: client.post("/v1/reports", content=endless(), headers=JSON)
+        )
         assert_problem(answer, "too_large")
         assert read < 10_000
 
@@ -168,19 +205,33 @@ class TestSizes:
             for byte in report():
                 yield bytes([byte])
 
-        assert talk(sqlite, lambda client: client.post("/v1/reports", content=pieces(), headers=JSON)).status_code == 201
+        assert (
+            talk(
+                sqlite, lambda client: client.post("/v1/reports", content=pieces(), headers=JSON)
+            ).status_code
+            == 201
+        )
 
     def test_a_client_that_leaves_gets_nothing_and_breaks_nothing(self, sqlite):
         async def main():
             app, sent = create(sqlite), []
-            messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+            messages = iter(
+                [
+                    {"type": "http.request", "body": b"{", "more_body": True},
+                    {"type": "http.disconnect"},
+                ]
+            )
 
             async def receive():
                 return next(messages)
 
             async with InProcess(app) as client:
                 headers = [(b"content-type", b"application/json")]
-                await app({"type": "http", "method": "POST", "path": "/v1/reports", "headers": headers}, receive, sent.append)
+                await app(
+                    {"type": "http", "method": "POST", "path": "/v1/reports", "headers": headers},
+                    receive,
+                    sent.append,
+                )
                 return sent, await send(client, report())
 
         sent, answer = asyncio.run(main())
@@ -190,13 +241,25 @@ class TestSizes:
 class TestBatches:
     def test_every_line_is_answered_in_order(self, sqlite):
         good, bad = report(), report(label=8)
-        lines = [good, b"nonsense", bad, good, report(), b"", good.replace(b'"label":0', b'"label":1')]
+        lines = [
+            good,
+            b"nonsense",
+            bad,
+            good,
+            report(),
+            b"",
+            good.replace(b'"label":0', b'"label":1'),
+        ]
 
         async def conversation(client):
-            return await client.post("/v1/batches", content=b"\n".join(lines) + b"\n", headers=NDJSON)
+            return await client.post(
+                "/v1/batches", content=b"\n".join(lines) + b"\n", headers=NDJSON
+            )
 
         answer = talk(sqlite, conversation)
-        assert answer.status_code == 200 and answer.headers["content-type"] == "application/x-ndjson"
+        assert (
+            answer.status_code == 200 and answer.headers["content-type"] == "application/x-ndjson"
+        )
         told = [json.loads(line) for line in answer.content.splitlines()]
         assert [each.get("code", "receipt") for each in told] == [
             "receipt",
@@ -213,14 +276,24 @@ class TestBatches:
     @pytest.mark.parametrize("ending", [b"", b"\n"])
     def test_the_last_newline_may_be_missing(self, sqlite, ending):
         body = b"\n".join([report(), report()]) + ending
-        answer = talk(sqlite, lambda client: client.post("/v1/batches", content=body, headers=NDJSON))
+        answer = talk(
+            sqlite, lambda client: client.post("/v1/batches", content=body, headers=NDJSON)
+        )
         assert len(answer.content.splitlines()) == 2 == sqlite.totals().reports
 
     @pytest.mark.parametrize(
-        ("body", "code"), [(b"", "malformed"), (b"x\n" * (MAX_BATCH + 1), "batch_too_long"), (b" " * 3_000_000, "too_large")]
+        ("body", "code"),
+        [
+            (b"", "malformed"),
+            (b"x\n" * (MAX_BATCH + 1), "batch_too_long"),
+            (b" " * 3_000_000, "too_large"),
+        ],
     )
     def test_no_batch_at_all(self, sqlite, body, code):
-        assert_problem(talk(sqlite, lambda client: client.post("/v1/batches", content=body, headers=NDJSON)), code)
+        assert_problem(
+            talk(sqlite, lambda client: client.post("/v1/batches", content=body, headers=NDJSON)),
+            code,
+        )
 
     def test_the_longest_batch_is_stored(self, sqlite):
         body = b"".join(report() + b"\n" for _ in range(MAX_BATCH))

@@ -13,7 +13,10 @@ TEXT = (Path(__file__).parents[2] / "docs" / "collect.md").read_text()
 
 
 def test_the_table_of_problems_is_the_table_of_problems():
-    told = {code: int(status) for code, status in re.findall(r"^\| `(\w+)` \| (\d{3}) \|", TEXT, flags=re.M)}
+    told = {
+        code: int(status)
+        for code, status in re.findall(r"^\| `(\w+)` \| (\d{3}) \|", TEXT, flags=re.M)
+    }
     assert told == {code: kind.status for code, kind in PROBLEMS.items()}
 
 

@@ -1,4 +1,6 @@
-"""What training gets: every report that counts, in an order that tells nothing, always the same bytes."""
+"""What training gets: every report that counts, in an order that tells nothing, always the same
+bytes.
+"""
 
 import contextlib
 import importlib
@@ -20,7 +22,10 @@ HOUR = 494_444  # 2026-05-28T20Z
 
 
 def fill(store, count=50):
-    entries = [entry(report(features=marked(i), label=i % 3, epsilon=TRIAL.epsilon_micro[i % 2])) for i in range(count)]
+    entries = [
+        entry(report(features=marked(i), label=i % 3, epsilon=TRIAL.epsilon_micro[i % 2]))
+        for i in range(count)
+    ]
     store.commit(entries)
     return entries
 
@@ -30,10 +35,20 @@ def test_every_report_that_counts_in_the_order_of_ids(store, tmp_path):
     store.withdraw(entries[7].id)
     manifest = export(store, tmp_path / "data", hour=HOUR, min_records=3)
     data = open_frozen(tmp_path / "data", study_hash=TRIAL.hash)
-    expected = [each for each in sorted(entries, key=lambda each: each.id) if each is not entries[7]]
-    assert [mark_of(row) for row in data.features] == [mark_of(np.frombuffer(each.features, dtype="<f4")) for each in expected]
-    assert data.labels.tolist() == [each.label for each in expected] and data.epsilons.tolist() == [each.epsilon for each in expected]
-    assert (manifest.records, manifest.server, manifest.frozen_at) == (49, "alice", "2026-05-28T20Z")
+    expected = [
+        each for each in sorted(entries, key=lambda each: each.id) if each is not entries[7]
+    ]
+    assert [mark_of(row) for row in data.features] == [
+        mark_of(np.frombuffer(each.features, dtype="<f4")) for each in expected
+    ]
+    assert data.labels.tolist() == [each.label for each in expected] and data.epsilons.tolist() == [
+        each.epsilon for each in expected
+    ]
+    assert (manifest.records, manifest.server, manifest.frozen_at) == (
+        49,
+        "alice",
+        "2026-05-28T20Z",
+    )
     assert store.totals().state is State.FROZEN and store.totals().digest == manifest.digest
 
 
@@ -78,7 +93,9 @@ def test_a_folder_that_exists_freezes_nothing(store, tmp_path):
 
 
 def test_an_altered_database_is_noticed(open_store, tmp_path):
-    """A report that is missing, one that was put in another's place, and a collection put in the place of the exported one."""
+    """A report that is missing, one that was put in another's place, and a collection put in the
+    place of the exported one.
+    """
     store = open_store()
     entries = fill(store)
     export(store, tmp_path / "a", hour=HOUR, min_records=3)
@@ -88,7 +105,10 @@ def test_an_altered_database_is_noticed(open_store, tmp_path):
     alter(open_store, "DELETE FROM {} WHERE id = {}", bytes(16))
     with pytest.raises(DataError, match="counts 50 reports but holds 49"):
         export(store, tmp_path / "b", hour=HOUR, min_records=3)
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["a", "reports.keys"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [
+        "a",
+        "reports.keys",
+    ]
 
 
 def test_another_digest_than_the_first_is_refused(store, tmp_path):
@@ -111,12 +131,19 @@ def alter(open_store, statement, *values):
 
 def test_memory_does_not_grow_with_the_reports(open_store, tmp_path, monkeypatch):
     """With chunks of 100 rows, ten times the reports take the memory of one chunk, not of all."""
-    monkeypatch.setattr(importlib.import_module("pdml.collect.export"), "_CHUNK_BYTES", 100 * 4 * TRIAL.width)
+    monkeypatch.setattr(
+        importlib.import_module("pdml.collect.export"), "_CHUNK_BYTES", 100 * 4 * TRIAL.width
+    )
     store = open_store()
     base = entry()
     peaks = []
     for number, count in enumerate((1_000, 9_000)):
-        store.commit([base._replace(id=number.to_bytes(8, "big") + i.to_bytes(8, "big")) for i in range(count)])
+        store.commit(
+            [
+                base._replace(id=number.to_bytes(8, "big") + i.to_bytes(8, "big"))
+                for i in range(count)
+            ]
+        )
         tracemalloc.start()
         rows = sum(len(chunk) for chunk in store.rows(100))
         peaks.append(tracemalloc.get_traced_memory()[1])

@@ -1,4 +1,6 @@
-"""Disks that fill up, fail, turn read-only or disappear: never a false acknowledgement, and no hands needed afterwards."""
+"""Disks that fill up, fail, turn read-only or disappear: never a false acknowledgement, and no
+hands needed afterwards.
+"""
 
 import contextlib
 import os
@@ -29,7 +31,9 @@ ALICE = identity(TRIAL, "alice")
 
 @pytest.mark.parametrize("code", [FULL, IOERR, READONLY])
 def test_whichever_operation_fails_nothing_is_half_done(disk, tmp_path, code):
-    """Fail the first operation of a commit, then the second, and so on until none is left to fail."""
+    """Fail the first operation of a commit, then the second, and so on until none is left to
+    fail.
+    """
     store = SqliteStore(tmp_path / "reports.db", ALICE, vfs=disk.name)
     store.commit([entry()])
     held = 1
@@ -48,7 +52,10 @@ def test_whichever_operation_fails_nothing_is_half_done(disk, tmp_path, code):
         except StorageUnavailable:
             outcomes = None
         disk.fails = lambda operation, file: 0
-        assert [outcome.code for outcome in store.commit(group)] in (["stored"] * 3, ["replayed"] * 3)
+        assert [outcome.code for outcome in store.commit(group)] in (
+            ["stored"] * 3,
+            ["replayed"] * 3,
+        )
         held += 3
         assert store.totals().reports == held == sum(len(chunk) for chunk in store.rows(1000))
         if outcomes is not None:
@@ -65,7 +72,9 @@ def send(url: str, line: bytes) -> httpx.Response:
 
 
 def fill_and_recover(service: Process, give_room) -> None:
-    """Send until the disk is full; then give room and see it recover by itself, with everything acknowledged still there."""
+    """Send until the disk is full; then give room and see it recover by itself, with everything
+    acknowledged still there.
+    """
     acknowledged, refused = [], []
 
     def note(lines, answers):
@@ -77,9 +86,15 @@ def fill_and_recover(service: Process, give_room) -> None:
         in_a_row, size, deadline = 0, 200, time.monotonic() + 300
         while in_a_row < 5 and time.monotonic() < deadline:
             lines = [report() for _ in range(size)]
-            note(lines, client.post("/v1/batches", content=b"\n".join(lines), headers=NDJSON).content.splitlines())
+            note(
+                lines,
+                client.post(
+                    "/v1/batches", content=b"\n".join(lines), headers=NDJSON
+                ).content.splitlines(),
+            )
             full = bool(refused) and refused[-1] == lines[-1]
-            # Folding the log back into the file may make a little room again: go on until not even one report fits.
+            # Folding the log back into the file may make a little room again: go on until not even
+            # one report fits.
             in_a_row = in_a_row + 1 if full and size == 1 else 0
             size = max(1, size // 4) if full else min(200, 2 * size)
         single = client.post("/v1/reports", content=refused[0], headers=JSON)
@@ -96,7 +111,10 @@ def fill_and_recover(service: Process, give_room) -> None:
     assert acknowledged
     with contextlib.closing(sqlite3.connect(service.database)) as db:
         ids = {row[0] for row in db.execute("SELECT id FROM ids JOIN reports USING (key)")}
-    sent = {bytes.fromhex(line.partition(b'"id":"')[2][:32].decode()) for line in (*acknowledged, refused[0])}
+    sent = {
+        bytes.fromhex(line.partition(b'"id":"')[2][:32].decode())
+        for line in (*acknowledged, refused[0])
+    }
     assert ids == sent
 
 
@@ -104,13 +122,23 @@ def test_a_limit_on_the_file_s_size_is_survived(tmp_path):
     with Process(tmp_path, "--open") as service:
         _, hard = resource.prlimit(service.child.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(service.child.pid, resource.RLIMIT_FSIZE, (400_000, hard))
-        fill_and_recover(service, lambda: resource.prlimit(service.child.pid, resource.RLIMIT_FSIZE, (hard, hard)))
+        fill_and_recover(
+            service,
+            lambda: resource.prlimit(service.child.pid, resource.RLIMIT_FSIZE, (hard, hard)),
+        )
 
 
 def test_a_full_disk_is_survived(tmp_path):
-    place = Path(tempfile.mkdtemp(prefix="pdml-small-"))  # not below tmp_path, which pytest must be able to remove
+    place = Path(
+        tempfile.mkdtemp(prefix="pdml-small-")
+    )  # not below tmp_path, which pytest must be able to remove
     mount = shutil.which("mount")
-    if mount is None or subprocess.run([mount, "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(place)], capture_output=True).returncode:
+    if (
+        mount is None
+        or subprocess.run(
+            [mount, "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(place)], capture_output=True
+        ).returncode
+    ):
         place.rmdir()
         pytest.skip("needs the right to mount a small file system")
     try:
@@ -140,11 +168,16 @@ def test_a_lost_file_is_never_replaced_by_an_empty_one(tmp_path):
 
 
 def test_a_restored_file_is_noticed(tmp_path):
-    """Writing on to the old file, which has no name any more, would lose everything from then on."""
+    """Writing on to the old file, which has no name any more, would lose everything from then
+    on.
+    """
     path = tmp_path / "reports.db"
     store = SqliteStore(path, ALICE)
     store.commit([entry()])
-    with contextlib.closing(sqlite3.connect(path)) as db, contextlib.closing(sqlite3.connect(tmp_path / "copy")) as copy:
+    with (
+        contextlib.closing(sqlite3.connect(path)) as db,
+        contextlib.closing(sqlite3.connect(tmp_path / "copy")) as copy,
+    ):
         db.backup(copy)
     for name in ("reports.db-wal", "reports.db-shm"):
         (tmp_path / name).unlink()
@@ -165,7 +198,10 @@ def test_only_the_owner_can_read_the_files(tmp_path):
         os.umask(before)
 
     def modes():
-        return {path.name: stat.S_IMODE(path.stat().st_mode) for path in (*tmp_path.iterdir(), tmp_path / "reports.keys" / "0.keys")}
+        return {
+            path.name: stat.S_IMODE(path.stat().st_mode)
+            for path in (*tmp_path.iterdir(), tmp_path / "reports.keys" / "0.keys")
+        }
 
     databases = {"reports.db": 0o600, "reports.db-wal": 0o600, "reports.db-shm": 0o600}
     assert modes() == {**databases, "reports.keys": 0o700, "0.keys": 0o600}
@@ -176,7 +212,13 @@ def test_only_the_owner_can_read_the_files(tmp_path):
     assert modes() == {"reports.db": 0o600, "reports.keys": 0o700, "0.keys": 0o600}
 
 
-@pytest.mark.parametrize("content", [b"not a database, but long enough to look like something" * 50, b"SQLite format 3\0" + b"\xff" * 5000])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"not a database, but long enough to look like something" * 50,
+        b"SQLite format 3\0" + b"\xff" * 5000,
+    ],
+)
 def test_other_files_are_refused(tmp_path, content):
     (tmp_path / "reports.db").write_bytes(content)
     with pytest.raises(InvalidInput, match="as a collection"):
@@ -208,7 +250,10 @@ def test_a_lost_connection_to_postgresql_heals(postgres_database, tmp_path):
     known = entry()
     store.commit([known])
     with psycopg.connect(postgres_database, autocommit=True) as db:
-        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+        db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
+            "current_database() AND pid <> pg_backend_pid()"
+        )
     with pytest.raises(StorageUnavailable):
         store.commit([known])
     assert [outcome.code for outcome in store.commit([known, entry()])] == ["replayed", "stored"]

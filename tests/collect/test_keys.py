@@ -20,13 +20,23 @@ def nothing(first, last):
     return ()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.sampled_from(["commit", "fail", "doubt", "die", "destroy"]), st.integers(1, 400)), max_size=14))
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["commit", "fail", "doubt", "die", "destroy"]), st.integers(1, 400)
+        ),
+        max_size=14,
+    )
+)
 def test_stored_things_keep_their_keys_and_all_else_loses_them(tmp_path, steps):
-    """Transactions that succeed, fail, fail but were stored all the same, processes that die, withdrawals: in any order.
+    """Transactions that succeed, fail, fail but were stored all the same, processes that die,
+    withdrawals: in any order.
 
-    Afterwards every stored thing has its key, every other key that was ever given out is gone from the files, and none was
-    given out twice.
+    Afterwards every stored thing has its key, every other key that was ever given out is gone from
+    the files, and none was given out twice.
     """
     folder = tmp_path / secrets.token_hex(8)
     ring = KeyRing(folder, RING, fresh=True)

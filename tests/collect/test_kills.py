@@ -7,7 +7,11 @@ def test_kills_lose_nothing_and_count_nothing_twice(tmp_path):
     result = torture(tmp_path, kills=12, seed=7)
     faults = {what: result.pop(what) for what in FAULTS}
     assert not any(faults.values()), faults
-    assert result["kills"] == 12 and result["acknowledged"] == result["sent"] > 120 and result["withdrawn"] > 5
+    assert (
+        result["kills"] == 12
+        and result["acknowledged"] == result["sent"] > 120
+        and result["withdrawn"] > 5
+    )
 
 
 def test_kills_in_front_of_postgresql(tmp_path, postgres_database):

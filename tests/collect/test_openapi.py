@@ -1,4 +1,6 @@
-"""The OpenAPI document is true: schemathesis sends what it allows and what it forbids, and holds the answers to it."""
+"""The OpenAPI document is true: schemathesis sends what it allows and what it forbids, and holds
+the answers to it.
+"""
 
 import json
 
@@ -26,12 +28,21 @@ def service(tmp_path_factory):
 @schemathesis.serializer("application/x-ndjson")
 def lines(context, value):
     """A batch as it is, if it is text; whatever else schemathesis thinks of, as JSON."""
-    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else json.dumps(value).encode()
+    return (
+        value.encode("utf-8", "surrogatepass")
+        if isinstance(value, str)
+        else json.dumps(value).encode()
+    )
 
 
 checks.load_all_checks()
-TRUE = [checks.CHECKS.get_one(f"{name}_conformance") for name in ("status_code", "content_type", "response_schema")]
-schema = schemathesis.openapi.from_dict(document(TRIAL, "alice", Rules.of(TRIAL, require_tokens=False), operator=True))
+TRUE = [
+    checks.CHECKS.get_one(f"{name}_conformance")
+    for name in ("status_code", "content_type", "response_schema")
+]
+schema = schemathesis.openapi.from_dict(
+    document(TRIAL, "alice", Rules.of(TRIAL, require_tokens=False), operator=True)
+)
 
 
 @schema.parametrize()
@@ -48,14 +59,25 @@ def test_good_reports_match_the_document_and_bad_ones_do_not():
     import jsonschema_rs
 
     told = document(TRIAL, "alice", Rules.of(TRIAL, require_tokens=False), operator=True)
-    validator = jsonschema_rs.validator_for({**told["components"]["schemas"]["Report"], "components": told["components"]})
+    validator = jsonschema_rs.validator_for(
+        {**told["components"]["schemas"]["Report"], "components": told["components"]}
+    )
     assert validator.is_valid(json.loads(report()))
-    for changes in ({"label": 3}, {"epsilon": 7}, {"id": "x"}, {"study": "0" * 64}, {"features": "short"}, {"version": 2}):
+    for changes in (
+        {"label": 3},
+        {"epsilon": 7},
+        {"id": "x"},
+        {"study": "0" * 64},
+        {"features": "short"},
+        {"version": 2},
+    ):
         assert not validator.is_valid(json.loads(report(**changes)))
 
 
 def test_every_problem_that_can_be_met_is_documented():
     """Each code stands in the response of some route, but for those that every route can give."""
-    told = json.dumps(document(TRIAL, "alice", Rules.of(TRIAL, require_tokens=True), operator=True)["paths"])
+    told = json.dumps(
+        document(TRIAL, "alice", Rules.of(TRIAL, require_tokens=True), operator=True)["paths"]
+    )
     anywhere = {"not_found", "method_not_allowed", "internal", "length_required"}
     assert {code for code in PROBLEMS if code not in told} <= anywhere

@@ -1,4 +1,6 @@
-"""A power cut at any moment takes back no acknowledgement and no withdrawal; and this test would notice if it did."""
+"""A power cut at any moment takes back no acknowledgement and no withdrawal; and this test would
+notice if it did.
+"""
 
 import asyncio
 import random
@@ -24,7 +26,9 @@ NOTHING = {"lost": 0, "doubled": 0, "kept": 0}
 
 
 class Sent:
-    """What the devices sent, by its number: the ids, and the sealed bytes of what was withdrawn again."""
+    """What the devices sent, by its number: the ids, and the sealed bytes of what was withdrawn
+    again.
+    """
 
     def __init__(self):
         self.ids: list[bytes] = []
@@ -37,28 +41,38 @@ class Sent:
 
 
 def collect_through(disk: Disk, folder: Path, synchronous: str) -> Sent:
-    """Send reports one by one, together and in batches, and withdraw some, marking each promise where it stands in the disk's log."""
+    """Send reports one by one, together and in batches, and withdraw some, marking each promise
+    where it stands in the disk's log.
+    """
     store = SqliteStore(folder / "reports.db", ALICE, synchronous=synchronous, vfs=disk.name)
-    app = application.create(TRIAL, "alice", store, page=b"", page_headers={}, clock=lambda: NOW, require_tokens=False)
+    app = application.create(
+        TRIAL, "alice", store, page=b"", page_headers={}, clock=lambda: NOW, require_tokens=False
+    )
     sent = Sent()
 
     async def one(client):
         number, line = sent.next()
-        answer = await client.post("/v1/reports", content=line, headers={"content-type": "application/json"})
+        answer = await client.post(
+            "/v1/reports", content=line, headers={"content-type": "application/json"}
+        )
         assert answer.status_code == 201
         disk.mark(number)
 
     async def batch(client):
         mine = [sent.next() for _ in range(30)]
         body = b"\n".join(line for _, line in mine)
-        answer = await client.post("/v1/batches", content=body, headers={"content-type": "application/x-ndjson"})
+        answer = await client.post(
+            "/v1/batches", content=body, headers={"content-type": "application/x-ndjson"}
+        )
         assert answer.content.count(b'"digest"') == 30
         for number, _ in mine:
             disk.mark(number)
 
     def withdraw(number):
         with closing(sqlite3.connect(folder / "reports.db")) as db:
-            ((sealed,),) = db.execute("SELECT sealed FROM ids JOIN reports USING (key) WHERE id = ?", (sent.ids[number],))
+            ((sealed,),) = db.execute(
+                "SELECT sealed FROM ids JOIN reports USING (key) WHERE id = ?", (sent.ids[number],)
+            )
         sent.withdrawn[number] = sealed
         assert store.withdraw(sent.ids[number])
         disk.mark(("withdrawn", number))
@@ -74,8 +88,12 @@ def collect_through(disk: Disk, folder: Path, synchronous: str) -> Sent:
     return sent
 
 
-def broken(disk: Disk, sent: Sent, folder: Path, moment: int, rng: random.Random | None) -> dict[str, int]:
-    """How many promises a power cut at ``moment`` broke: reports lost, doubled, or still to be opened though withdrawn."""
+def broken(
+    disk: Disk, sent: Sent, folder: Path, moment: int, rng: random.Random | None
+) -> dict[str, int]:
+    """How many promises a power cut at ``moment`` broke: reports lost, doubled, or still to be
+    opened though withdrawn.
+    """
     marks = [entry[1] for entry in disk.log[:moment] if entry[0] == "mark"]
     withdrawn = {mark[1] for mark in marks if isinstance(mark, tuple)}
     begun = set(sent.withdrawn)  # a withdrawal under way may have happened or not
@@ -87,7 +105,11 @@ def broken(disk: Disk, sent: Sent, folder: Path, moment: int, rng: random.Random
     acknowledged = {mark for mark in marks if isinstance(mark, int)}
     try:
         with closing(SqliteStore(folder / "reports.db", ALICE)) as store:
-            found = [mark_of(np.frombuffer(row[0], dtype="<f4")) for chunk in store.rows(1000) for row in chunk]
+            found = [
+                mark_of(np.frombuffer(row[0], dtype="<f4"))
+                for chunk in store.rows(1000)
+                for row in chunk
+            ]
             assert store.totals().reports == len(found)
     except PDMLError:  # it cannot be read at all
         return {**NOTHING, "lost": len(acknowledged)}
@@ -95,14 +117,19 @@ def broken(disk: Disk, sent: Sent, folder: Path, moment: int, rng: random.Random
     return {
         "lost": len(acknowledged - set(found) - begun),
         "doubled": len(found) - len(set(found)),
-        "kept": len(withdrawn & set(found)) + sum(opens(keys, sent.ids[n], sent.withdrawn[n]) for n in withdrawn),
+        "kept": len(withdrawn & set(found))
+        + sum(opens(keys, sent.ids[n], sent.withdrawn[n]) for n in withdrawn),
     }
 
 
 def moments(disk: Disk, rng: random.Random) -> list[int]:
     """The end, right after promises, and anywhere once there is a collection at all."""
     marks = [i + 1 for i, entry in enumerate(disk.log) if entry[0] == "mark"]
-    withdrawn = [i + 1 for i, entry in enumerate(disk.log) if entry[0] == "mark" and isinstance(entry[1], tuple)]
+    withdrawn = [
+        i + 1
+        for i, entry in enumerate(disk.log)
+        if entry[0] == "mark" and isinstance(entry[1], tuple)
+    ]
     anywhere = (rng.randrange(marks[0], len(disk.log)) for _ in range(12))
     return [len(disk.log), *rng.sample(marks, 8), *rng.sample(withdrawn, 6), *anywhere]
 
@@ -114,7 +141,10 @@ def test_no_promise_is_broken_with_full_sync(disk, tmp_path, monkeypatch):
     rng = random.Random(5)
     for i, moment in enumerate(moments(disk, rng)):
         for torn in (False, True):
-            assert broken(disk, sent, tmp_path / f"{i}-{torn}", moment, rng if torn else None) == NOTHING
+            assert (
+                broken(disk, sent, tmp_path / f"{i}-{torn}", moment, rng if torn else None)
+                == NOTHING
+            )
 
 
 def test_the_same_test_fails_with_normal_sync(disk, tmp_path, monkeypatch):
@@ -122,7 +152,9 @@ def test_the_same_test_fails_with_normal_sync(disk, tmp_path, monkeypatch):
     disk.watch_keys(monkeypatch)
     sent = collect_through(disk, tmp_path, "NORMAL")
     monkeypatch.undo()
-    first = next(i for i, entry in enumerate(disk.log) if entry[0] == "mark" and isinstance(entry[1], tuple))
+    first = next(
+        i for i, entry in enumerate(disk.log) if entry[0] == "mark" and isinstance(entry[1], tuple)
+    )
     acknowledged = max(i + 1 for i, entry in enumerate(disk.log[:first]) if entry[0] == "mark")
     assert broken(disk, sent, tmp_path / "after", acknowledged, None)["lost"] > 0
 

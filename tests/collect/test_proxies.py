@@ -1,4 +1,6 @@
-"""Whom a request comes from: only trusted proxies are believed, and only for what they themselves saw."""
+"""Whom a request comes from: only trusted proxies are believed, and only for what they themselves
+saw.
+"""
 
 import pytest
 
@@ -36,8 +38,20 @@ def test_the_last_that_is_no_proxy_of_ours(values, client):
 
 
 def test_who_is_trusted():
-    assert all(NEAR.trusts(host) for host in ("10.0.0.1", "10.0.0.255", "::ffff:10.0.0.9", "2001:db8:1::7", "2001:0db8:1:0::7"))
-    assert not any(NEAR.trusts(host) for host in ("10.0.1.1", "2001:db8:1::8", "localhost", "", "10.0.0.1.evil"))
+    assert all(
+        NEAR.trusts(host)
+        for host in (
+            "10.0.0.1",
+            "10.0.0.255",
+            "::ffff:10.0.0.9",
+            "2001:db8:1::7",
+            "2001:0db8:1:0::7",
+        )
+    )
+    assert not any(
+        NEAR.trusts(host)
+        for host in ("10.0.1.1", "2001:db8:1::8", "localhost", "", "10.0.0.1.evil")
+    )
     assert not Proxies() and not Proxies().trusts("127.0.0.1") and NEAR
 
 
@@ -64,7 +78,15 @@ def test_what_counts_as_one_address(one, other, same):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"head": 0}, {"body": float("nan")}, {"write": float("inf")}, {"write": -1}, {"connections": 0}, {"per_address": 0}]
+    "wrong",
+    [
+        {"head": 0},
+        {"body": float("nan")},
+        {"write": float("inf")},
+        {"write": -1},
+        {"connections": 0},
+        {"per_address": 0},
+    ],
 )
 def test_limits_that_are_none_are_refused(wrong):
     (name,) = wrong

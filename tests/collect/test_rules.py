@@ -1,4 +1,6 @@
-"""Every rule refuses what it should with its own code, and no bytes at all get past them or break them."""
+"""Every rule refuses what it should with its own code, and no bytes at all get past them or break
+them.
+"""
 
 import base64
 import json
@@ -18,7 +20,12 @@ from pdml.messages import ADMITTED, PROBLEMS, decode_invitation, decode_report, 
 
 RULES = Rules.of(TRIAL, require_tokens=False)
 INVITED = Rules.of(TRIAL, require_tokens=True)
-NANS = [np.nan, np.inf, -np.inf, np.array([0x7F800001], dtype="<u4").view("<f4")[0]]  # the last one signals
+NANS = [
+    np.nan,
+    np.inf,
+    -np.inf,
+    np.array([0x7F800001], dtype="<u4").view("<f4")[0],
+]  # the last one signals
 
 
 def one(line, now=NOW, rules=RULES):
@@ -33,7 +40,9 @@ def test_a_good_report_becomes_its_entry():
     assert isinstance(read, Entry)
     assert (read.id.hex(), read.epsilon, read.label) == (sent.id, 1_000_000, 2)
     assert read.features == features_of(sent).tobytes()
-    assert read.token == hash_token("ab" * 16) and read.hour == int(NOW // 3600) and read.barred == ""
+    assert (
+        read.token == hash_token("ab" * 16) and read.hour == int(NOW // 3600) and read.barred == ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,7 +64,10 @@ def test_a_good_report_becomes_its_entry():
         ("bad_features", {"features": packed([0.9, 0.9, 0.0, 0.0, 0.1])}),
         ("bad_features", {"features": packed([0.1, 0.1, 0.0, 0.0, 0.0])}),
         ("bad_features", {"features": packed([0.1, 0.1, 0.0, 0.0, -0.5])}),
-        ("bad_features", {"features": packed([np.nextafter(np.float32(1), np.float32(2)), 0, 0, 0, 1e-30])}),
+        (
+            "bad_features",
+            {"features": packed([np.nextafter(np.float32(1), np.float32(2)), 0, 0, 0, 1e-30])},
+        ),
         *[("bad_features", {"features": packed([value, 0.0, 0.0, 0.0, 0.1])}) for value in NANS],
         *[("bad_features", {"features": packed([0.1, 0.0, 0.0, 0.0, value])}) for value in NANS],
         ("token_unknown", {"token": "x" * 32}),
@@ -70,7 +82,9 @@ def test_each_rule_has_its_code(code, changes):
 
 
 def test_no_machine_can_find_a_stored_report_too_long():
-    """A norm is admitted only if every order of summation finds it at most 1: an export must never fail on a stored report."""
+    """A norm is admitted only if every order of summation finds it at most 1: an export must never
+    fail on a stored report.
+    """
     assert one(report(features=packed([0.0, 0.0, 0.0, 0.0, 1.0]))).code == "bad_features"
     rng = np.random.default_rng(0)
     longest = 0.0
@@ -91,8 +105,21 @@ SAME = report(id="ab" * 16)  # parameters must be the same in every worker
 
 @pytest.mark.parametrize(
     "line",
-    [b"", b"{}", b"null", b"[1]", b"\xff\xfe", b'{"version":1}', SAME[:-1], SAME + b"x", b'{"a":' * 5000]
-    + [SAME.replace(b'"label":0', b'"label":' + each) for each in (b'"0"', b"0.5", b"true", b"null", b"1e1")]
+    [
+        b"",
+        b"{}",
+        b"null",
+        b"[1]",
+        b"\xff\xfe",
+        b'{"version":1}',
+        SAME[:-1],
+        SAME + b"x",
+        b'{"a":' * 5000,
+    ]
+    + [
+        SAME.replace(b'"label":0', b'"label":' + each)
+        for each in (b'"0"', b"0.5", b"true", b"null", b"1e1")
+    ]
     + [SAME.replace(b'"label":0', b'"label":0,"true_label":1')],
 )
 def test_what_is_no_report_is_malformed(line):
@@ -105,13 +132,22 @@ FIELDS = json.loads(SAME)
 @pytest.mark.parametrize("name", FIELDS)
 @pytest.mark.parametrize("token", ["", '"token":"",', '"token":"' + "ab" * 16 + '",'])
 def test_a_field_that_is_there_twice_is_malformed(name, token):
-    """Which of the two counts would be anybody's guess; also where the other one hides behind an escape or takes the token's place."""
+    """Which of the two counts would be anybody's guess; also where the other one hides behind an
+    escape or takes the token's place.
+    """
     other = {**FIELDS, "label": 1, "id": "cd" * 16, "epsilon": TRIAL.epsilon_micro[1]}
-    once = token + ",".join(f'"{key}":{json.dumps(value)}' for key, value in FIELDS.items() if key != "token")
+    once = token + ",".join(
+        f'"{key}":{json.dumps(value)}' for key, value in FIELDS.items() if key != "token"
+    )
     again = f'"{name}":{json.dumps(other[name])}'
     hidden = again.replace(name, "".join(f"\\u{ord(letter):04x}" for letter in name), 1)
     assert isinstance(one(f"{{{once}}}".encode()), Entry)
-    for twice in (f"{{{once},{again}}}", f"{{{again},{once}}}", f"{{{once},{hidden}}}", f"{{ {hidden} , {once} }}"):
+    for twice in (
+        f"{{{once},{again}}}",
+        f"{{{again},{once}}}",
+        f"{{{once},{hidden}}}",
+        f"{{ {hidden} , {once} }}",
+    ):
         if name == "token" and not token:
             continue  # then it is there once
         assert one(twice.encode()).code == "malformed", twice
@@ -151,12 +187,22 @@ def test_and_closes(offset, barred):
 
 
 def test_all_codes_are_in_the_table():
-    assert {"id_conflict", "token_used", "storage_unavailable", "closed", "frozen", "too_early", "internal"} <= set(PROBLEMS)
+    assert {
+        "id_conflict",
+        "token_used",
+        "storage_unavailable",
+        "closed",
+        "frozen",
+        "too_early",
+        "internal",
+    } <= set(PROBLEMS)
 
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 fields = st.fixed_dictionaries(
@@ -167,16 +213,25 @@ fields = st.fixed_dictionaries(
         "id": st.just("ab" * 16) | json_values,
         "epsilon": st.just(TRIAL.epsilon_micro[0]) | json_values,
         "label": st.integers(0, 2) | json_values,
-        "features": st.binary(max_size=24).map(lambda raw: base64.b64encode(raw).decode()) | json_values,
+        "features": st.binary(max_size=24).map(lambda raw: base64.b64encode(raw).decode())
+        | json_values,
         "token": st.just("") | json_values,
         "extra": json_values,
     },
 )
 
 
-@given(st.lists(st.binary(max_size=300) | fields.map(lambda each: json.dumps(each).encode()), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.binary(max_size=300) | fields.map(lambda each: json.dumps(each).encode()),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_no_bytes_break_the_rules(lines):
-    """Each line gets an entry that obeys every rule, or a refusal from the table; and the company it is in changes nothing."""
+    """Each line gets an entry that obeys every rule, or a refusal from the table; and the company
+    it is in changes nothing.
+    """
     together = RULES.read(lines, NOW)
     assert together == [one(line) for line in lines]
     for read in together:
@@ -184,8 +239,15 @@ def test_no_bytes_break_the_rules(lines):
             assert read.code in PROBLEMS
         else:
             features = np.frombuffer(read.features, dtype="<f4").astype(float)
-            assert len(features) == TRIAL.width and np.isfinite(features).all() and features @ features <= 1 and features[-1] > 0
-            assert read.epsilon in TRIAL.epsilon_micro and 0 <= read.label < 3 and len(read.id) == 16
+            assert (
+                len(features) == TRIAL.width
+                and np.isfinite(features).all()
+                and features @ features <= 1
+                and features[-1] > 0
+            )
+            assert (
+                read.epsilon in TRIAL.epsilon_micro and 0 <= read.label < 3 and len(read.id) == 16
+            )
 
 
 @given(st.lists(st.floats(width=32), min_size=TRIAL.width, max_size=TRIAL.width))

@@ -40,10 +40,29 @@ def test_an_entry_is_stored_once_and_its_repetition_gets_the_first_hour(store):
 def test_one_group_may_hold_anything(store):
     known, new, twice = entry(), entry(label=1), entry(epsilon=1_000_000)
     store.commit([known])
-    group = [known, new, twice, twice, twice._replace(label=2), entry(barred="too_early"), known._replace(barred="closed")]
-    assert codes(store.commit(group)) == ["replayed", "stored", "stored", "replayed", "id_conflict", "too_early", "replayed"]
+    group = [
+        known,
+        new,
+        twice,
+        twice,
+        twice._replace(label=2),
+        entry(barred="too_early"),
+        known._replace(barred="closed"),
+    ]
+    assert codes(store.commit(group)) == [
+        "replayed",
+        "stored",
+        "stored",
+        "replayed",
+        "id_conflict",
+        "too_early",
+        "replayed",
+    ]
     totals = store.totals()
-    assert totals.tallies == {(400_000, 0): 1, (400_000, 1): 1, (1_000_000, 0): 1} and totals.reports == 3
+    assert (
+        totals.tallies == {(400_000, 0): 1, (400_000, 1): 1, (1_000_000, 0): 1}
+        and totals.reports == 3
+    )
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 255, 256, 257, 700])
@@ -52,22 +71,34 @@ def test_groups_of_any_size_come_back_row_for_row(store, size):
     assert store.commit(entries) == [STORED] * size
     rows = [row for chunk in store.rows(100) for row in chunk]
     by_id = sorted(entries, key=lambda each: each.id)
-    assert [tuple(row) for row in rows] == [(each.features, each.label, each.epsilon) for each in by_id]
+    assert [tuple(row) for row in rows] == [
+        (each.features, each.label, each.epsilon) for each in by_id
+    ]
 
 
 def test_a_token_is_used_once_in_the_report_s_own_transaction(store):
     (token,) = invited(store)
-    first, second, stranger = (entry(report(token=each)) for each in (token, token, secrets.token_hex(16)))
+    first, second, stranger = (
+        entry(report(token=each)) for each in (token, token, secrets.token_hex(16))
+    )
     assert codes(store.commit([stranger])) == ["token_unknown"]
     assert codes(store.commit([first])) == ["stored"]
-    assert codes(store.commit([second, stranger, first])) == ["token_used", "token_unknown", "replayed"]
+    assert codes(store.commit([second, stranger, first])) == [
+        "token_used",
+        "token_unknown",
+        "replayed",
+    ]
     totals = store.totals()
     assert (totals.reports, totals.invitations, totals.invitations_used) == (1, 1, 1)
 
 
 def test_two_in_one_group_cannot_share_a_token(store):
     (token,) = invited(store)
-    assert codes(store.commit([entry(report(token=token)) for _ in range(3)])) == ["stored", "token_used", "token_used"]
+    assert codes(store.commit([entry(report(token=token)) for _ in range(3)])) == [
+        "stored",
+        "token_used",
+        "token_used",
+    ]
 
 
 def test_a_refused_report_leaves_its_token_fresh(store):
@@ -75,12 +106,17 @@ def test_a_refused_report_leaves_its_token_fresh(store):
     (token,) = invited(store)
     store.commit([known])
     clash = entry(report(token=token, label=1))._replace(id=known.id)
-    assert codes(store.commit([clash, entry(report(token=token), barred="closed")])) == ["id_conflict", "closed"]
+    assert codes(store.commit([clash, entry(report(token=token), barred="closed")])) == [
+        "id_conflict",
+        "closed",
+    ]
     assert codes(store.commit([entry(report(token=token))])) == ["stored"]
 
 
 def test_racing_writers_agree_on_one_winner_for_every_id_and_token(open_store):
-    """Several connections commit overlapping groups at once: each id and each token has exactly one winner."""
+    """Several connections commit overlapping groups at once: each id and each token has exactly one
+    winner.
+    """
     tokens = invited(open_store(), 30)
     shared = [report() for _ in range(30)]
     results, barrier = [], threading.Barrier(4)
@@ -89,7 +125,11 @@ def test_racing_writers_agree_on_one_winner_for_every_id_and_token(open_store):
         store = open_store()
         groups = [[entry(shared[i]), entry(report(token=tokens[i]))] for i in range(30)]
         barrier.wait()
-        results.append([store.commit(group) for group in (groups if number % 2 else groups[::-1])][:: 1 if number % 2 else -1])
+        results.append(
+            [store.commit(group) for group in (groups if number % 2 else groups[::-1])][
+                :: 1 if number % 2 else -1
+            ]
+        )
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -128,8 +168,16 @@ def test_frozen_is_for_good(store):
     known = entry()
     store.commit([known])
     assert store.freeze(7) == 7 and store.freeze(9) == 7
-    assert codes(store.commit([entry(), known, entry(barred="closed")])) == ["frozen", "replayed", "frozen"]
-    for change in (lambda: store.withdraw(known.id), lambda: store.set_open(True), lambda: store.invite([bytes(32)])):
+    assert codes(store.commit([entry(), known, entry(barred="closed")])) == [
+        "frozen",
+        "replayed",
+        "frozen",
+    ]
+    for change in (
+        lambda: store.withdraw(known.id),
+        lambda: store.set_open(True),
+        lambda: store.invite([bytes(32)]),
+    ):
         with pytest.raises(InvalidInput, match="frozen"):
             change()
     totals = store.totals()
@@ -171,17 +219,28 @@ def test_the_probe_commits_and_changes_nothing(store):
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1), st.sampled_from(["", "closed"]), st.integers(0, 4)), max_size=12), st.data()
+    st.lists(
+        st.tuples(
+            st.integers(0, 5), st.integers(0, 1), st.sampled_from(["", "closed"]), st.integers(0, 4)
+        ),
+        max_size=12,
+    ),
+    st.data(),
 )
 def test_groups_never_matter(open_store, sent, data):
-    """However a sequence of reports is cut into groups, each gets the answer of a simple model that takes one at a time."""
+    """However a sequence of reports is cut into groups, each gets the answer of a simple model that
+    takes one at a time.
+    """
     store = open_store()
     salt = secrets.token_bytes(8)
     tokens = [secrets.token_hex(16) for _ in range(3)]
     store.invite(map(hash_token, tokens))
     hashes = [hash_token(token) for token in tokens] + [b"", b"s" * 24 + salt]
     base = entry()
-    entries = [base._replace(id=salt + bytes([n] * 8), label=body, barred=barred, token=hashes[token]) for n, body, barred, token in sent]
+    entries = [
+        base._replace(id=salt + bytes([n] * 8), label=body, barred=barred, token=hashes[token])
+        for n, body, barred, token in sent
+    ]
     expected, stored, used = [], {}, set()
     for each in entries:
         if each.id in stored:
@@ -209,14 +268,21 @@ def test_marks_are_read_back():
         assert mark_of(features_of(decode_report(report(features=marked(number))))) == number
 
 
-def test_a_report_that_was_stored_without_an_invitation_keeps_its_receipt_when_they_are_asked_for(store):
+def test_a_report_that_was_stored_without_an_invitation_keeps_its_receipt_when_they_are_asked_for(
+    store,
+):
     known, new = entry(), entry(barred="token_missing")
     store.commit([known])
-    assert codes(store.commit([known._replace(barred="token_missing"), new])) == ["replayed", "token_missing"]
+    assert codes(store.commit([known._replace(barred="token_missing"), new])) == [
+        "replayed",
+        "token_missing",
+    ]
 
 
 def test_sqlite_commits_at_once_or_not_at_all(sqlite):
-    """While another process writes, nobody who must not wait does; whoever may wait gets through when it has ended."""
+    """While another process writes, nobody who must not wait does; whoever may wait gets through
+    when it has ended.
+    """
     first, second, third = entry(), entry(), entry()
     assert sqlite.commit_at_once([first]) == [STORED]
     assert sqlite.commit_at_once([first]) is None  # needs a closer look
@@ -243,7 +309,9 @@ def test_sqlite_commits_at_once_or_not_at_all(sqlite):
 
 def test_another_collection_in_the_place_of_an_open_one_gets_nothing(sqlite, tmp_path):
     sqlite.commit([entry()])
-    other = SqliteStore(tmp_path / "other.db", replace(identity(TRIAL, "alice"), study_hash="0" * 64))
+    other = SqliteStore(
+        tmp_path / "other.db", replace(identity(TRIAL, "alice"), study_hash="0" * 64)
+    )
     other.close()
     for end in ("-wal", "-shm"):  # else they would bring the old content back
         sqlite._file.path.with_name(sqlite._file.path.name + end).unlink(missing_ok=True)

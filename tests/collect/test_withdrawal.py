@@ -1,4 +1,6 @@
-"""What a withdrawal leaves: every file of both databases is read raw, logs and free pages included, and every key is tried."""
+"""What a withdrawal leaves: every file of both databases is read raw, logs and free pages included,
+and every key is tried.
+"""
 
 import contextlib
 import secrets
@@ -28,7 +30,11 @@ class Raw:
     def __init__(self, open_store, tmp_path):
         self.address, self.keys = open_store.address, tmp_path / "reports.keys"
         self.kind = open_store.kind
-        self.folder = Path(self.address.partition("host=")[2], "data") if self.kind == "postgres" else tmp_path
+        self.folder = (
+            Path(self.address.partition("host=")[2], "data")
+            if self.kind == "postgres"
+            else tmp_path
+        )
 
     def files(self):
         if self.kind == "postgres":
@@ -49,7 +55,9 @@ class Raw:
                 ((totals,),) = db.execute("SELECT tallies_key FROM pdml_collection").fetchall()
         else:
             with contextlib.closing(sqlite3.connect(self.address)) as db:
-                rows = db.execute("SELECT id, key, sealed FROM ids JOIN reports USING (key)").fetchall()
+                rows = db.execute(
+                    "SELECT id, key, sealed FROM ids JOIN reports USING (key)"
+                ).fetchall()
                 ((totals,),) = db.execute("SELECT tallies_key FROM collection").fetchall()
         return {id: (key, sealed) for id, key, sealed in rows}, totals
 
@@ -60,9 +68,13 @@ def raw(open_store, tmp_path):
 
 
 def wide(number):
-    """A report of a wide study, which PostgreSQL keeps in pieces beside its table; the label and ε vary too."""
+    """A report of a wide study, which PostgreSQL keeps in pieces beside its table; the label and ε
+    vary too.
+    """
     features = secrets.token_bytes(4000) if number % 2 else secrets.token_bytes(200)
-    return entry(label=number % 3, epsilon=TRIAL.epsilon_micro[number % 2])._replace(id=secrets.token_bytes(16), features=features)
+    return entry(label=number % 3, epsilon=TRIAL.epsilon_micro[number % 2])._replace(
+        id=secrets.token_bytes(16), features=features
+    )
 
 
 def test_no_key_opens_a_withdrawn_report_and_no_file_holds_it_in_the_clear(open_store, raw):
@@ -74,7 +86,9 @@ def test_no_key_opens_a_withdrawn_report_and_no_file_holds_it_in_the_clear(open_
     gone, kept = entries[::3], [each for i, each in enumerate(entries) if i % 3]
     before = b"".join(raw.files())
     for each in entries:
-        assert each.id in before and rows[each.id][1][:100] in before  # the search finds what is there
+        assert (
+            each.id in before and rows[each.id][1][:100] in before
+        )  # the search finds what is there
         assert each.features[:32] not in before and each.digest not in before
         assert opens(raw.slots(), each.id, rows[each.id][1]) == 1
     keys = []
@@ -95,11 +109,15 @@ def test_no_key_opens_a_withdrawn_report_and_no_file_holds_it_in_the_clear(open_
     assert sorted(row for chunk in store.rows(7) for row in chunk) == held
     totals = store.totals()
     assert (totals.reports, totals.withdrawn) == (40, 20)
-    assert sum(n for (epsilon, _), n in totals.tallies.items() if epsilon == 400_000) == sum(e.epsilon == 400_000 for e in kept)
+    assert sum(n for (epsilon, _), n in totals.tallies.items() if epsilon == 400_000) == sum(
+        e.epsilon == 400_000 for e in kept
+    )
 
 
 def test_the_totals_under_a_destroyed_key_tell_nothing_of_what_was_withdrawn(open_store, raw):
-    """A tally that goes down by one tells the answer: neither the one before nor any earlier one can be read afterwards."""
+    """A tally that goes down by one tells the answer: neither the one before nor any earlier one
+    can be read afterwards.
+    """
     store = open_store()
     mine = entry(label=2)
     store.commit([mine])
@@ -115,17 +133,25 @@ def test_the_totals_under_a_destroyed_key_tell_nothing_of_what_was_withdrawn(ope
     assert again.totals().tallies == {(400_000, 0): 3}
 
 
-def test_a_withdrawal_that_is_cut_short_is_finished_by_whoever_comes_next(open_store, raw, monkeypatch):
+def test_a_withdrawal_that_is_cut_short_is_finished_by_whoever_comes_next(
+    open_store, raw, monkeypatch
+):
     store = open_store()
     mine, others = entry(), [entry() for _ in range(3)]
     store.commit([mine, *others])
     rows, _ = raw.rows()
     ring = type(store._vault.keys)
     with monkeypatch.context() as patch:
-        patch.setattr(ring, "destroy", lambda self, numbers: (_ for _ in ()).throw(StorageUnavailable("the power failed")))
+        patch.setattr(
+            ring,
+            "destroy",
+            lambda self, numbers: (_ for _ in ()).throw(StorageUnavailable("the power failed")),
+        )
         with pytest.raises(StorageUnavailable):
             store.withdraw(mine.id)
-    assert opens(raw.slots(), mine.id, rows[mine.id][1]) == 1  # not withdrawn yet, and nobody was told so
+    assert (
+        opens(raw.slots(), mine.id, rows[mine.id][1]) == 1
+    )  # not withdrawn yet, and nobody was told so
     again = open_store()
     assert opens(raw.slots(), mine.id, rows[mine.id][1]) == 0
     assert again.withdraw(mine.id) is False
@@ -133,7 +159,9 @@ def test_a_withdrawal_that_is_cut_short_is_finished_by_whoever_comes_next(open_s
 
 
 def test_what_a_failed_transaction_sealed_cannot_be_opened_later(open_store, raw, monkeypatch):
-    """The device sends it again and withdraws it: the first copy may lie in the log, and its key must be gone as well."""
+    """The device sends it again and withdraws it: the first copy may lie in the log, and its key
+    must be gone as well.
+    """
     store = open_store()
     store.commit([entry()])
     mine = entry(report(features=marked(77)))
@@ -203,13 +231,19 @@ def test_a_lost_key_is_a_report_without_a_receipt_and_harms_no_other(open_store,
     mine, other = entry(), entry()
     store.commit([mine, other])
     store._vault.keys.destroy([raw.rows()[0][mine.id][0]])
-    assert [each.code for each in store.commit([mine, other, entry()])] == ["storage_unavailable", "replayed", "stored"]
+    assert [each.code for each in store.commit([mine, other, entry()])] == [
+        "storage_unavailable",
+        "replayed",
+        "stored",
+    ]
     with pytest.raises(DataError, match="was destroyed"):
         list(store.rows(10))
 
 
 def test_nothing_that_is_kept_depends_on_the_invitation(open_store, raw):
-    """Whoever holds the tokens, the database and the keys must not find whose report it is by trying which token fits."""
+    """Whoever holds the tokens, the database and the keys must not find whose report it is by
+    trying which token fits.
+    """
     store = open_store()
     tokens = [secrets.token_hex(16) for _ in range(2)]
     store.invite(map(hash_token, tokens))
@@ -238,7 +272,9 @@ def test_without_its_keys_a_collection_is_refused(open_store, tmp_path):
         open_store()
 
 
-def test_keys_that_are_older_than_the_database_are_noticed_before_they_are_used(open_store, tmp_path):
+def test_keys_that_are_older_than_the_database_are_noticed_before_they_are_used(
+    open_store, tmp_path
+):
     """Else two reports would have one key, and the withdrawal of one would take the other."""
     store = open_store()
     store.commit([entry()])
@@ -260,13 +296,17 @@ class Backup:
     def __init__(self, raw):
         self.raw = raw
         if raw.kind == "sqlite":
-            with contextlib.closing(sqlite3.connect(raw.address)) as db, contextlib.closing(sqlite3.connect(":memory:")) as copy:
+            with (
+                contextlib.closing(sqlite3.connect(raw.address)) as db,
+                contextlib.closing(sqlite3.connect(":memory:")) as copy,
+            ):
                 db.backup(copy)
                 self.content = copy.serialize()
             return
         with psycopg.connect(raw.address) as db:
             self.content = {
-                table: db.execute(f"SELECT * FROM {table}").fetchall() for table in ("pdml_reports", "pdml_collection", "pdml_doomed")
+                table: db.execute(f"SELECT * FROM {table}").fetchall()
+                for table in ("pdml_reports", "pdml_collection", "pdml_doomed")
             }
 
     def restore(self):
@@ -283,7 +323,9 @@ class Backup:
 
 
 @pytest.mark.parametrize("first", ["totals", "commit", "withdraw"])
-def test_a_database_restored_from_before_a_withdrawal_does_not_bring_the_report_back(open_store, raw, first):
+def test_a_database_restored_from_before_a_withdrawal_does_not_bring_the_report_back(
+    open_store, raw, first
+):
     """Its keys are gone, and the totals' with them; the rest goes on, whatever is done first."""
     store = open_store()
     entries = [entry(label=i % 3) for i in range(9)]
@@ -303,7 +345,10 @@ def test_a_database_restored_from_before_a_withdrawal_does_not_bring_the_report_
     assert totals.reports == 5 + extra == sum(len(chunk) for chunk in again.rows(10))
     assert totals.withdrawn == 4 + (first == "withdraw")
     assert totals.tallies[400_000, 2] == 2 + extra
-    assert [outcome.code for outcome in again.commit([entries[0], entries[5]])] == ["withdrawn", "replayed"]
+    assert [outcome.code for outcome in again.commit([entries[0], entries[5]])] == [
+        "withdrawn",
+        "replayed",
+    ]
 
 
 def test_a_frozen_collection_without_some_of_its_keys_says_so(open_store, raw):
@@ -356,23 +401,40 @@ def test_keys_that_disappear_under_a_running_service_acknowledge_nothing(open_st
 
 
 def test_reports_of_the_first_schema_are_sealed_when_it_is_opened(open_store, raw, tmp_path):
-    entries = [entry(report(features=marked(i), label=i % 3, epsilon=TRIAL.epsilon_micro[i % 2])) for i in range(2300)]
+    entries = [
+        entry(report(features=marked(i), label=i % 3, epsilon=TRIAL.epsilon_micro[i % 2]))
+        for i in range(2300)
+    ]
     tokens = [hash_token(secrets.token_hex(16)) for _ in range(3)]
     first_schema.write(raw.address, ALICE, entries, withdrawn=4, tokens=tokens)
     store = open_store()
     again = open_store()  # and once more, when nothing is left to do
     totals = again.totals()
-    assert (totals.reports, totals.withdrawn, totals.invitations, totals.invitations_used) == (2296, 4, 3, 2)
+    assert (totals.reports, totals.withdrawn, totals.invitations, totals.invitations_used) == (
+        2296,
+        4,
+        3,
+        2,
+    )
     assert totals.tallies == store.totals().tallies and sum(totals.tallies.values()) == 2296
     got = sorted(row for chunk in again.rows(500) for row in chunk)
     assert got == sorted((each.features, each.label, each.epsilon) for each in entries[4:])
-    codes = [outcome.code for outcome in again.commit([entries[0], entries[4], entries[5]._replace(label=1), entry()])]
+    codes = [
+        outcome.code
+        for outcome in again.commit([entries[0], entries[4], entries[5]._replace(label=1), entry()])
+    ]
     assert codes == ["withdrawn", "replayed", "id_conflict", "stored"]
-    assert [outcome.code for outcome in again.commit([entry(token=tokens[0]), entry(token=tokens[2])])] == ["token_used", "stored"]
+    assert [
+        outcome.code for outcome in again.commit([entry(token=tokens[0]), entry(token=tokens[2])])
+    ] == ["token_used", "stored"]
     rows, _ = raw.rows()
     assert again.withdraw(entries[7].id) is True and again.withdraw(entries[1].id) is False
     assert opens(raw.slots(), entries[7].id, rows[entries[7].id][1]) == 0
-    if raw.kind == "sqlite":  # PostgreSQL's own log keeps what the first schema wrote, until it is recycled: docs/collect.md
+    if (
+        raw.kind == "sqlite"
+        # PostgreSQL's own log keeps what the first schema wrote, until it is recycled:
+        # docs/collect.md
+    ):
         left = b"".join(raw.files())
         assert not any(each.features in left or each.digest in left for each in entries[::10])
     assert export(again, tmp_path / "data", hour=1, min_records=3).records == 2297
@@ -382,10 +444,16 @@ def test_a_migration_that_is_cut_short_begins_again(open_store, raw, monkeypatch
     entries = [entry() for _ in range(1500)]
     first_schema.write(raw.address, ALICE, entries, withdrawn=1, tokens=[bytes(32)])
     with monkeypatch.context() as patch:
-        patch.setattr(Vault, "seal_tallies", lambda *_: (_ for _ in ()).throw(StorageUnavailable("the power failed")))
+        patch.setattr(
+            Vault,
+            "seal_tallies",
+            lambda *_: (_ for _ in ()).throw(StorageUnavailable("the power failed")),
+        )
         with pytest.raises(InvalidInput, match="the power failed"):
             open_store()
     first = {slot for slot in raw.slots() if any(slot)}
     store = open_store()
     assert store.totals().reports == 1499 == sum(len(chunk) for chunk in store.rows(500))
-    assert len(first) >= 1499 and not first & set(raw.slots())  # what they sealed may lie in the log
+    assert len(first) >= 1499 and not first & set(
+        raw.slots()
+    )  # what they sealed may lie in the log

@@ -1,4 +1,6 @@
-"""Who commits: the loop itself for small groups on a fast store, the thread for all else; and nobody's mistake stops the service."""
+"""Who commits: the loop itself for small groups on a fast store, the thread for all else; and
+nobody's mistake stops the service.
+"""
 
 import asyncio
 import threading
@@ -37,7 +39,9 @@ class Slowly:
         return self.commit(entries) if self.at_once else None
 
     def commit(self, entries):
-        self.threads.append("loop" if threading.current_thread() is threading.main_thread() else "thread")
+        self.threads.append(
+            "loop" if threading.current_thread() is threading.main_thread() else "thread"
+        )
         self.groups.append(len(entries))
         self.clock.now += self.seconds
         if self.fails:
@@ -52,7 +56,9 @@ def played(store, *rounds, capacity=1000):
         writer = Writer(store, capacity=capacity)
         outcomes = []
         for commits, size in rounds:
-            outcomes += await asyncio.gather(*(writer.commit([None] * size) for _ in range(commits)), return_exceptions=True)
+            outcomes += await asyncio.gather(
+                *(writer.commit([None] * size) for _ in range(commits)), return_exceptions=True
+            )
         await writer.stop()
         assert writer.queued == 0
         return outcomes

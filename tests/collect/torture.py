@@ -1,8 +1,10 @@
-"""kill -9 under load, again and again: `python tests/collect/torture.py --kills 1000`; a test runs a short form.
+"""kill -9 under load, again and again: `python tests/collect/torture.py --kills 1000`; a test runs
+a short form.
 
-Every report carries a number of its own (and every second one an invitation), so that a report counted twice shows as such.
-Devices behave as real ones: what was not acknowledged is sent again, with the same bytes, to the service that came back. Meanwhile
-another process withdraws reports, which must be gone for good, and nothing else with them.
+Every report carries a number of its own (and every second one an invitation), so that a report
+counted twice shows as such. Devices behave as real ones: what was not acknowledged is sent again,
+with the same bytes, to the service that came back. Meanwhile another process withdraws reports,
+which must be gone for good, and nothing else with them.
 """
 
 import argparse
@@ -21,7 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for the shared study, where this is run by itself
+sys.path.insert(
+    0, str(Path(__file__).parents[1])
+)  # for the shared study, where this is run by itself
 
 from collecting import TRIAL, Process, mark_of, marked, report
 
@@ -45,7 +49,9 @@ class Crowd:
     ids: list[bytes] = field(default_factory=list)  # by number
     withdrawn: set[int] = field(default_factory=set)  # by somebody who was told so
     made: int = 0
-    strange: Counter = field(default_factory=Counter)  # answers that are neither receipts nor "later"
+    strange: Counter = field(
+        default_factory=Counter
+    )  # answers that are neither receipts nor "later"
 
     def take(self, count: int) -> list[tuple[int, bytes]]:
         """Old reports first, then new ones."""
@@ -78,7 +84,9 @@ async def device(crowd: Crowd, port: int) -> None:
                 reports = crowd.take(BATCH if many else 1)
                 answers: list[bytes] = []
                 try:
-                    answers = await exchange(reader, writer, b"\n".join(line for _, line in reports), many)
+                    answers = await exchange(
+                        reader, writer, b"\n".join(line for _, line in reports), many
+                    )
                 finally:  # whatever was not answered is sent again
                     crowd.heard(reports[: len(answers)], answers)
                     crowd.waiting += reports[len(answers) :]
@@ -86,16 +94,25 @@ async def device(crowd: Crowd, port: int) -> None:
             writer.close()
 
 
-async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes, many: bool) -> list[bytes]:
-    path, kind = (b"/v1/batches", b"application/x-ndjson") if many else (b"/v1/reports", b"application/json")
-    writer.write(b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n%s" % (path, kind, len(body), body))
+async def exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes, many: bool
+) -> list[bytes]:
+    path, kind = (
+        (b"/v1/batches", b"application/x-ndjson") if many else (b"/v1/reports", b"application/json")
+    )
+    writer.write(
+        b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n%s"
+        % (path, kind, len(body), body)
+    )
     await writer.drain()
     head = await reader.readuntil(b"\r\n\r\n")
     length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
     return (await reader.readexactly(length)).splitlines()
 
 
-async def load(crowd: Crowd, service: Process, seconds: float, withdraw: Callable[[], None]) -> None:
+async def load(
+    crowd: Crowd, service: Process, seconds: float, withdraw: Callable[[], None]
+) -> None:
     """Load the service for a while, withdraw something, then kill it in the middle of its work."""
     devices = [asyncio.create_task(device(crowd, service.port)) for _ in range(CONNECTIONS)]
     withdrawing = asyncio.create_task(asyncio.to_thread(withdraw))
@@ -109,17 +126,25 @@ async def settle(crowd: Crowd, service: Process) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
     while crowd.waiting:
         reports, crowd.waiting = crowd.waiting[:500], crowd.waiting[500:]
-        crowd.heard(reports, await exchange(reader, writer, b"\n".join(line for _, line in reports), True))
+        crowd.heard(
+            reports, await exchange(reader, writer, b"\n".join(line for _, line in reports), True)
+        )
     writer.close()
 
 
 def marks(store: Store) -> Counter:
     """How often each report's number is stored."""
-    return Counter(mark_of(np.frombuffer(row[0], dtype="<f4")) for chunk in store.rows(10_000) for row in chunk)
+    return Counter(
+        mark_of(np.frombuffer(row[0], dtype="<f4")) for chunk in store.rows(10_000) for row in chunk
+    )
 
 
-def torture(folder: Path, *, kills: int, seed: int, database: str = "", say=lambda text: None) -> dict[str, int]:
-    """Kill the service so many times; count acknowledged reports that are lost and reports that are there twice."""
+def torture(
+    folder: Path, *, kills: int, seed: int, database: str = "", say=lambda text: None
+) -> dict[str, int]:
+    """Kill the service so many times; count acknowledged reports that are lost and reports that are
+    there twice.
+    """
     rng = random.Random(seed)
     crowd = Crowd(rng)
     database = database or str(folder / "reports.db")
@@ -127,7 +152,9 @@ def torture(folder: Path, *, kills: int, seed: int, database: str = "", say=lamb
     lost = 0
 
     def opened() -> contextlib.closing[Store]:
-        return contextlib.closing(open_store(database, who, create=True, keys=folder / "reports.keys"))
+        return contextlib.closing(
+            open_store(database, who, create=True, keys=folder / "reports.keys")
+        )
 
     def withdraw() -> None:
         """One report that is promised, also while the service is taking others."""
@@ -148,7 +175,10 @@ def torture(folder: Path, *, kills: int, seed: int, database: str = "", say=lamb
             with opened() as store:
                 held = marks(store)
             lost = max(lost, len(crowd.promised - crowd.withdrawn - set(held)))
-            say(f"{kill + 1} kills: {len(crowd.promised):,} acknowledged, {lost} lost, {sum(n > 1 for n in held.values())} doubled")
+            say(
+                f"{kill + 1} kills: {len(crowd.promised):,} acknowledged, {lost} lost, "
+                f"{sum(n > 1 for n in held.values())} doubled"
+            )
     with Process(folder, "--open", database=database) as service:
         asyncio.run(settle(crowd, service))
         assert service.stop() == 0
@@ -163,7 +193,8 @@ def torture(folder: Path, *, kills: int, seed: int, database: str = "", say=lamb
         "doubled": sum(n > 1 for n in held.values()),
         "missing": crowd.made - len(crowd.withdrawn) - len(held),
         "kept": len(crowd.withdrawn & set(held)),
-        "miscounted": abs(totals.reports - sum(held.values())) + abs(totals.withdrawn - len(crowd.withdrawn)),
+        "miscounted": abs(totals.reports - sum(held.values()))
+        + abs(totals.withdrawn - len(crowd.withdrawn)),
         "strange": sum(crowd.strange.values()),
     }
 
@@ -176,6 +207,12 @@ if __name__ == "__main__":
     given = parser.parse_args()
     print(f"seed {given.seed}")
     with tempfile.TemporaryDirectory() as name:
-        result = torture(Path(name), kills=given.kills, seed=given.seed, database=given.database, say=lambda text: print(text, flush=True))
+        result = torture(
+            Path(name),
+            kills=given.kills,
+            seed=given.seed,
+            database=given.database,
+            say=lambda text: print(text, flush=True),
+        )
     print(", ".join(f"{count:,} {what}" for what, count in result.items()))
     sys.exit(any(result[what] for what in FAULTS))

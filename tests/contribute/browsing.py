@@ -60,7 +60,9 @@ class Visitor:
         """The page anew; ``fresh``: on a device that remembers nothing."""
         self.browser.get("about:blank")  # else a new fragment alone would not load the page
         if fresh:
-            self.browser.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": self.url, "storageTypes": "local_storage"})
+            self.browser.execute_cdp_cmd(
+                "Storage.clearDataForOrigin", {"origin": self.url, "storageTypes": "local_storage"}
+            )
         self.browser.get(self.url + "/" + fragment)
         wait = WebDriverWait(self.browser, 20, 0.02)
         wait.until(lambda _: self.shown() or self.find("#knock").is_displayed())
@@ -72,10 +74,16 @@ class Visitor:
 
     def shown(self) -> str:
         """The step on the screen."""
-        return str(self.browser.execute_script("return [...document.forms].find(f => f.offsetParent !== null)?.id ?? ''"))
+        return str(
+            self.browser.execute_script(
+                "return [...document.forms].find(f => f.offsetParent !== null)?.id ?? ''"
+            )
+        )
 
     def waits_for(self, step: str) -> None:
-        WebDriverWait(self.browser, 20, 0.02).until(lambda _: self.shown() == step, f"the step {step!r}")
+        WebDriverWait(self.browser, 20, 0.02).until(
+            lambda _: self.shown() == step, f"the step {step!r}"
+        )
 
     def find(self, css: str) -> WebElement:
         return self.browser.find_element(By.CSS_SELECTOR, css)
@@ -90,7 +98,9 @@ class Visitor:
         self.press(f"#{self.shown()} .primary")
 
     def answers(self, fields: Mapping[str, str]) -> None:
-        """What to enter by the id or the name of a field; radio buttons and lists take the level's position."""
+        """What to enter by the id or the name of a field; radio buttons and lists take the level's
+        position.
+        """
         for name, value in fields.items():
             if lists := self.browser.find_elements(By.CSS_SELECTOR, f"select#{name}"):
                 Select(lists[0]).select_by_value(value)
@@ -139,16 +149,24 @@ class Visitor:
 
     def stored(self) -> str:
         """What the page remembers on this device."""
-        return str(self.browser.execute_script("return JSON.stringify(Object.entries(localStorage))"))
+        return str(
+            self.browser.execute_script("return JSON.stringify(Object.entries(localStorage))")
+        )
 
     def has_drawn(self, study: Study, label: int) -> None:
         """As if chance had decided before: what is reported, with the id abab..., at ε = 1."""
         memo = {"id": "ab" * 16, "epsilon": 1_000_000, "label": label}
-        self.browser.execute_script("localStorage.setItem(arguments[0], arguments[1])", f"pdml {study.hash}", json.dumps(memo))
+        self.browser.execute_script(
+            "localStorage.setItem(arguments[0], arguments[1])",
+            f"pdml {study.hash}",
+            json.dumps(memo),
+        )
 
     @contextmanager
     def another_tab(self) -> "Iterator[Visitor]":
-        """The same person with the page open twice; at the end of the block back in the first tab."""
+        """The same person with the page open twice; at the end of the block back in the first
+        tab.
+        """
         first = self.browser.current_window_handle
         self.browser.switch_to.new_window("tab")
         try:
@@ -164,6 +182,7 @@ class Visitor:
     def complaint(self) -> str:
         """The sentence after a send that failed; the button can be pressed again by then."""
         WebDriverWait(self.browser, 30, 0.02).until(
-            lambda _: self.text("#problem") != "" and self.find("#send").is_enabled(), "a problem to be told"
+            lambda _: self.text("#problem") != "" and self.find("#send").is_enabled(),
+            "a problem to be told",
         )
         return self.text("#problem")

@@ -21,7 +21,9 @@ PDML = [sys.executable, "-c", "from pdml.cli import main; main()"]
 
 
 def pdml(*arguments: str, code: int = 0) -> str:
-    """What a command prints (to stderr if it is to fail), once it has ended as it should; in this process, which is faster."""
+    """What a command prints (to stderr if it is to fail), once it has ended as it should; in this
+    process, which is faster.
+    """
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as end:
         main(arguments)
@@ -38,7 +40,17 @@ class Collector:
 
     def command(self, name: str, study: Path, *arguments: str) -> Any:
         """`pdml collect NAME` on the same database, beside the running service."""
-        said = pdml("collect", name, str(study), "--server", "alice", "--db", str(self.database), *arguments, "--json")
+        said = pdml(
+            "collect",
+            name,
+            str(study),
+            "--server",
+            "alice",
+            "--db",
+            str(self.database),
+            *arguments,
+            "--json",
+        )
         return json.loads(said)
 
 
@@ -46,10 +58,25 @@ class Collector:
 def collecting(study: Path, folder: Path, *options: str) -> Iterator[Collector]:
     """`pdml collect serve` on a free port of this machine, until the end of the block."""
     database, log = folder / "alice.db", folder / "collect.log"
-    command = [*PDML, "collect", "serve", str(study), "--server", "alice", "--db", str(database), "--port", "0", "--json", *options]
+    command = [
+        *PDML,
+        "collect",
+        "serve",
+        str(study),
+        "--server",
+        "alice",
+        "--db",
+        str(database),
+        "--port",
+        "0",
+        "--json",
+        *options,
+    ]
     with open(log, "wb") as errors:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        service = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment, text=True)
+        service = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, env=environment, text=True
+        )
     assert service.stdout is not None
     try:
         said = ""
@@ -59,7 +86,9 @@ def collecting(study: Path, folder: Path, *options: str) -> Iterator[Collector]:
                 break
         assert said, log.read_text()
         told = json.loads(said)
-        yield Collector(told["url"], database, Path(told["operator_token"]).read_text().strip(), log)
+        yield Collector(
+            told["url"], database, Path(told["operator_token"]).read_text().strip(), log
+        )
     finally:
         service.terminate()
         service.wait(20)
@@ -67,17 +96,38 @@ def collecting(study: Path, folder: Path, *options: str) -> Iterator[Collector]:
 
 
 def certificate(folder: Path) -> tuple[Path, Path, Path, str]:
-    """An authority, a certificate of it for 127.0.0.1, its key, and the hash of its public key as Chromium takes it."""
+    """An authority, a certificate of it for 127.0.0.1, its key, and the hash of its public key as
+    Chromium takes it.
+    """
 
     def openssl(*arguments: str) -> bytes:
-        return subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True).stdout
+        return subprocess.run(
+            ["openssl", *arguments], cwd=folder, check=True, capture_output=True
+        ).stdout
 
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=throwaway authority")
+    openssl(
+        "req",
+        "-x509",
+        *curve,
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.pem",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=throwaway authority",
+    )
     openssl("req", *curve, "-keyout", "key.pem", "-out", "request.pem", "-subj", "/CN=127.0.0.1")
     (folder / "extensions").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
     signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "extensions")
     openssl("x509", "-req", "-in", "request.pem", *signing, "-out", "cert.pem", "-days", "1")
     (folder / "public.pem").write_bytes(openssl("x509", "-in", "cert.pem", "-pubkey", "-noout"))
     public = openssl("pkey", "-pubin", "-in", "public.pem", "-outform", "DER")
-    return folder / "ca.pem", folder / "cert.pem", folder / "key.pem", b64encode(sha256(public).digest()).decode()
+    return (
+        folder / "ca.pem",
+        folder / "cert.pem",
+        folder / "key.pem",
+        b64encode(sha256(public).digest()).decode(),
+    )

@@ -1,4 +1,6 @@
-"""What tests of the contributor's side share: a study, its page, a recording server and one real browser."""
+"""What tests of the contributor's side share: a study, its page, a recording server and one real
+browser.
+"""
 
 import os
 from collections.abc import Iterator
@@ -49,8 +51,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
 @pytest.fixture
 def visitor(browser: Chrome, recorder: Recorder) -> Iterator[Visitor]:
-    """A person on a device that remembers nothing. Whatever the policy forbids and the page tries is a failure."""
+    """A person on a device that remembers nothing. Whatever the policy forbids and the page tries
+    is a failure.
+    """
     browser.get_log("browser")  # empties it
     yield Visitor(browser, recorder.url).opens(fresh=True)
-    complaints = [entry["message"] for entry in browser.get_log("browser") if "Failed to load resource" not in entry["message"]]
+    complaints = [
+        entry["message"]
+        for entry in browser.get_log("browser")
+        if "Failed to load resource" not in entry["message"]
+    ]
     assert not complaints  # neither a violation of the policy nor an error of the script

@@ -62,12 +62,16 @@ def test_the_preview_is_read_back_from_the_bytes(study: Study, memory: Memory) -
     assert (seen.answers, seen.label, seen.epsilon, seen.bytes) == (ANSWERS, "no", 1.0, data)
 
 
-def test_what_has_left_is_all_that_can_leave(study: Study, memory: Memory, recorder: Recorder) -> None:
+def test_what_has_left_is_all_that_can_leave(
+    study: Study, memory: Memory, recorder: Recorder
+) -> None:
     data = prepare(study, memory, ANSWERS, 1, 1_000_000)
     recorder.answer = lambda body: None
     with service(recorder) as silent, pytest.raises(NotDelivered):
         submit(memory, silent, data)
-    assert prepare(study, memory, {**ANSWERS, "age": 50}, 0, 2_000_000) == data  # in doubt: the same bytes, whatever is said now
+    assert (
+        prepare(study, memory, {**ANSWERS, "age": 50}, 0, 2_000_000) == data
+    )  # in doubt: the same bytes, whatever is said now
     recorder.answer = receipt
     with service(recorder) as honest:
         first = submit(memory, honest, data)
@@ -77,22 +81,38 @@ def test_what_has_left_is_all_that_can_leave(study: Study, memory: Memory, recor
     assert known is not None and known.receipt == first
 
 
-def test_a_refused_report_can_be_corrected_but_not_redrawn(study: Study, memory: Memory, recorder: Recorder) -> None:
+def test_a_refused_report_can_be_corrected_but_not_redrawn(
+    study: Study, memory: Memory, recorder: Recorder
+) -> None:
     data = prepare(study, memory, ANSWERS, 1, 1_000_000)
     recorder.answer = refusal("token_missing")
     with service(recorder) as closed, pytest.raises(NotDelivered, match="token_missing"):
         submit(memory, closed, data)
-    again = decode_report(prepare(study, memory, {**ANSWERS, "age": 35}, 1, 400_000, token="cd" * 16))
+    again = decode_report(
+        prepare(study, memory, {**ANSWERS, "age": 35}, 1, 400_000, token="cd" * 16)
+    )
     before = decode_report(data)
     assert (again.id, again.label, again.epsilon) == (before.id, before.label, before.epsilon)
-    assert again.token == "cd" * 16 and features_of(again).tobytes() == study.encode({**ANSWERS, "age": 35}).tobytes()
+    assert (
+        again.token == "cd" * 16
+        and features_of(again).tobytes() == study.encode({**ANSWERS, "age": 35}).tobytes()
+    )
 
 
 @pytest.mark.parametrize(
     ("status", "code"),
-    [(408, "timeout"), (425, "closed"), (429, "too_many_requests"), (503, "closed"), (502, "token_missing"), (200, "closed")],
+    [
+        (408, "timeout"),
+        (425, "closed"),
+        (429, "too_many_requests"),
+        (503, "closed"),
+        (502, "token_missing"),
+        (200, "closed"),
+    ],
 )
-def test_an_answer_in_doubt_leaves_the_bytes_locked(study: Study, memory: Memory, recorder: Recorder, status: int, code: str) -> None:
+def test_an_answer_in_doubt_leaves_the_bytes_locked(
+    study: Study, memory: Memory, recorder: Recorder, status: int, code: str
+) -> None:
     """Whatever the body says: a proxy may have spoken in between."""
     data = prepare(study, memory, ANSWERS, 1, 1_000_000)
     recorder.answer = lambda body: (status, refusal(code)(body)[1])
@@ -101,7 +121,9 @@ def test_an_answer_in_doubt_leaves_the_bytes_locked(study: Study, memory: Memory
     assert prepare(study, memory, {**ANSWERS, "age": 50}, 0, 2_000_000, token="cd" * 16) == data
 
 
-def test_a_refusal_whose_body_is_in_doubt_leaves_the_bytes_locked(study: Study, memory: Memory, recorder: Recorder) -> None:
+def test_a_refusal_whose_body_is_in_doubt_leaves_the_bytes_locked(
+    study: Study, memory: Memory, recorder: Recorder
+) -> None:
     data = prepare(study, memory, ANSWERS, 1, 1_000_000)
     recorder.answer = lambda body: (400, refusal("storage_unavailable")(body)[1])
     with service(recorder) as odd, pytest.raises(NotDelivered, match="may or may not hold"):
@@ -109,14 +131,18 @@ def test_a_refusal_whose_body_is_in_doubt_leaves_the_bytes_locked(study: Study, 
     assert prepare(study, memory, {**ANSWERS, "age": 50}, 0, 2_000_000) == data
 
 
-def test_bytes_from_elsewhere_are_not_sent(study: Study, memory: Memory, recorder: Recorder, tmp_path: Path) -> None:
+def test_bytes_from_elsewhere_are_not_sent(
+    study: Study, memory: Memory, recorder: Recorder, tmp_path: Path
+) -> None:
     foreign = prepare(study, Memory(tmp_path / "other"), ANSWERS, 1, 1_000_000)
     with service(recorder) as honest, pytest.raises(InvalidInput, match="same memory"):
         submit(memory, honest, foreign)
     assert recorder.bodies == []
 
 
-def test_a_service_of_another_study_gets_nothing(study: Study, memory: Memory, recorder: Recorder) -> None:
+def test_a_service_of_another_study_gets_nothing(
+    study: Study, memory: Memory, recorder: Recorder
+) -> None:
     recorder.canonical += b" "
     with service(recorder) as wrong, pytest.raises(NotDelivered, match="another study"):
         submit(memory, wrong, prepare(study, memory, ANSWERS, 1, 1_000_000))

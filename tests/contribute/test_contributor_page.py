@@ -1,4 +1,6 @@
-"""The page as bytes: what it contains, what it may do, and that a study's words never become markup."""
+"""The page as bytes: what it contains, what it may do, and that a study's words never become
+markup.
+"""
 
 import hashlib
 import re
@@ -15,10 +17,26 @@ from pdml.encoder import Category, Encoder
 from pdml.study import Study
 
 
-def worded(*, title: str, description: str, question: str, classes: tuple[str, ...], name: str, levels: tuple[str, ...]) -> Study:
+def worded(
+    *,
+    title: str,
+    description: str,
+    question: str,
+    classes: tuple[str, ...],
+    name: str,
+    levels: tuple[str, ...],
+) -> Study:
     """The shared study in other words."""
     asked = Encoder(attributes=(Category(name=name, levels=levels),))
-    return replace(STUDY, title=title, description=description, question=question, classes=classes, encoder=asked, wording={})
+    return replace(
+        STUDY,
+        title=title,
+        description=description,
+        question=question,
+        classes=classes,
+        encoder=asked,
+        wording={},
+    )
 
 
 HOSTILE = worded(
@@ -29,7 +47,14 @@ HOSTILE = worded(
     name="<b>a</b>",
     levels=("</pre><script>alert(2)</script>", "b"),
 )
-PLAIN = worded(title="Title", description="Words", question="Which?", classes=("no", "yes"), name="a", levels=("a", "b"))
+PLAIN = worded(
+    title="Title",
+    description="Words",
+    question="Which?",
+    classes=("no", "yes"),
+    name="a",
+    levels=("a", "b"),
+)
 
 
 class Read(HTMLParser):
@@ -65,7 +90,13 @@ def test_the_policy_allows_the_page_itself_and_nothing_else(page: Page) -> None:
         assert [found for found, _ in read.tags].count(tag) == 1
         digest = b64encode(hashlib.sha256(read.inside[tag].encode()).digest()).decode()
         assert rules[f"{tag}-src"] == [f"'sha256-{digest}'"]
-    assert rules["default-src"] == rules["form-action"] == rules["base-uri"] == rules["frame-ancestors"] == ["'none'"]
+    assert (
+        rules["default-src"]
+        == rules["form-action"]
+        == rules["base-uri"]
+        == rules["frame-ancestors"]
+        == ["'none'"]
+    )
     assert rules["connect-src"] == ["'self'"]
     assert "unsafe" not in page.headers["content-security-policy"]
     assert page.headers["referrer-policy"] == "no-referrer"
@@ -76,7 +107,9 @@ def test_nothing_comes_from_elsewhere(page: Page) -> None:
     for _, attributes in Read(page).tags:
         for name in ("src", "href", "action", "data"):
             assert urlsplit(attributes.get(name) or "").scheme in ("", "data")
-        assert not [name for name in attributes if name.startswith("on") or name == "style"]  # the policy would refuse them
+        assert not [
+            name for name in attributes if name.startswith("on") or name == "style"
+        ]  # the policy would refuse them
     script = Read(page).inside["script"]
     assert re.findall(r"""(?:fetch|import)\(\s*["'`]([^"'`]*)""", script) == ["v1/${path}"]
     assert set(re.findall(r"""\bask\(["'`]([^"'`]*)""", script)) == {"invitations", "reports"}
@@ -100,7 +133,11 @@ def test_a_study_cannot_write_markup() -> None:
 
 
 def test_the_same_study_gives_the_same_page_and_another_gives_another(study: Study) -> None:
-    assert render(study).sha256 == render(study).sha256 == hashlib.sha256(render(study).html).hexdigest()
+    assert (
+        render(study).sha256
+        == render(study).sha256
+        == hashlib.sha256(render(study).html).hexdigest()
+    )
     assert render(study).sha256 != render(HOSTILE).sha256
 
 
@@ -116,14 +153,20 @@ PAIRS = (  # text on its background
 
 def luminance(colour: str) -> float:
     channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    red, green, blue = (
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_text_stands_out(page: Page, scheme: int) -> None:
     """Contrast of at least 4.5 for text and 3 for the edges of fields, as WCAG 2 asks (AA)."""
-    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", Read(page).inside["style"].split(":root")[1 + scheme]))
+    colours = dict(
+        re.findall(
+            r"--([\w-]+): (#[0-9a-f]{6})", Read(page).inside["style"].split(":root")[1 + scheme]
+        )
+    )
 
     def contrast(a: str, b: str) -> float:
         dark, light = sorted(luminance(colours[name]) for name in (a, b))

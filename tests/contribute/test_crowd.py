@@ -1,4 +1,6 @@
-"""Many devices: every report drawn once, on the disk before the first is sent, and all of them accounted for."""
+"""Many devices: every report drawn once, on the disk before the first is sent, and all of them
+accounted for.
+"""
 
 import stat
 from pathlib import Path
@@ -37,7 +39,14 @@ def table() -> Table:
 @pytest.fixture
 def outbox(tmp_path: Path, study: Study, table: Table) -> Path:
     path = tmp_path / "people.reports.ndjson"
-    crowd.fill(path, study, table, crowd.labels_of(study, table, "ill"), crowd.epsilons_of(study, table, "epsilon"), source="s")
+    crowd.fill(
+        path,
+        study,
+        table,
+        crowd.labels_of(study, table, "ill"),
+        crowd.epsilons_of(study, table, "epsilon"),
+        source="s",
+    )
     return path
 
 
@@ -45,12 +54,18 @@ def connect(recorder: Recorder) -> Service:
     return Service(recorder.url, sleep=lambda seconds: None)
 
 
-def test_the_outbox_is_every_device_drawn_on_its_own(outbox: Path, study: Study, table: Table) -> None:
-    """Flips at each ε lie in the exact binomial interval: false alarms in 3e-6 of runs; ε = 0.4 for 2.0 would be seen."""
+def test_the_outbox_is_every_device_drawn_on_its_own(
+    outbox: Path, study: Study, table: Table
+) -> None:
+    """Flips at each ε lie in the exact binomial interval: false alarms in 3e-6 of runs; ε = 0.4 for
+    2.0 would be seen.
+    """
     reports = [decode_report(line) for line in outbox.read_bytes().splitlines()[1:]]
     assert len({report.id for report in reports}) == PEOPLE
     features = study.encode_table(table)
-    assert all((features_of(report) == row).all() for report, row in zip(reports, features, strict=True))
+    assert all(
+        (features_of(report) == row).all() for report, row in zip(reports, features, strict=True)
+    )
     truth, epsilons = crowd.labels_of(study, table, "ill"), table.numeric("epsilon")
     assert [report.epsilon for report in reports] == [round(1e6 * epsilon) for epsilon in epsilons]
     flipped = np.array([report.label for report in reports]) != truth
@@ -63,7 +78,11 @@ def test_the_outbox_is_every_device_drawn_on_its_own(outbox: Path, study: Study,
 
 
 def test_an_outbox_is_never_drawn_again(outbox: Path, study: Study, table: Table) -> None:
-    before, labels, epsilons = outbox.read_bytes(), crowd.labels_of(study, table, "ill"), table.numeric("epsilon")
+    before, labels, epsilons = (
+        outbox.read_bytes(),
+        crowd.labels_of(study, table, "ill"),
+        table.numeric("epsilon"),
+    )
     crowd.fill(outbox, study, table, labels, epsilons, source="s")
     assert outbox.read_bytes() == before
     with pytest.raises(DataError, match="another table"):
@@ -73,9 +92,15 @@ def test_an_outbox_is_never_drawn_again(outbox: Path, study: Study, table: Table
         crowd.fill(outbox, study, table, labels, epsilons, source="s")
 
 
-def test_of_two_runs_at_the_same_time_the_first_wins(tmp_path: Path, study: Study, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_runs_at_the_same_time_the_first_wins(
+    tmp_path: Path, study: Study, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other run writes its outbox between our look for one and our draw."""
-    path, labels, epsilons = tmp_path / "outbox", crowd.labels_of(study, table, "ill"), table.numeric("epsilon")
+    path, labels, epsilons = (
+        tmp_path / "outbox",
+        crowd.labels_of(study, table, "ill"),
+        table.numeric("epsilon"),
+    )
     ours, first = crowd.flip_labels, []
 
     def late(*given: Any) -> Any:
@@ -100,7 +125,14 @@ def test_the_outbox_s_name_is_on_the_disk_before_anything_is_sent(
 ) -> None:
     path, synced = tmp_path / "outbox", []
     monkeypatch.setattr(crowd, "sync_folder", lambda folder: synced.append((folder, path.exists())))
-    crowd.fill(path, study, table, crowd.labels_of(study, table, "ill"), table.numeric("epsilon"), source="s")
+    crowd.fill(
+        path,
+        study,
+        table,
+        crowd.labels_of(study, table, "ill"),
+        table.numeric("epsilon"),
+        source="s",
+    )
     assert synced == [(tmp_path, True)]
 
 
@@ -112,9 +144,16 @@ def test_failures_are_their_owner_s_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and list(tmp_path.iterdir()) == [path]
 
 
-def test_everything_is_delivered_and_only_once(outbox: Path, recorder: Recorder, tmp_path: Path) -> None:
+def test_everything_is_delivered_and_only_once(
+    outbox: Path, recorder: Recorder, tmp_path: Path
+) -> None:
     receipts, seen = tmp_path / "receipts", []
-    tally = crowd.deliver(outbox, receipts, lambda: connect(recorder), progress=lambda done, of: seen.append((done, of)))
+    tally = crowd.deliver(
+        outbox,
+        receipts,
+        lambda: connect(recorder),
+        progress=lambda done, of: seen.append((done, of)),
+    )
     assert (tally.stored, tally.stored_before, tally.undelivered) == (PEOPLE, 0, [])
     assert seen[-1] == (PEOPLE, PEOPLE)
     sent = [line for body in recorder.bodies for line in body.splitlines()]
@@ -125,22 +164,32 @@ def test_everything_is_delivered_and_only_once(outbox: Path, recorder: Recorder,
     assert (again.stored, again.stored_before, recorder.bodies) == (0, PEOPLE, [])
 
 
-def test_what_is_refused_is_told_and_sent_again_unchanged(outbox: Path, recorder: Recorder, tmp_path: Path) -> None:
+def test_what_is_refused_is_told_and_sent_again_unchanged(
+    outbox: Path, recorder: Recorder, tmp_path: Path
+) -> None:
     ids = [decode_report(line).id for line in outbox.read_bytes().splitlines()[1:]]
     unlucky = set(ids[10:200:7])
-    recorder.answer = lambda line: refusal("token_missing")(line) if decode_report(line).id in unlucky else receipt(line)
+    recorder.answer = lambda line: (
+        refusal("token_missing")(line) if decode_report(line).id in unlucky else receipt(line)
+    )
     tally = crowd.deliver(outbox, tmp_path / "receipts", lambda: connect(recorder))
     assert tally.by_code() == {"token_missing": len(unlucky)}
-    assert [(one.row, one.id) for one in tally.undelivered] == [(i + 1, ids[i]) for i in range(10, 200, 7)]
+    assert [(one.row, one.id) for one in tally.undelivered] == [
+        (i + 1, ids[i]) for i in range(10, 200, 7)
+    ]
     recorder.answer, tokens = receipt, [f"{i:032x}" for i in range(PEOPLE)]
     recorder.bodies.clear()
-    tally = crowd.deliver(outbox, tmp_path / "receipts", lambda: connect(recorder), tokens=tokens)  # invitations came later
+    tally = crowd.deliver(
+        outbox, tmp_path / "receipts", lambda: connect(recorder), tokens=tokens
+    )  # invitations came later
     assert (tally.stored, tally.stored_before) == (len(unlucky), PEOPLE - len(unlucky))
     late = [decode_report(line) for body in recorder.bodies for line in body.splitlines()]
     assert {(one.id, one.token) for one in late} == {(ids[i], tokens[i]) for i in range(10, 200, 7)}
 
 
-def test_a_service_that_dies_ends_the_delivery_and_nothing_is_lost(outbox: Path, recorder: Recorder, tmp_path: Path) -> None:
+def test_a_service_that_dies_ends_the_delivery_and_nothing_is_lost(
+    outbox: Path, recorder: Recorder, tmp_path: Path
+) -> None:
     count = 0
 
     def dying(line: bytes) -> tuple[int, bytes] | None:
@@ -180,7 +229,9 @@ def test_bad_tables_are_refused_without_telling_labels(study: Study, table: Tabl
 
 def test_invitations_are_found_bare_or_in_links(tmp_path: Path) -> None:
     path, tokens = tmp_path / "tokens.csv", [f"{i:032x}" for i in range(3)]
-    path.write_text("token,link\n" + "".join(f"{token},https://alice.example/#t={token}\n" for token in tokens))
+    path.write_text(
+        "token,link\n" + "".join(f"{token},https://alice.example/#t={token}\n" for token in tokens)
+    )
     assert crowd.read_tokens(path, 3) == tokens
     with pytest.raises(DataError, match=r"each of the 4 records, got 3"):
         crowd.read_tokens(path, 4)

@@ -1,4 +1,6 @@
-"""Bytes to a service: the same at every attempt, verified TLS or this machine, receipts believed only for what was sent."""
+"""Bytes to a service: the same at every attempt, verified TLS or this machine, receipts believed
+only for what was sent.
+"""
 
 import json
 import socket
@@ -18,7 +20,11 @@ from pdml.study import Study
 @pytest.fixture
 def report(study: Study) -> bytes:
     features = pack_features(study.encode({"age": 34, "sex": "female", "region": "south"}))
-    return encode_report(Report(version=1, study=study.hash, id="ab" * 16, epsilon=1_000_000, label=1, features=features))
+    return encode_report(
+        Report(
+            version=1, study=study.hash, id="ab" * 16, epsilon=1_000_000, label=1, features=features
+        )
+    )
 
 
 def patient(url: str, pauses: list[float] | None = None) -> Service:
@@ -27,7 +33,14 @@ def patient(url: str, pauses: list[float] | None = None) -> Service:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://alice.example", "http://192.168.0.7:80", "http://127.0.0.1.example", "http://localhost.example", "http://[2001:db8::1]"]
+    "url",
+    [
+        "http://alice.example",
+        "http://192.168.0.7:80",
+        "http://127.0.0.1.example",
+        "http://localhost.example",
+        "http://[2001:db8::1]",
+    ],
 )
 def test_plain_http_off_this_machine_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="https"):
@@ -35,7 +48,18 @@ def test_plain_http_off_this_machine_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "alice", "ftp://a", "https://", "https://a:b@c", "https://a/?q=1", "https://a/#t=1", "https://a:99999", "//a"]
+    "url",
+    [
+        "",
+        "alice",
+        "ftp://a",
+        "https://",
+        "https://a:b@c",
+        "https://a/?q=1",
+        "https://a/#t=1",
+        "https://a:99999",
+        "//a",
+    ],
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="address"):
@@ -56,7 +80,9 @@ def test_another_study_is_noticed_before_anything_is_sent(recorder: Recorder) ->
     assert recorder.bodies == []
 
 
-def test_attempts_repeat_the_same_bytes_and_give_up_in_the_end(recorder: Recorder, report: bytes) -> None:
+def test_attempts_repeat_the_same_bytes_and_give_up_in_the_end(
+    recorder: Recorder, report: bytes
+) -> None:
     answers = iter([None, (503, b"busy"), receipt(report)])
     recorder.answer = lambda body: next(answers)
     pauses: list[float] = []
@@ -96,13 +122,17 @@ LIES = {
 
 
 @pytest.mark.parametrize("answer", LIES.values(), ids=LIES)
-def test_a_receipt_for_something_else_is_not_believed(recorder: Recorder, report: bytes, answer: Callable[[bytes], Answer]) -> None:
+def test_a_receipt_for_something_else_is_not_believed(
+    recorder: Recorder, report: bytes, answer: Callable[[bytes], Answer]
+) -> None:
     recorder.answer = answer
     with patient(recorder.url) as service, pytest.raises(NotDelivered, match="may or may not"):
         service.send(report)
 
 
-def test_a_receipt_with_the_status_of_a_refusal_is_not_believed(recorder: Recorder, report: bytes) -> None:
+def test_a_receipt_with_the_status_of_a_refusal_is_not_believed(
+    recorder: Recorder, report: bytes
+) -> None:
     recorder.answer = lambda body: receipt(body, 400)
     with patient(recorder.url) as service, pytest.raises(NotDelivered, match="may or may not"):
         service.send(report)

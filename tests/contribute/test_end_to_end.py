@@ -1,4 +1,6 @@
-"""The whole of phase 1 for real: the page in Chromium and the Python client, against `pdml collect serve` with SQLite on the disk."""
+"""The whole of phase 1 for real: the page in Chromium and the Python client, against `pdml collect
+serve` with SQLite on the disk.
+"""
 
 import csv
 import json
@@ -29,12 +31,18 @@ def collector(study_file: Path, tmp_path: Path) -> Iterator[Collector]:
 
 def complaints(browser: Chrome) -> list[str]:
     """Violations of the policy and errors of the script; advice from the browser is none."""
-    said = [entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+    said = [
+        entry["message"]
+        for entry in browser.get_log("browser")
+        if entry["level"] in ("SEVERE", "WARNING")
+    ]
     return [message for message in said if "Failed to load resource" not in message]
 
 
 def invitations(collector: Collector, study_file: Path, folder: Path, count: int) -> list[str]:
-    collector.command("invite", study_file, "--count", str(count), "--out", str(folder / "tokens.csv"))
+    collector.command(
+        "invite", study_file, "--count", str(count), "--out", str(folder / "tokens.csv")
+    )
     with open(folder / "tokens.csv", newline="") as file:
         return [row["token"] for row in csv.DictReader(file)]
 
@@ -91,7 +99,9 @@ def test_from_the_form_to_the_frozen_data_set(
     assert complaints(browser) == []  # neither the policy nor the script had anything to say
 
 
-def test_the_operator_sees_totals_behind_a_token(browser: Chrome, study_file: Path, tmp_path: Path) -> None:
+def test_the_operator_sees_totals_behind_a_token(
+    browser: Chrome, study_file: Path, tmp_path: Path
+) -> None:
     with collecting(study_file, tmp_path, "--open") as collector:
         visitor = Visitor(browser, collector.url).opens(fresh=True)
         visitor.fills(ABOUT, label=1)
@@ -99,12 +109,17 @@ def test_the_operator_sees_totals_behind_a_token(browser: Chrome, study_file: Pa
         browser.get_log("browser")
         browser.get(collector.url + "/operator")
         assert "Reports stored" not in browser.page_source
-        browser.find_element("css selector", "input[type=password]").send_keys(collector.operator_token + "\n")
+        browser.find_element("css selector", "input[type=password]").send_keys(
+            collector.operator_token + "\n"
+        )
         for _ in range(100):
             if "Reports stored" in browser.page_source:
                 break
             browser.execute_async_script("setTimeout(arguments[0], 50)")
-        assert "Not enough yet: 199 reports more" in browser.find_element("css selector", ".verdict").text
+        assert (
+            "Not enough yet: 199 reports more"
+            in browser.find_element("css selector", ".verdict").text
+        )
         assert browser.find_element("css selector", ".card .big").text == "1"
         assert complaints(browser) == []
         browser.delete_all_cookies()
@@ -125,12 +140,19 @@ def people(path: Path, count: int) -> list[int]:
     with open(path, "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["age", "sex", "region", "ill"])
-        writer.writerows([rng.randint(18, 100), rng.choice(["female", "male"]), "south", ["no", "yes"][label]] for label in truth)
+        writer.writerows(
+            [rng.randint(18, 100), rng.choice(["female", "male"]), "south", ["no", "yes"][label]]
+            for label in truth
+        )
     return truth
 
 
-def test_many_devices_by_the_python_client(study: Study, study_file: Path, collector: Collector, tmp_path: Path) -> None:
-    """800 labels at ε = 1; the count of flips lies in its exact interval but for one run in a million."""
+def test_many_devices_by_the_python_client(
+    study: Study, study_file: Path, collector: Collector, tmp_path: Path
+) -> None:
+    """800 labels at ε = 1; the count of flips lies in its exact interval but for one run in a
+    million.
+    """
     count = 800
     truth = people(tmp_path / "people.csv", count)
     invitations(collector, study_file, tmp_path, count)
@@ -145,14 +167,26 @@ def test_many_devices_by_the_python_client(study: Study, study_file: Path, colle
         "ill",
         "--json",
     ]
-    assert "token_missing" not in pdml(*command, code=1)  # the sentence says how many; codes are in the JSON and in the file
-    failures = [json.loads(line) for line in (tmp_path / "people.failures.ndjson").read_text().splitlines()]
-    assert [one["row"] for one in failures] == list(range(1, count + 1)) and {one["code"] for one in failures} == {"token_missing"}
+    assert "token_missing" not in pdml(
+        *command, code=1
+    )  # the sentence says how many; codes are in the JSON and in the file
+    failures = [
+        json.loads(line) for line in (tmp_path / "people.failures.ndjson").read_text().splitlines()
+    ]
+    assert [one["row"] for one in failures] == list(range(1, count + 1)) and {
+        one["code"] for one in failures
+    } == {"token_missing"}
     told = json.loads(pdml(*command, "--tokens", str(tmp_path / "tokens.csv")))
     assert (told["stored"], told["problems"]) == (count, {})
-    assert json.loads(pdml(*command, "--tokens", str(tmp_path / "tokens.csv")))["stored_before"] == count
+    assert (
+        json.loads(pdml(*command, "--tokens", str(tmp_path / "tokens.csv")))["stored_before"]
+        == count
+    )
     assert collector.command("status", study_file)["reports"] == count
-    reports = [decode_report(line) for line in (tmp_path / "people.reports.ndjson").read_bytes().splitlines()[1:]]
+    reports = [
+        decode_report(line)
+        for line in (tmp_path / "people.reports.ndjson").read_bytes().splitlines()[1:]
+    ]
     collector.command("export", study_file, "--out", str(tmp_path / "frozen"))
     frozen = open_frozen(tmp_path / "frozen", study_hash=study.hash)
     assert list(frozen.labels) == [one.label for one in sorted(reports, key=lambda one: one.id)]
@@ -161,10 +195,25 @@ def test_many_devices_by_the_python_client(study: Study, study_file: Path, colle
     assert low <= flips <= high
 
 
-def test_tls_with_an_authority_of_ones_own(study_file: Path, tmp_path: Path, browser: Chrome) -> None:
+def test_tls_with_an_authority_of_ones_own(
+    study_file: Path, tmp_path: Path, browser: Chrome
+) -> None:
     ca, cert, key, public = certificate(tmp_path)
-    answer = ["--answer", "age=34", "--answer", "sex=male", "--answer", "region=west", "--epsilon", "1", "--label", "yes"]
-    with collecting(study_file, tmp_path, "--open", "--cert", str(cert), "--key", str(key)) as collector:
+    answer = [
+        "--answer",
+        "age=34",
+        "--answer",
+        "sex=male",
+        "--answer",
+        "region=west",
+        "--epsilon",
+        "1",
+        "--label",
+        "yes",
+    ]
+    with collecting(
+        study_file, tmp_path, "--open", "--cert", str(cert), "--key", str(key)
+    ) as collector:
         assert collector.url.startswith("https://")
         command = [
             "contribute",
@@ -181,7 +230,9 @@ def test_tls_with_an_authority_of_ones_own(study_file: Path, tmp_path: Path, bro
         assert collector.command("status", study_file)["reports"] == 0
         told = json.loads(pdml(*command, "--ca", str(ca)))
         assert told["receipt"]["id"] == told["report"]["id"]
-        with chromium(tmp_path / "profile", f"--ignore-certificate-errors-spki-list={public}") as trusting:
+        with chromium(
+            tmp_path / "profile", f"--ignore-certificate-errors-spki-list={public}"
+        ) as trusting:
             visitor = Visitor(trusting, collector.url).opens()
             visitor.fills(ABOUT, label=1)
             visitor.sends()

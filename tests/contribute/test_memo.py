@@ -1,4 +1,6 @@
-"""Chance decides once per record, on the disk before anybody sees it, and never in a way that tells the true label."""
+"""Chance decides once per record, on the disk before anybody sees it, and never in a way that tells
+the true label.
+"""
 
 import os
 import stat

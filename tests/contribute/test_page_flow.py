@@ -1,4 +1,6 @@
-"""The page in a real browser, from the first question to the receipt, and everything that crosses the wire meanwhile."""
+"""The page in a real browser, from the first question to the receipt, and everything that crosses
+the wire meanwhile.
+"""
 
 import json
 from collections.abc import Callable
@@ -16,17 +18,26 @@ from pdml.study import Study
 TOKEN = "0123456789abcdef" * 2
 
 
-def test_a_report_is_filled_in_previewed_sent_and_receipted(visitor: Visitor, recorder: Recorder, study: Study) -> None:
+def test_a_report_is_filled_in_previewed_sent_and_receipted(
+    visitor: Visitor, recorder: Recorder, study: Study
+) -> None:
     visitor.fills_by_hand(ABOUT, label=1, epsilon=2_000_000)
     assert recorder.bodies == []  # chance has decided, and nothing has left yet
     promised = visitor.text("#check pre")
-    assert "34" in visitor.text("#check dl") and "female" in visitor.text("#check dl") and "south" in visitor.text("#check dl")
+    assert (
+        "34" in visitor.text("#check dl")
+        and "female" in visitor.text("#check dl")
+        and "south" in visitor.text("#check dl")
+    )
     visitor.sends()
     assert recorder.bodies == [promised.encode()]  # the preview was exactly what was sent
     report = decode_report(recorder.bodies[0])
     assert encode_report(report) == recorder.bodies[0]  # canonical: as Python would write it
     assert (report.study, report.epsilon, report.token) == (study.hash, 2_000_000, "")
-    assert features_of(report).tobytes() == study.encode({"age": 34, "sex": "female", "region": "south"}).tobytes()
+    assert (
+        features_of(report).tobytes()
+        == study.encode({"age": 34, "sex": "female", "region": "south"}).tobytes()
+    )
     assert json.loads(receipt(recorder.bodies[0])[1])["digest"] in visitor.text("#receipt")
 
 
@@ -47,12 +58,20 @@ def test_what_leaves_is_what_chance_decided_and_nothing_beside_it(
     features = pack_features(study.encode({"age": 34, "sex": "female", "region": "south"}))
     assert body == encode_report(Report(1, study.hash, "ab" * 16, 1_000_000, 1 - label, features))
     for head in recorder.heads:  # no query, no cookie, no referrer
-        assert "?" not in head.splitlines()[0] and "cookie" not in head.lower() and "referer" not in head.lower()
+        assert (
+            "?" not in head.splitlines()[0]
+            and "cookie" not in head.lower()
+            and "referer" not in head.lower()
+        )
 
 
 def test_reports_have_one_size_whatever_is_answered(visitor: Visitor) -> None:
     sizes = set()
-    for about, label in ((ABOUT, 1), ({"a0": "99.75", "a1": "2", "a2": "5"}, 0), ({"a0": "18", "a1": "1", "a2": "0"}, 0)):
+    for about, label in (
+        (ABOUT, 1),
+        ({"a0": "99.75", "a1": "2", "a2": "5"}, 0),
+        ({"a0": "18", "a1": "1", "a2": "0"}, 0),
+    ):
         visitor.opens(fresh=True).fills(about, label)
         sizes.add(len(visitor.text("#check pre")))
     assert len(sizes) == 1
@@ -84,7 +103,9 @@ SENTENCES = {
 }
 
 
-def test_a_refusal_is_a_sentence_and_costs_no_second_draw(visitor: Visitor, recorder: Recorder) -> None:
+def test_a_refusal_is_a_sentence_and_costs_no_second_draw(
+    visitor: Visitor, recorder: Recorder
+) -> None:
     visitor.fills(ABOUT, label=1)
     for code, words in SENTENCES.items():
         recorder.answer = refusal(code)
@@ -96,7 +117,9 @@ def test_a_refusal_is_a_sentence_and_costs_no_second_draw(visitor: Visitor, reco
     visitor.sends()
     *refused, accepted = map(decode_report, recorder.bodies)
     assert len(refused) == len(SENTENCES) and accepted.token == TOKEN
-    assert {(one.id, one.label, one.features) for one in refused} == {(accepted.id, accepted.label, accepted.features)}
+    assert {(one.id, one.label, one.features) for one in refused} == {
+        (accepted.id, accepted.label, accepted.features)
+    }
 
 
 def lying(body: bytes) -> Answer:
@@ -117,14 +140,18 @@ BAD: dict[str, Callable[[bytes], Answer | None]] = {
 }
 
 
-def test_a_bad_server_leaves_the_report_in_doubt_and_only_it_can_be_sent(visitor: Visitor, recorder: Recorder) -> None:
+def test_a_bad_server_leaves_the_report_in_doubt_and_only_it_can_be_sent(
+    visitor: Visitor, recorder: Recorder
+) -> None:
     visitor.fills(ABOUT, label=1)
     for name, answer in BAD.items():
         recorder.answer = answer
         visitor.browser.execute_script("document.getElementById('check').requestSubmit()")
         assert "same report" in visitor.complaint(), name
         assert not visitor.find("#back").is_displayed(), name
-    visitor.fills({**ABOUT, "a0": "50"}, label=0)  # as another tab could: what is shown is what would be sent
+    visitor.fills(
+        {**ABOUT, "a0": "50"}, label=0
+    )  # as another tab could: what is shown is what would be sent
     assert visitor.text("#check pre").encode() == recorder.bodies[0]
     recorder.answer = receipt
     visitor.opens()  # also after the page was closed
@@ -133,7 +160,9 @@ def test_a_bad_server_leaves_the_report_in_doubt_and_only_it_can_be_sent(visitor
     assert len(recorder.bodies) > len(BAD) and len(set(recorder.bodies)) == 1
 
 
-def test_the_invitation_leaves_the_address_bar_and_survives_a_reload(visitor: Visitor, recorder: Recorder) -> None:
+def test_the_invitation_leaves_the_address_bar_and_survives_a_reload(
+    visitor: Visitor, recorder: Recorder
+) -> None:
     visitor.opens("#t=" + TOKEN)
     assert TOKEN not in visitor.browser.current_url and "#" not in visitor.browser.current_url
     visitor.opens()
@@ -149,7 +178,9 @@ def pastes(visitor: Visitor, link: str) -> None:
     WebDriverWait(visitor.browser, 20, 0.02).until(lambda browser: "#" not in browser.current_url)
 
 
-def test_an_invitation_pasted_into_the_open_page_is_taken(visitor: Visitor, recorder: Recorder) -> None:
+def test_an_invitation_pasted_into_the_open_page_is_taken(
+    visitor: Visitor, recorder: Recorder
+) -> None:
     visitor.opens("#t=" + TOKEN[::-1])
     visitor.fills(ABOUT, label=1)
     before = decode_report(visitor.text("#check pre").encode())
@@ -189,7 +220,9 @@ def test_the_browsers_own_back_goes_one_step_back(visitor: Visitor, recorder: Re
 def test_the_receipt_can_be_saved(visitor: Visitor, recorder: Recorder, tmp_path: Path) -> None:
     visitor.fills(ABOUT, label=1)
     visitor.sends()
-    visitor.browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    visitor.browser.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
     visitor.press("#save")
     files: list[Path] = []
     for _ in range(250):
@@ -202,8 +235,12 @@ def test_the_receipt_can_be_saved(visitor: Visitor, recorder: Recorder, tmp_path
     assert saved["receipt"] == json.loads(receipt(recorder.bodies[0])[1])
 
 
-def test_a_page_of_a_tampered_study_says_so_by_its_hash(visitor: Visitor, recorder: Recorder, study: Study) -> None:
-    """The page hashes the very text it works with: another question is another study, which honest servers refuse."""
+def test_a_page_of_a_tampered_study_says_so_by_its_hash(
+    visitor: Visitor, recorder: Recorder, study: Study
+) -> None:
+    """The page hashes the very text it works with: another question is another study, which honest
+    servers refuse.
+    """
     genuine = recorder.page
     forged = genuine.html.replace(study.question.encode(), b"Have you never been diagnosed?")
     assert forged != genuine.html

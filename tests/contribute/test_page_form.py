@@ -54,7 +54,10 @@ def test_the_keyboard_alone_is_enough(visitor: Visitor, recorder: Recorder) -> N
 
     def focus() -> str:
         return str(
-            visitor.browser.execute_script("const e = document.activeElement; return e.id || e.name || e.textContent.trim() || e.tagName")
+            visitor.browser.execute_script(
+                "const e = document.activeElement; return e.id || e.name || "
+                "e.textContent.trim() || e.tagName"
+            )
         )
 
     def tab_to(name: str) -> None:
@@ -107,5 +110,9 @@ def test_every_control_has_a_name_and_every_group_a_legend(visitor: Visitor) -> 
         return wrong"""
     )
     assert wrong == []
-    for selector, role in (("#problem", "alert"), ("#again-problem", "alert"), ("#notice", "status")):
+    for selector, role in (
+        ("#problem", "alert"),
+        ("#again-problem", "alert"),
+        ("#notice", "status"),
+    ):
         assert visitor.find(selector).get_attribute("role") == role

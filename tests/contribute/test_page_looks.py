@@ -1,4 +1,6 @@
-"""Pictures of every step for people to look at (PDML_SCREENSHOTS names their folder), on a phone and a desk, by day and by night."""
+"""Pictures of every step for people to look at (PDML_SCREENSHOTS names their folder), on a phone
+and a desk, by day and by night.
+"""
 
 import io
 import os
@@ -34,7 +36,10 @@ def look(request: pytest.FixtureRequest, browser: Chrome) -> Iterator[str]:
     width, height = SIZES[size]
     metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == "phone"}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    features = [{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}]
+    features = [
+        {"name": "prefers-color-scheme", "value": scheme},
+        {"name": "prefers-reduced-motion", "value": "reduce"},
+    ]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     yield f"{size}-{scheme}"
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
@@ -43,9 +48,15 @@ def look(request: pytest.FixtureRequest, browser: Chrome) -> Iterator[str]:
 
 def picture(browser: Chrome, path: Path) -> Image.Image:
     """The whole page."""
-    width, height = browser.execute_script("return [innerWidth, document.documentElement.scrollHeight]")
+    width, height = browser.execute_script(
+        "return [innerWidth, document.documentElement.scrollHeight]"
+    )
     clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
-    shot = b64decode(browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})["data"])
+    shot = b64decode(
+        browser.execute_cdp_cmd(
+            "Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip}
+        )["data"]
+    )
     path.write_bytes(shot)
     return Image.open(io.BytesIO(shot)).convert("RGB")
 
@@ -105,7 +116,8 @@ def test_every_step_looks_right(look: str, visitor: Visitor, folder: Path) -> No
         act()
         assert_looks_right(visitor.browser, folder / f"{look}-{name}.png")
     small: list[str] = visitor.browser.execute_script(
-        "return [...document.querySelectorAll('button, .choice')].filter(e => e.offsetParent && e.offsetHeight < 44).map(e => e.id)"
+        "return [...document.querySelectorAll('button, .choice')].filter(e => "
+        "e.offsetParent && e.offsetHeight < 44).map(e => e.id)"
     )
     assert small == []  # fingers need room
 

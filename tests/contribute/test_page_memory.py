@@ -31,7 +31,9 @@ def test_chance_decides_once_and_the_level_is_settled_with_it(visitor: Visitor) 
 
 
 @pytest.mark.parametrize("where", ["#check", "#about"])
-def test_after_a_refusal_another_person_gets_draws_of_their_own(visitor: Visitor, recorder: Recorder, study: Study, where: str) -> None:
+def test_after_a_refusal_another_person_gets_draws_of_their_own(
+    visitor: Visitor, recorder: Recorder, study: Study, where: str
+) -> None:
     assert not visitor.find("#someone").is_displayed()  # nothing is drawn yet
     visitor.has_drawn(study, 1)
     visitor.opens("#t=" + TOKEN)
@@ -43,7 +45,9 @@ def test_after_a_refusal_another_person_gets_draws_of_their_own(visitor: Visitor
     assert not visitor.find("#refused").is_displayed()  # in doubt: these bytes must not be lost
     recorder.answer = refusal("token_unknown")
     visitor.browser.execute_script("document.getElementById('check').requestSubmit()")
-    WebDriverWait(visitor.browser, 20, 0.02).until(lambda _: visitor.find("#refused").is_displayed())
+    WebDriverWait(visitor.browser, 20, 0.02).until(
+        lambda _: visitor.find("#refused").is_displayed()
+    )
     if where == "#about":
         visitor.opens("#t=" + TOKEN[::-1])  # the next person, with a link of their own
     visitor.press(f"{where} details:has([data-forget]) summary")
@@ -56,13 +60,19 @@ def test_after_a_refusal_another_person_gets_draws_of_their_own(visitor: Visitor
     visitor.sends()
     report = decode_report(recorder.bodies[-1])
     assert report.id != "ab" * 16
-    assert report.token == (TOKEN[::-1] if where == "#about" else "")  # nobody inherits an invitation that was tried
+    assert report.token == (
+        TOKEN[::-1] if where == "#about" else ""
+    )  # nobody inherits an invitation that was tried
 
 
 def test_a_full_storage_is_still_read(visitor: Visitor, recorder: Recorder, study: Study) -> None:
     visitor.has_drawn(study, 0)
-    full = "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError') }"
-    script = visitor.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": full})
+    full = (
+        "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError') }"
+    )
+    script = visitor.browser.execute_cdp_cmd(
+        "Page.addScriptToEvaluateOnNewDocument", {"source": full}
+    )
     try:
         visitor.opens()
         assert visitor.text("#notice") == ""  # chance will not decide again
@@ -76,10 +86,14 @@ def test_a_full_storage_is_still_read(visitor: Visitor, recorder: Recorder, stud
         visitor.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
 
 
-def test_another_person_on_the_same_device_gets_draws_of_their_own(visitor: Visitor, recorder: Recorder) -> None:
+def test_another_person_on_the_same_device_gets_draws_of_their_own(
+    visitor: Visitor, recorder: Recorder
+) -> None:
     visitor.fills(ABOUT, label=1)
     visitor.sends()
-    visitor.browser.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    visitor.browser.execute_script(
+        "document.querySelectorAll('details').forEach(d => { d.open = true })"
+    )
     visitor.press("#done [data-forget]")
     visitor.waits_for("about")
     visitor.fills(ABOUT, label=1)
@@ -97,7 +111,9 @@ def test_two_tabs_send_one_report(visitor: Visitor, recorder: Recorder) -> None:
     assert len(recorder.bodies) == 1
 
 
-def test_a_report_in_doubt_in_another_tab_is_shown_before_it_is_sent(visitor: Visitor, recorder: Recorder) -> None:
+def test_a_report_in_doubt_in_another_tab_is_shown_before_it_is_sent(
+    visitor: Visitor, recorder: Recorder
+) -> None:
     visitor.fills(ABOUT, label=1)
     with visitor.another_tab() as second:
         second.fills({**ABOUT, "a0": "50"}, label=0)
@@ -128,14 +144,23 @@ def test_a_report_in_doubt_in_another_tab_is_not_forgotten(visitor: Visitor, stu
 
 def test_a_memory_that_was_cleared_begins_again(visitor: Visitor, recorder: Recorder) -> None:
     visitor.fills(ABOUT, label=1)
-    visitor.browser.execute_script("localStorage.clear(); document.getElementById('check').requestSubmit()")
+    visitor.browser.execute_script(
+        "localStorage.clear(); document.getElementById('check').requestSubmit()"
+    )
     visitor.waits_for("about")
     assert recorder.bodies == []
 
 
-def test_a_browser_that_remembers_nothing_is_told_about(visitor: Visitor, recorder: Recorder) -> None:
-    forbid = "Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('no', 'SecurityError') }})"
-    script = visitor.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": forbid})
+def test_a_browser_that_remembers_nothing_is_told_about(
+    visitor: Visitor, recorder: Recorder
+) -> None:
+    forbid = (
+        "Object.defineProperty(window, 'localStorage', {get() { throw new "
+        "DOMException('no', 'SecurityError') }})"
+    )
+    script = visitor.browser.execute_cdp_cmd(
+        "Page.addScriptToEvaluateOnNewDocument", {"source": forbid}
+    )
     try:
         visitor.opens()
         assert "does not let the page remember" in visitor.text("#notice")

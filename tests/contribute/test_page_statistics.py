@@ -1,4 +1,6 @@
-"""What a server can count over many devices: labels are flipped as often as the study says, and a wrong page is seen to be wrong."""
+"""What a server can count over many devices: labels are flipped as often as the study says, and a
+wrong page is seen to be wrong.
+"""
 
 from collections.abc import Iterator
 
@@ -17,7 +19,8 @@ from pdml.study import Study
 DEVICES = 600
 FALSE_ALARM = 1e-6  # of one count, two-sided and exact
 
-# Each round is a device that remembers nothing: the page draws, keeps, writes and posts a report by its own functions.
+# Each round is a device that remembers nothing: the page draws, keeps, writes and posts a report by
+# its own functions.
 SUBMIT = """
 const [hash, micro, classes, devices, done] = arguments;
 (async () => {
@@ -37,7 +40,10 @@ const [hash, micro, classes, devices, done] = arguments;
 def flips(visitor: Visitor, recorder: Recorder, study: Study, micro: int) -> int:
     """How many of the reports on the wire differ from the true label, which alternates."""
     recorder.bodies.clear()
-    assert visitor.browser.execute_async_script(SUBMIT, study.hash, micro, len(study.classes), DEVICES) == ""
+    assert (
+        visitor.browser.execute_async_script(SUBMIT, study.hash, micro, len(study.classes), DEVICES)
+        == ""
+    )
     reports = [decode_report(body) for body in recorder.bodies]
     assert len({report.id for report in reports}) == DEVICES
     assert {(report.study, report.epsilon) for report in reports} == {(study.hash, micro)}
@@ -45,11 +51,15 @@ def flips(visitor: Visitor, recorder: Recorder, study: Study, micro: int) -> int
 
 
 def plausible(count: int, epsilon: float) -> bool:
-    low, high = binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], DEVICES, LabelFlip(epsilon).flip_probability)
+    low, high = binom.ppf(
+        [FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], DEVICES, LabelFlip(epsilon).flip_probability
+    )
     return bool(low <= count <= high)
 
 
-def test_labels_are_flipped_as_often_as_promised(visitor: Visitor, recorder: Recorder, study: Study) -> None:
+def test_labels_are_flipped_as_often_as_promised(
+    visitor: Visitor, recorder: Recorder, study: Study
+) -> None:
     assert plausible(flips(visitor, recorder, study, 1_000_000), 1.0)
 
 
@@ -59,12 +69,16 @@ def wrong_page(study: Study) -> Iterator[Page]:
     page = render(study)
     html = page.html.decode()
     style, script = (html.split(f"<{tag}>")[1].split(f"</{tag}>")[0] for tag in ("style", "script"))
-    forged = script.replace("word() < threshold(micro, classes)", "word() < threshold(2 * micro, classes)")
+    forged = script.replace(
+        "word() < threshold(micro, classes)", "word() < threshold(2 * micro, classes)"
+    )
     assert forged != script
     yield Page(html=html.replace(script, forged).encode(), headers=_headers(style, forged))
 
 
-def test_a_page_with_another_threshold_is_rejected(browser: Chrome, wrong_page: Page, study: Study) -> None:
+def test_a_page_with_another_threshold_is_rejected(
+    browser: Chrome, wrong_page: Page, study: Study
+) -> None:
     """The chance to miss it is P(Binomial(600, 0.119) >= 108) < 2e-5."""
     with Recorder(wrong_page, study.canonical()) as recorder:
         visitor = Visitor(browser, recorder.url).opens(fresh=True)

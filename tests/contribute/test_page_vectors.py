@@ -42,8 +42,12 @@ def test_another_class_is_chosen_without_bias(visitor: Visitor) -> None:
     assert shifts == [case["shift"] for case in FLIPS["other_class"]]
 
 
-@pytest.mark.parametrize("case", ENCODING["studies"], ids=lambda case: str(json.loads(case["canonical"])["study"]["id"]))
-def test_encoding_and_report_are_the_vectors_to_the_bit(visitor: Visitor, case: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "case", ENCODING["studies"], ids=lambda case: str(json.loads(case["canonical"])["study"]["id"])
+)
+def test_encoding_and_report_are_the_vectors_to_the_bit(
+    visitor: Visitor, case: dict[str, Any]
+) -> None:
     assert case["cases"]
     found = visitor.browser.execute_async_script(
         """
@@ -55,7 +59,10 @@ def test_encoding_and_report_are_the_vectors_to_the_bit(visitor: Visitor, case: 
                   decoded: decode(study.attributes, unpack(pack(features)))};
         })}))""",
         case["canonical"],
-        [{"answers": json.dumps(one["answers"]), "report": one["report"]} for one in case["cases"]],  # as text: -0 survives
+        [
+            {"answers": json.dumps(one["answers"]), "report": one["report"]}
+            for one in case["cases"]
+        ],  # as text: -0 survives
     )
     assert found["hash"] == case["hash"]
     study = json.loads(case["canonical"])

@@ -1,4 +1,6 @@
-"""The graph of servers: the paper's matrices, what is refused, and what the random constructors promise."""
+"""The graph of servers: the paper's matrices, what is refused, and what the random constructors
+promise.
+"""
 
 import pickle
 from collections import Counter
@@ -34,7 +36,9 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 @given(graphs(max_n=7), st.integers(1, 3))
 def test_matrices_are_those_of_the_paper(graph: Graph, d: int) -> None:
-    """Section admm_alg: A₁, A₂ have one block row for each of the 2E arcs; the ½ cancels that each link is two arcs."""
+    """Section admm_alg: A₁, A₂ have one block row for each of the 2E arcs; the ½ cancels that each
+    link is two arcs.
+    """
     arcs = [*graph.edges, *((j, i) for i, j in graph.edges)]
     first, second = np.zeros((len(arcs), graph.n)), np.zeros((len(arcs), graph.n))
     for row, (i, j) in enumerate(arcs):
@@ -47,7 +51,9 @@ def test_matrices_are_those_of_the_paper(graph: Graph, d: int) -> None:
 
 @given(graphs())
 def test_compact_iterations_are_the_local_ones(graph: Graph) -> None:
-    """new_primal_local and new_dual_local per server: 2 N_i w_i - Σ (w_i + w_l) and Σ (w_i - w_l) are (L₊ + L₋) w - L₊ w and L₋ w."""
+    """new_primal_local and new_dual_local per server: 2 N_i w_i - Σ (w_i + w_l) and Σ (w_i - w_l)
+    are (L₊ + L₋) w - L₊ w and L₋ w.
+    """
     w = rng().integers(-9, 9, size=(graph.n, 3)).astype(float)
     around = graph.sum_over_neighbours(w)
     own = graph.degrees[:, None] * w
@@ -69,13 +75,17 @@ def test_agrees_with_networkx(graph: Graph) -> None:
     other = nx.Graph(graph.edges)
     order = range(graph.n)
     assert nx.is_connected(other)
-    np.testing.assert_array_equal(graph.adjacency.toarray(), nx.to_numpy_array(other, nodelist=order))
+    np.testing.assert_array_equal(
+        graph.adjacency.toarray(), nx.to_numpy_array(other, nodelist=order)
+    )
     assert graph.adjacency.format == "csr" and graph.adjacency.dtype == np.float64
     assert graph.degrees.tolist() == [other.degree[i] for i in order]
     assert [graph.neighbours(i) for i in order] == [tuple(sorted(other[i])) for i in order]
     spectra = graph.spectra()
     assert spectra.bipartite == nx.is_bipartite(other)
-    assert spectra.algebraic_connectivity == pytest.approx(nx.laplacian_spectrum(other)[1], rel=1e-9)
+    assert spectra.algebraic_connectivity == pytest.approx(
+        nx.laplacian_spectrum(other)[1], rel=1e-9
+    )
 
 
 @given(graphs())
@@ -92,7 +102,11 @@ def test_spectra_are_the_extreme_nonzero_singular_values(graph: Graph) -> None:
 
 
 def test_spectra_of_known_graphs() -> None:
-    two, complete, ring = Graph.ring(2).spectra(), Graph.complete(6).spectra(), Graph.ring(5).spectra()
+    two, complete, ring = (
+        Graph.ring(2).spectra(),
+        Graph.complete(6).spectra(),
+        Graph.ring(5).spectra(),
+    )
     assert two.bipartite and (two.plus_min, two.plus_max) == pytest.approx((2, 2))
     assert (complete.minus_min, complete.minus_max) == pytest.approx((6, 6))
     assert (complete.plus_min, complete.plus_max) == pytest.approx((4, 10))
@@ -115,7 +129,9 @@ def test_sum_over_neighbours_is_the_loop_bit_for_bit(graph: Graph, trailing: lis
 
 def test_sum_over_neighbours_keeps_one_servers_trouble_among_its_neighbours() -> None:
     values = np.array([[np.inf], [1.0], [1.0], [1.0]])
-    np.testing.assert_array_equal(Graph.ring(4).sum_over_neighbours(values), [[2.0], [np.inf], [2.0], [np.inf]])
+    np.testing.assert_array_equal(
+        Graph.ring(4).sum_over_neighbours(values), [[2.0], [np.inf], [2.0], [np.inf]]
+    )
 
 
 def test_sum_over_neighbours_refuses_a_wrong_number_of_rows() -> None:
@@ -191,8 +207,15 @@ def test_neighbours_refuses_an_unknown_server() -> None:
 # Constructors
 
 
-@given(st.integers(2, 9).flatmap(lambda n: st.tuples(st.just(n), st.integers(n - 1, n * (n - 1) // 2))), st.integers(0, 2**32))
-def test_random_has_exactly_the_links_asked_for_and_follows_its_seed(size: tuple[int, int], seed: int) -> None:
+@given(
+    st.integers(2, 9).flatmap(
+        lambda n: st.tuples(st.just(n), st.integers(n - 1, n * (n - 1) // 2))
+    ),
+    st.integers(0, 2**32),
+)
+def test_random_has_exactly_the_links_asked_for_and_follows_its_seed(
+    size: tuple[int, int], seed: int
+) -> None:
     graph = Graph.random(*size, rng(seed))
     assert (graph.n, graph.n_edges) == size
     assert graph == Graph.random(*size, rng(seed))
@@ -204,15 +227,24 @@ def test_random_ends_for_every_density_at_a_thousand_servers(links: int) -> None
 
 
 def test_random_draws_graphs_in_proportion_to_their_spanning_trees() -> None:
-    """n = 4: 16 trees alike with 3 links; with 4, 3 rings (4 trees each) and 12 tailed triangles (3 each). Chi-square, 1e-6 each."""
+    """n = 4: 16 trees alike with 3 links; with 4, 3 rings (4 trees each) and 12 tailed triangles (3
+    each). Chi-square, 1e-6 each.
+    """
     draws, source = 8000, rng(7)
     trees = Counter(Graph.random(4, 3, source).edges for _ in range(draws // 4))
     assert len(trees) == 16 and stats.chisquare(list(trees.values())).pvalue > FALSE_ALARM
     four = Counter(Graph.random(4, 4, source).edges for _ in range(draws))
     weights = {edges: 4 if Graph(4, edges).degrees.max() == 2 else 3 for edges in four}
     assert len(four) == 15 and sum(weights.values()) == 48
-    assert stats.chisquare([four[e] for e in weights], [draws * w / 48 for w in weights.values()]).pvalue > FALSE_ALARM
-    assert stats.chisquare([four[e] for e in weights], [draws / 15] * 15).pvalue < FALSE_ALARM  # and not uniform over graphs
+    assert (
+        stats.chisquare(
+            [four[e] for e in weights], [draws * w / 48 for w in weights.values()]
+        ).pvalue
+        > FALSE_ALARM
+    )
+    assert (
+        stats.chisquare([four[e] for e in weights], [draws / 15] * 15).pvalue < FALSE_ALARM
+    )  # and not uniform over graphs
 
 
 @pytest.mark.parametrize("links", [8, 46, 13.0, None])
@@ -222,7 +254,10 @@ def test_random_refuses_infeasible_links(links: object) -> None:
 
 
 def test_random_constructors_refuse_anything_but_a_generator() -> None:
-    makers: list[Callable[[Any], Graph]] = [lambda s: Graph.random(5, 5, s), lambda s: Graph.small_world(5, 2, 0.1, s)]
+    makers: list[Callable[[Any], Graph]] = [
+        lambda s: Graph.random(5, 5, s),
+        lambda s: Graph.small_world(5, 2, 0.1, s),
+    ]
     makers += [lambda s: build("random", 5, s), lambda s: build("small_world", 5, s)]
     for source in (None, 3, np.random.RandomState(3)):
         for maker in makers:
@@ -239,8 +274,15 @@ def test_regular_topologies(n: int) -> None:
     assert nx.is_isomorphic(nx.Graph(Graph.grid(n).edges), nx.grid_2d_graph(rows, n // rows))
 
 
-@given(st.integers(2, 30).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n // 2).map(lambda h: 2 * h))), st.integers(0, 2**32))
-def test_small_world_keeps_the_number_of_links_and_follows_its_seed(size: tuple[int, int], seed: int) -> None:
+@given(
+    st.integers(2, 30).flatmap(
+        lambda n: st.tuples(st.just(n), st.integers(1, n // 2).map(lambda h: 2 * h))
+    ),
+    st.integers(0, 2**32),
+)
+def test_small_world_keeps_the_number_of_links_and_follows_its_seed(
+    size: tuple[int, int], seed: int
+) -> None:
     n, k = size
     graph = Graph.small_world(n, k, 0.2, rng(seed))
     assert graph.n_edges == (n * (n - 1) // 2 if k == n else n * k // 2)
@@ -262,12 +304,16 @@ def test_small_world_refuses_bad_settings() -> None:
 def test_small_world_gives_up_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pdml.core.graph._CONNECTED_TRIES", 1)
     with pytest.raises(GraphError, match="raise k or lower p"):
-        for seed in range(100):  # a ring of 200 rewired at random is connected about once in ten draws
+        for seed in range(
+            100
+        ):  # a ring of 200 rewired at random is connected about once in ten draws
             Graph.small_world(200, 2, 1.0, rng(seed))
 
 
 def test_from_edges_takes_names_in_their_order() -> None:
-    graph = Graph.from_edges([["alice", "bob"], ["carol", "alice"]], names=["carol", "bob", "alice"])
+    graph = Graph.from_edges(
+        [["alice", "bob"], ["carol", "alice"]], names=["carol", "bob", "alice"]
+    )
     assert graph.edges == ((0, 2), (1, 2))
 
 
@@ -286,7 +332,9 @@ def test_from_edges_takes_names_in_their_order() -> None:
         ([0, 1], None, "pairs of server numbers"),
     ],
 )
-def test_from_edges_refuses_in_the_callers_names(edges: object, names: list[str] | None, message: str) -> None:
+def test_from_edges_refuses_in_the_callers_names(
+    edges: object, names: list[str] | None, message: str
+) -> None:
     with pytest.raises(GraphError, match=message):
         Graph.from_edges(edges, names)  # type: ignore[arg-type]
 

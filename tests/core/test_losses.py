@@ -37,7 +37,9 @@ def test_debiased_code_gives_the_papers_modified_loss(loss, y, z, epsilon):
     """eq modified_loss: (e^ε l(y') - l(-y'))/(e^ε - 1)."""
     odds = np.exp(epsilon)
     printed = (odds * TEXTBOOK[loss.name](y, z) - TEXTBOOK[loss.name](-y, z)) / (odds - 1)
-    assert linear_odd(loss, float(labels.kappa(epsilon)) * y, z) == pytest.approx(printed, rel=1e-9, abs=1e-7)
+    assert linear_odd(loss, float(labels.kappa(epsilon)) * y, z) == pytest.approx(
+        printed, rel=1e-9, abs=1e-7
+    )
 
 
 @given(losses, signs, margins, epsilons)
@@ -51,7 +53,9 @@ def test_corrected_loss_is_unbiased(loss, y, z, epsilon):
 
 
 @given(
-    st.sampled_from([*BINARY.values(), SOFTMAX]), arrays(float, 3, elements=st.floats(-5, 5)), arrays(float, 3, elements=st.floats(-1, 1))
+    st.sampled_from([*BINARY.values(), SOFTMAX]),
+    arrays(float, 3, elements=st.floats(-5, 5)),
+    arrays(float, 3, elements=st.floats(-1, 1)),
 )
 def test_slope_and_curvature_are_derivatives(loss, z, u):
     if loss is not SOFTMAX:
@@ -83,7 +87,9 @@ def test_softmax_constants_hold_and_are_not_loose():
         curve = SOFTMAX.curvature(z[None])[0]
         worst_curve = max(worst_curve, np.linalg.eigvalsh(curve)[-1])
         step = 1e-4 * u / np.linalg.norm(u)
-        change = (SOFTMAX.curvature((z + step)[None])[0] - SOFTMAX.curvature((z - step)[None])[0]) / 2e-4
+        change = (
+            SOFTMAX.curvature((z + step)[None])[0] - SOFTMAX.curvature((z - step)[None])[0]
+        ) / 2e-4
         worst_third = max(worst_third, np.linalg.norm(change, 2))
     assert 0.8 * SOFTMAX.curvature_bound < worst_curve <= SOFTMAX.curvature_bound
     assert 0.3 * SOFTMAX.third_bound < worst_third <= SOFTMAX.third_bound
@@ -97,5 +103,7 @@ def test_no_overflow_far_out():
 
 
 def test_unknown_loss_is_refused():
-    with pytest.raises(InvalidInput, match="loss must be one of 'logistic', 'square', 'matsushita', got 'hinge'"):
+    with pytest.raises(
+        InvalidInput, match="loss must be one of 'logistic', 'square', 'matsushita', got 'hinge'"
+    ):
         binary_loss("hinge")

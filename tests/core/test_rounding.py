@@ -123,8 +123,13 @@ def test_what_the_solver_remembers_is_within_its_limits(x, storage, name, fast, 
         unit.patience = patience
         targets = 0.1 * rng.normal(size=(2, *shape)) + far * unit.ridge * rng.normal(size=shape)
         flat = targets.reshape(2, -1)
-        reach = np.linalg.norm(x if isinstance(x, np.ndarray) else x.toarray(), axis=1).max(initial=0.0)  # of the data's gradient
-        rounded = max(kernel.blur(unit.limits, np.array([np.linalg.norm(b) + 3 * reach]) / unit.ridge, b) for b in flat)
+        reach = np.linalg.norm(x if isinstance(x, np.ndarray) else x.toarray(), axis=1).max(
+            initial=0.0
+        )  # of the data's gradient
+        rounded = max(
+            kernel.blur(unit.limits, np.array([np.linalg.norm(b) + 3 * reach]) / unit.ridge, b)
+            for b in flat
+        )
         unit.solve(targets, 1e-7 + 100 * rounded)
         check_memory(unit, x, name, shape)
 

@@ -1,4 +1,6 @@
-"""The solver certifies: what it says of its gradient is true, and it cannot fail on a strongly convex problem."""
+"""The solver certifies: what it says of its gradient is true, and it cannot fail on a strongly
+convex problem.
+"""
 
 import numpy as np
 import pytest
@@ -11,10 +13,20 @@ from pdml.core.losses import BINARY, LOGISTIC, SOFTMAX
 from pdml.core.solver import PrimalSolver
 from pdml.errors import NotCertified
 
-STORAGES = {"dense": np.ascontiguousarray, "csr": sp.csr_array, "float32": lambda x: x.astype(np.float32)}
+STORAGES = {
+    "dense": np.ascontiguousarray,
+    "csr": sp.csr_array,
+    "float32": lambda x: x.astype(np.float32),
+}
 HAS_NUMBA = solver.compiled_loops() is not None
 modes = pytest.mark.parametrize(
-    "use_numba", [False, pytest.param(True, marks=pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed"))]
+    "use_numba",
+    [
+        False,
+        pytest.param(
+            True, marks=pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed")
+        ),
+    ],
 )
 
 
@@ -34,7 +46,9 @@ def true_gradient(x, loss, ridge, target, w):
 @pytest.mark.parametrize("loss", BINARY.values(), ids=BINARY)
 @pytest.mark.parametrize("storage", STORAGES.values(), ids=STORAGES)
 def test_certificates_are_true(storage, loss, use_numba):
-    """The promised bound is at least the true gradient norm, also where the data was never touched (steps too small to look)."""
+    """The promised bound is at least the true gradient norm, also where the data was never touched
+    (steps too small to look).
+    """
     x = storage(records(300, 12, density=0.5))
     unit = PrimalSolver(x, loss, 0.05, use_numba=use_numba)
     rng = np.random.default_rng(1)
@@ -48,11 +62,15 @@ def test_certificates_are_true(storage, loss, use_numba):
         true = np.linalg.norm(true_gradient(x, loss, 0.05, target[0], w[0]))
         assert true <= reached[0] + 1e-14
         assert reached[0] <= 1e-8
-    assert unseen > 0, "no step was certified without a pass: the test would prove nothing about the certificate"
+    assert unseen > 0, (
+        "no step was certified without a pass: the test would prove nothing about the certificate"
+    )
 
 
 def test_a_wrong_certificate_would_be_caught():
-    """The same check bites: with the third-derivative bound switched off, some certified points are not within tolerance."""
+    """The same check bites: with the third-derivative bound switched off, some certified points are
+    not within tolerance.
+    """
     x = records(300, 12, density=0.5)
     unit = PrimalSolver(x, LOGISTIC, 0.05)
     unit.limits = unit.limits._replace(bend=0.0)
@@ -105,7 +123,9 @@ EXTREMES = {
 @pytest.mark.parametrize("loss", BINARY.values(), ids=BINARY)
 @pytest.mark.parametrize("case", EXTREMES)
 def test_extreme_problems(case, loss, use_numba):
-    """Where a plain Newton loop silently failed to converge (saturated data), every solve is certified, warm or cold."""
+    """Where a plain Newton loop silently failed to converge (saturated data), every solve is
+    certified, warm or cold.
+    """
     x, ridge, size = EXTREMES[case]
     rng = np.random.default_rng(2)
     unit = PrimalSolver(x, loss, ridge, use_numba=use_numba)
@@ -115,7 +135,10 @@ def test_extreme_problems(case, loss, use_numba):
         tolerance = 1e-8 * size
         w, reached = unit.solve(target, tolerance)
         assert reached[0] <= tolerance
-        assert np.linalg.norm(true_gradient(x, loss, ridge, target[0], w[0])) <= reached[0] + 1e-12 * size
+        assert (
+            np.linalg.norm(true_gradient(x, loss, ridge, target[0], w[0]))
+            <= reached[0] + 1e-12 * size
+        )
 
 
 @pytest.mark.parametrize("loss", [LOGISTIC, SOFTMAX], ids=["logistic", "softmax"])
@@ -139,12 +162,18 @@ def test_wide_problems_need_no_hessian():
     unit = PrimalSolver(x, LOGISTIC, 0.01)
     target = np.random.default_rng(1).normal(size=(1, 1, d)) * 0.01
     w, reached = unit.solve(target, 1e-8)
-    assert np.linalg.norm(true_gradient(x, LOGISTIC, 0.01, target[0], w[0])) <= reached[0] + 1e-14 <= 1.1e-8
+    assert (
+        np.linalg.norm(true_gradient(x, LOGISTIC, 0.01, target[0], w[0]))
+        <= reached[0] + 1e-14
+        <= 1.1e-8
+    )
 
 
 def test_an_unreachable_tolerance_fails_loudly():
     unit = PrimalSolver(records(50, 5), LOGISTIC, 0.1)
-    with pytest.raises(NotCertified, match="above the tolerance 1e-30: the privacy proof does not cover"):
+    with pytest.raises(
+        NotCertified, match="above the tolerance 1e-30: the privacy proof does not cover"
+    ):
         unit.solve(np.ones((1, 1, 5)), 1e-30)
 
 
@@ -155,7 +184,11 @@ def test_softmax_is_certified():
     for _ in range(10):
         target = rng.normal(size=(1, 4, 5)) * 0.2
         w, reached = unit.solve(target, 1e-9)
-        assert np.linalg.norm(true_gradient(x, SOFTMAX, 0.05, target[0], w[0])) <= reached[0] + 1e-14 <= 1.1e-9
+        assert (
+            np.linalg.norm(true_gradient(x, SOFTMAX, 0.05, target[0], w[0]))
+            <= reached[0] + 1e-14
+            <= 1.1e-9
+        )
 
 
 @pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed")
@@ -173,9 +206,11 @@ def test_compiled_and_interpreted_agree(storage, runs):
 
 
 def test_sensitivity_never_exceeds_its_bound():
-    """Replacing one record moves the certified solution by at most (record_shift/m + 2 tol)/μ: the heart of the proof.
+    """Replacing one record moves the certified solution by at most (record_shift/m + 2 tol)/μ: the
+    heart of the proof.
 
-    200 neighbouring pairs on saturated data (large targets); the worst ratio also comes near the bound, so it is not vacuous.
+    200 neighbouring pairs on saturated data (large targets); the worst ratio also comes near the
+    bound, so it is not vacuous.
     """
     m, d, ridge, epsilon, tolerance = 20, 4, 0.02, 1.0, 1e-6
     rng = np.random.default_rng(7)
@@ -186,12 +221,17 @@ def test_sensitivity_never_exceeds_its_bound():
         x /= np.linalg.norm(x, axis=1, keepdims=True)
         other = x.copy()
         direction = rng.normal(size=d)
-        x[0], other[0] = direction / np.linalg.norm(direction), -direction / np.linalg.norm(direction)
+        x[0], other[0] = (
+            direction / np.linalg.norm(direction),
+            -direction / np.linalg.norm(direction),
+        )
         y = rng.integers(0, 2, m)
         push = rng.normal(size=(1, d)) * 0.2 + 3 * rng.integers(0, 2) * x[0]
         solutions = []
         for matrix in (x, other):
             q = labels.label_mean(matrix, labels.codes(y, epsilon, 2), LOGISTIC)
-            solutions.append(PrimalSolver(matrix, LOGISTIC, ridge).solve((q + push)[None], tolerance)[0])
+            solutions.append(
+                PrimalSolver(matrix, LOGISTIC, ridge).solve((q + push)[None], tolerance)[0]
+            )
         worst = max(worst, float(np.linalg.norm(solutions[0] - solutions[1])) / bound)
     assert 0.3 < worst <= 1.0

@@ -22,7 +22,9 @@ def setting(seed, m=30, d=4, neighbours=3):
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.floats(0.01, 2), st.floats(0.001, 1))
 def test_primal_step_is_the_argmin_of_the_augmented_lagrangian(seed, neighbours, penalty, weight):
-    """wi_update: the gradient of J̃_i(w) + γᵀw + β Σ_l |w - (w̃_i + w̃_l)/2|² vanishes at the solution."""
+    """wi_update: the gradient of J̃_i(w) + γᵀw + β Σ_l |w - (w̃_i + w̃_l)/2|² vanishes at the
+    solution.
+    """
     x, sent, dual, linear, heard = setting(seed, neighbours=neighbours)
     total = steps.sum_heard(heard, sent)
     target = steps.primal_target(linear, dual, sent, total, degree=neighbours, penalty=penalty)
@@ -52,16 +54,25 @@ def test_dual_step(seed, penalty):
     _, sent, dual, _, heard = setting(seed)
     total = steps.sum_heard(heard, sent)
     expected = dual + penalty * sum(sent - message for message in heard)
-    np.testing.assert_allclose(steps.dual_step(dual, sent, total, degree=3, penalty=penalty), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        steps.dual_step(dual, sent, total, degree=3, penalty=penalty),
+        expected,
+        rtol=1e-9,
+        atol=1e-12,
+    )
 
 
 def test_release_adds_the_noise_to_the_iterate_and_nothing_else():
-    np.testing.assert_array_equal(steps.release_step(np.array([[1.0, 2.0]]), np.array([[0.5, -0.5]])), [[1.5, 1.5]])
+    np.testing.assert_array_equal(
+        steps.release_step(np.array([[1.0, 2.0]]), np.array([[0.5, -0.5]])), [[1.5, 1.5]]
+    )
 
 
 @given(st.integers(0, 2**32 - 1))
 def test_risk_is_the_mean_corrected_loss(seed):
-    """Ĵ_i(w) by the mean operator equals the sum over records of g(z) - c·code·z, plus (a/2n)|w|²."""
+    """Ĵ_i(w) by the mean operator equals the sum over records of g(z) - c·code·z, plus
+    (a/2n)|w|².
+    """
     rng = np.random.default_rng(seed)
     x, codes, w = rng.normal(size=(20, 3)), rng.normal(size=(20, 1)), rng.normal(size=(2, 1, 3))
     mean = (codes.T @ x) * LOGISTIC.label_weight / 20

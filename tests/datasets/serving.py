@@ -1,4 +1,6 @@
-"""A real web server on this machine that can misbehave: each answer to a path follows the next line of its script."""
+"""A real web server on this machine that can misbehave: each answer to a path follows the next line
+of its script.
+"""
 
 import threading
 from collections import defaultdict
@@ -12,7 +14,9 @@ from typing import Any
 
 @dataclass
 class Site:
-    """``files`` are served whole or by range. ``script`` holds, per path, what to do with each request in turn; then it behaves."""
+    """``files`` are served whole or by range. ``script`` holds, per path, what to do with each
+    request in turn; then it behaves.
+    """
 
     url: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
@@ -46,7 +50,9 @@ class _Handler(BaseHTTPRequestHandler):
             if start >= len(content):
                 self._head(416, {"Content-Range": f"bytes */{len(content)}", "Content-Length": "0"})
                 return
-            headers["Content-Range"] = f"bytes {start + turn.get('shift', 0)}-{len(content) - 1}/{len(content)}"
+            headers["Content-Range"] = (
+                f"bytes {start + turn.get('shift', 0)}-{len(content) - 1}/{len(content)}"
+            )
         body = turn.get("body", content)[start:]
         if not turn.get("no_length"):
             headers["Content-Length"] = str(len(body))

@@ -46,7 +46,9 @@ def part(tmp_path: Path) -> Path:
     return tmp_path / "file.part"
 
 
-def get(site: Site, part: Path, patience: Patience = QUICK, most: int = len(CONTENT), **options: Any) -> str:
+def get(
+    site: Site, part: Path, patience: Patience = QUICK, most: int = len(CONTENT), **options: Any
+) -> str:
     options = {"unpack": right, "tell": lambda done, total: None} | options
     return download(f"{site.url}/file", part, most=most, patience=patience, **options)
 
@@ -54,20 +56,39 @@ def get(site: Site, part: Path, patience: Patience = QUICK, most: int = len(CONT
 def test_gives_what_is_right_tells_how_far_it_is_and_leaves_nothing(site: Site, part: Path) -> None:
     told: list[tuple[int, int | None]] = []
     assert get(site, part, tell=lambda done, total: told.append((done, total))) == DIGEST
-    assert told[0] == (0, len(CONTENT)) and told[-1] == (len(CONTENT), len(CONTENT)) and told == sorted(told)
+    assert (
+        told[0] == (0, len(CONTENT))
+        and told[-1] == (len(CONTENT), len(CONTENT))
+        and told == sorted(told)
+    )
     assert list(part.parent.iterdir()) == [] and site.asked == [("/file", None)]
 
 
 def test_continues_after_each_break(site: Site, part: Path) -> None:
-    """More breaks than attempts: an attempt that brought something new is not held against the server."""
-    site.script["/file"] = [{"cut": 50_000}, {"cut": 1}, {"cut": 100_000}, {"cut": 7}, {"cut": 20_000}]
+    """More breaks than attempts: an attempt that brought something new is not held against the
+    server.
+    """
+    site.script["/file"] = [
+        {"cut": 50_000},
+        {"cut": 1},
+        {"cut": 100_000},
+        {"cut": 7},
+        {"cut": 20_000},
+    ]
     get(site, part)
-    assert [asked for _, asked in site.asked] == [None, *(f"bytes={n}-" for n in (50_000, 50_001, 150_001, 150_008, 170_008))]
+    assert [asked for _, asked in site.asked] == [
+        None,
+        *(f"bytes={n}-" for n in (50_000, 50_001, 150_001, 150_008, 170_008)),
+    ]
 
 
 @settings(max_examples=40)
-@given(cuts=st.lists(st.integers(1, 60_000), max_size=4), ranges=st.booleans(), tagged=st.booleans())
-def test_any_breaks_give_the_same_bytes(cuts: list[int], ranges: bool, tagged: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
+@given(
+    cuts=st.lists(st.integers(1, 60_000), max_size=4), ranges=st.booleans(), tagged=st.booleans()
+)
+def test_any_breaks_give_the_same_bytes(
+    cuts: list[int], ranges: bool, tagged: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     with serve() as site:
         site.files["/file"], site.ranges, site.etag = CONTENT, ranges, '"one"' if tagged else None
         site.script["/file"] = [{"cut": cut} for cut in cuts]
@@ -96,7 +117,10 @@ def test_starts_again_if_the_file_changed_meanwhile(site: Site, part: Path) -> N
     assert part.stat().st_size == 90_000
     site.files["/file"], site.etag = CONTENT, '"new"'
     get(site, part)
-    assert site.asked[-1] == ("/file", "bytes=90000-")  # asked under If-Range, answered with the whole
+    assert site.asked[-1] == (
+        "/file",
+        "bytes=90000-",
+    )  # asked under If-Range, answered with the whole
 
 
 def test_starts_again_once_if_the_joined_parts_are_wrong(site: Site, part: Path) -> None:
@@ -107,7 +131,9 @@ def test_starts_again_once_if_the_joined_parts_are_wrong(site: Site, part: Path)
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_gives_an_address_up_that_sends_something_else(site: Site, part: Path, broken: bool) -> None:
+def test_gives_an_address_up_that_sends_something_else(
+    site: Site, part: Path, broken: bool
+) -> None:
     site.files["/file"] = b"<html>Please log in</html>"
     site.script["/file"] = [{"cut": 5}, {}, {"cut": 5}] * broken
     with pytest.raises(Unavailable, match=r"/file gives something else \(it has another digest\)"):
@@ -130,7 +156,9 @@ def test_a_part_that_is_too_long_is_dropped(site: Site, part: Path, left: bytes)
     assert [asked for _, asked in site.asked] == [f"bytes={len(left)}-", None]
 
 
-@pytest.mark.parametrize("note", [None, "", "[]", '{"url": "http://elsewhere/file", "validator": ""}'])
+@pytest.mark.parametrize(
+    "note", [None, "", "[]", '{"url": "http://elsewhere/file", "validator": ""}']
+)
 def test_a_part_of_unknown_origin_is_dropped(site: Site, part: Path, note: str | None) -> None:
     part.write_bytes(b"unknown")
     if note is not None:
@@ -147,7 +175,9 @@ def test_a_continuation_at_another_byte_is_not_taken(site: Site, part: Path) -> 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_tries_again_what_may_pass(site: Site, part: Path, status: int) -> None:
-    site.script["/file"] = [{"status": status, "headers": {"Retry-After": "3600"}}] * 2  # as long as patience allows, not an hour
+    site.script["/file"] = [
+        {"status": status, "headers": {"Retry-After": "3600"}}
+    ] * 2  # as long as patience allows, not an hour
     get(site, part)
     assert len(site.asked) == 3
 
@@ -160,7 +190,9 @@ def test_gives_up_after_its_attempts(site: Site, part: Path) -> None:
 
 
 def test_a_byte_now_and_then_does_not_hold_us_for_ever(site: Site, part: Path) -> None:
-    """Each attempt brings a byte more, so that none counts as a failure; the part stays for the next call."""
+    """Each attempt brings a byte more, so that none counts as a failure; the part stays for the
+    next call.
+    """
     site.script["/file"] = [{"cut": 1}] * 300
     with pytest.raises(Unavailable, match=r"/file is not done after 0\.2 seconds"):
         get(site, part, Patience(attempts=3, timeout=5, wait=0.01, longest_wait=0.01, longest=0.2))
@@ -178,7 +210,11 @@ def test_one_slow_answer_has_an_end_too(site: Site, part: Path) -> None:
 def test_waits_longer_each_time(site: Site, part: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr("time.sleep", waits.append)
-    site.script["/file"] = [{"status": 503}] * 3 + [{"status": 503, "headers": {"Retry-After": "5"}}] + [{"status": 503}] * 3
+    site.script["/file"] = (
+        [{"status": 503}] * 3
+        + [{"status": 503, "headers": {"Retry-After": "5"}}]
+        + [{"status": 503}] * 3
+    )
     with pytest.raises(Unavailable):
         get(site, part, Patience(attempts=7, wait=1, longest_wait=10))
     assert waits == [1, 2, 4, 8, 10, 10]
@@ -206,9 +242,12 @@ def test_a_silent_server_is_left_and_asked_again(site: Site, part: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("no_length", "sentence"), [(False, "offers 300,000 bytes where at most 1,000"), (True, "sends more than the 1,000")]
+    ("no_length", "sentence"),
+    [(False, "offers 300,000 bytes where at most 1,000"), (True, "sends more than the 1,000")],
 )
-def test_never_takes_more_than_expected(site: Site, part: Path, no_length: bool, sentence: str) -> None:
+def test_never_takes_more_than_expected(
+    site: Site, part: Path, no_length: bool, sentence: str
+) -> None:
     site.script["/file"] = [{"no_length": no_length}]
     with pytest.raises(Unavailable, match=sentence):
         get(site, part, most=1000)
@@ -226,7 +265,14 @@ def test_says_that_nobody_is_there(part: Path) -> None:
     with pytest.raises(Unavailable, match=r"/file cannot be reached \(connection refused\)"):
         get(site, part)
     with pytest.raises(Unavailable, match=r"cannot be found \(no network, or no such host\)"):
-        download("http://host.invalid/file", part, unpack=right, most=1, tell=lambda done, total: None, patience=QUICK)
+        download(
+            "http://host.invalid/file",
+            part,
+            unpack=right,
+            most=1,
+            tell=lambda done, total: None,
+            patience=QUICK,
+        )
 
 
 def test_follows_a_redirect_and_continues_through_it(site: Site, part: Path) -> None:
@@ -246,14 +292,35 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if openssl is None:
         pytest.skip("needs openssl to make a certificate")
     path = tmp_path_factory.mktemp("tls") / "both.pem"
-    make = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=test"]
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(path.with_name("key.pem")), "-out", str(path)]
+    make = [
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=test",
+    ]
+    names = [
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-keyout",
+        str(path.with_name("key.pem")),
+        "-out",
+        str(path),
+    ]
     subprocess.run([openssl, *make, *names], check=True, capture_output=True)
     path.write_text(path.read_text() + path.with_name("key.pem").read_text())
     return path
 
 
-def test_https_needs_a_certificate_that_is_trusted(certificate: Path, part: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_https_needs_a_certificate_that_is_trusted(
+    certificate: Path, part: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serve(certificate) as site:
         site.files["/file"] = CONTENT
         with pytest.raises(Unavailable, match="shows a certificate that is not trusted"):
@@ -264,7 +331,9 @@ def test_https_needs_a_certificate_that_is_trusted(certificate: Path, part: Path
         get(site, part)
 
 
-def test_https_is_not_left(certificate: Path, site: Site, part: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_https_is_not_left(
+    certificate: Path, site: Site, part: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with serve(certificate) as secure:
         secure.script["/file"] = [{"status": 302, "headers": {"Location": f"{site.url}/file"}}]

@@ -1,4 +1,6 @@
-"""Data sets from a real server into the cache folder: every way is tried, only right files appear, all or none."""
+"""Data sets from a real server into the cache folder: every way is tried, only right files appear,
+all or none.
+"""
 
 import fcntl
 import gzip
@@ -53,13 +55,23 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def site(cache: Path) -> Iterator[Site]:
     with serve() as site:
-        site.files |= {"/two.zip": archive(a_data=A, b_test=B, c_names=b"more"), "/old/a.data": A, "/old/b.test": B}
+        site.files |= {
+            "/two.zip": archive(a_data=A, b_test=B, c_names=b"more"),
+            "/old/a.data": A,
+            "/old/b.test": B,
+        }
         yield site
 
 
 def home(site: Site) -> Home:
-    plain = tuple(Address(url=f"{site.url}/old/{file}", most=10**6, unpack=whole(file, digest)) for file, digest in FILES.items())
-    return Home(files=FILES, ways=((Address(url=f"{site.url}/two.zip", most=10**6, unpack=zipped(FILES)),), plain))
+    plain = tuple(
+        Address(url=f"{site.url}/old/{file}", most=10**6, unpack=whole(file, digest))
+        for file, digest in FILES.items()
+    )
+    return Home(
+        files=FILES,
+        ways=((Address(url=f"{site.url}/two.zip", most=10**6, unpack=zipped(FILES)),), plain),
+    )
 
 
 def contents(cache: Path) -> dict[str, bytes]:
@@ -105,7 +117,17 @@ def test_what_is_damaged_is_replaced(site: Site, cache: Path, damage: bytes) -> 
         garbled(archive(zipfile.ZIP_BZIP2, a_data=A, b_test=B)),
         garbled(archive(zipfile.ZIP_LZMA, a_data=A, b_test=B)),
     ],
-    ids=["gone", "a page", "a file less", "another file", "cut", "no directory", "bzip2", "garbled bzip2", "garbled lzma"],
+    ids=[
+        "gone",
+        "a page",
+        "a file less",
+        "another file",
+        "cut",
+        "no directory",
+        "bzip2",
+        "garbled bzip2",
+        "garbled lzma",
+    ],
 )
 def test_another_way_is_taken_when_one_fails(site: Site, cache: Path, wrong: bytes | None) -> None:
     if wrong is None:
@@ -116,7 +138,11 @@ def test_another_way_is_taken_when_one_fails(site: Site, cache: Path, wrong: byt
     assert contents(cache) == {"a.data.gz": A, "b.test.gz": B}
 
 
-@pytest.mark.parametrize("how", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA], ids=["deflate", "bzip2", "lzma"])
+@pytest.mark.parametrize(
+    "how",
+    [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA],
+    ids=["deflate", "bzip2", "lzma"],
+)
 @pytest.mark.parametrize("honest", [True, False])
 def test_a_small_archive_cannot_fill_the_memory(how: int, honest: bool) -> None:
     """40 MiB of zeros in a few kB, also if the directory says that they are few."""
@@ -135,13 +161,22 @@ def test_a_small_archive_cannot_fill_the_memory(how: int, honest: bool) -> None:
 
 
 def test_other_ways_to_pack_are_refused_and_a_stored_file_is_not() -> None:
-    assert zipped(FILES)(archive(zipfile.ZIP_STORED, a_data=A, b_test=B)) == {"a.data": A, "b.test": B}
+    assert zipped(FILES)(archive(zipfile.ZIP_STORED, a_data=A, b_test=B)) == {
+        "a.data": A,
+        "b.test": B,
+    }
     for how in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-        with pytest.raises(DataError, match=r"a\.data is packed in a way, or to a size, that it never had"):
+        with pytest.raises(
+            DataError, match=r"a\.data is packed in a way, or to a size, that it never had"
+        ):
             zipped(FILES)(archive(how, a_data=A, b_test=B))
 
 
-@pytest.mark.parametrize("error", [OSError("Invalid data stream"), ValueError("negative seek"), lzma.LZMAError("corrupt")], ids=repr)
+@pytest.mark.parametrize(
+    "error",
+    [OSError("Invalid data stream"), ValueError("negative seek"), lzma.LZMAError("corrupt")],
+    ids=repr,
+)
 def test_whatever_the_unpacker_says_the_next_way_is_tried(
     site: Site, cache: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -152,7 +187,9 @@ def test_whatever_the_unpacker_says_the_next_way_is_tried(
     assert fetch("two", home(site), patience=QUICK) == f"{site.url}/old/a.data"
 
 
-def test_a_broken_download_goes_on_in_the_next_call_and_leaves_nothing(site: Site, cache: Path) -> None:
+def test_a_broken_download_goes_on_in_the_next_call_and_leaves_nothing(
+    site: Site, cache: Path
+) -> None:
     site.script["/two.zip"] = [{"cut": 20_000}] + [{"status": 503}] * 2
     site.script["/old/a.data"] = [{"status": 404}]
     with pytest.raises(DataError):
@@ -172,13 +209,21 @@ def test_all_files_or_none_and_one_sentence_that_says_what_to_do(site: Site, cac
         fetch("two", home(site), patience=QUICK)
     sentence = str(refused.value)
     assert sentence.startswith(
-        f"two could not be fetched: {site.url}/two.zip answers 404 Not Found; {site.url}/old/b.test gives something else"
+        f"two could not be fetched: {site.url}/two.zip answers 404 Not Found; "
+        f"{site.url}/old/b.test gives something else"
     )
-    assert sentence.endswith("try again later, or set PDML_DATA_DIR to a folder that holds a.data and b.test") and "\n" not in sentence
+    assert (
+        sentence.endswith(
+            "try again later, or set PDML_DATA_DIR to a folder that holds a.data and b.test"
+        )
+        and "\n" not in sentence
+    )
     assert contents(cache) == {}
 
 
-def test_the_variable_names_where_files_go(site: Site, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_names_where_files_go(
+    site: Site, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mine").mkdir()
     monkeypatch.setenv("PDML_DATA_DIR", str(tmp_path / "mine"))
     fetch("two", home(site))
@@ -213,7 +258,11 @@ def test_two_processes_do_not_share_a_part(site: Site, cache: Path) -> None:
 
 def test_adult_from_its_archive(site: Site, cache: Path, data_dir: Path) -> None:
     site.files["/adult.zip"] = archive(
-        **{file.replace(".", "_"): gzip.decompress((data_dir / f"{file}.gz").read_bytes()) for file in adult.FILES}, Index=b""
+        **{
+            file.replace(".", "_"): gzip.decompress((data_dir / f"{file}.gz").read_bytes())
+            for file in adult.FILES
+        },
+        Index=b"",
     )
     site.script["/adult.zip"] = [{"cut": 100_000}]
     way = (Address(url=f"{site.url}/adult.zip", most=1 << 24, unpack=zipped(adult.FILES)),)
@@ -224,8 +273,16 @@ def test_adult_from_its_archive(site: Site, cache: Path, data_dir: Path) -> None
 def test_raetsch_from_a_file_of_the_same_structure(site: Site, cache: Path, data_dir: Path) -> None:
     records = {}
     for name in raetsch.NAMES:
-        table = np.loadtxt(io.BytesIO(gzip.decompress((data_dir / "raetsch" / f"{name}.csv.gz").read_bytes())), delimiter=",")
-        records[name] = {"x": table[:, 1:], "t": table[:, :1], "train": np.ones((2, 3)), "test": np.ones((2, 3))}
+        table = np.loadtxt(
+            io.BytesIO(gzip.decompress((data_dir / "raetsch" / f"{name}.csv.gz").read_bytes())),
+            delimiter=",",
+        )
+        records[name] = {
+            "x": table[:, 1:],
+            "t": table[:, :1],
+            "train": np.ones((2, 3)),
+            "test": np.ones((2, 3)),
+        }
     file = io.BytesIO()
     savemat(file, records, do_compression=True)
     site.files["/benchmarks.mat"] = file.getvalue()
@@ -235,7 +292,10 @@ def test_raetsch_from_a_file_of_the_same_structure(site: Site, cache: Path, data
     unpack = matlab(sets, hashlib.sha256(file.getvalue()).hexdigest())
     fetch(
         "raetsch",
-        Home(files=known.files, ways=((Address(url=f"{site.url}/benchmarks.mat", most=1 << 24, unpack=unpack),),)),
+        Home(
+            files=known.files,
+            ways=((Address(url=f"{site.url}/benchmarks.mat", most=1 << 24, unpack=unpack),),),
+        ),
         patience=QUICK,
     )
     for name, facts in raetsch.FACTS.items():

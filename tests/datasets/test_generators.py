@@ -1,6 +1,8 @@
-"""Breiman's problems: laws of sums and squares, each tested with a false-alarm rate of 1e-6 over seeds and shown to reject wrong numbers.
+"""Breiman's problems: laws of sums and squares, each tested with a false-alarm rate of 1e-6 over
+seeds and shown to reject wrong numbers.
 
-Residuals of Gaussian problems are exactly N(0, 1), so that their scaled sums are N(0, 1) and their sums of squares chi-square.
+Residuals of Gaussian problems are exactly N(0, 1), so that their scaled sums are N(0, 1) and their
+sums of squares chi-square.
 """
 
 from collections.abc import Callable
@@ -31,7 +33,9 @@ def plausible_normal(z: float) -> bool:
 
 
 def plausible_chi2(value: float, freedom: int) -> bool:
-    return bool(2 * min(stats.chi2.cdf(value, freedom), stats.chi2.sf(value, freedom)) > FALSE_ALARM)
+    return bool(
+        2 * min(stats.chi2.cdf(value, freedom), stats.chi2.sf(value, freedom)) > FALSE_ALARM
+    )
 
 
 def is_standard_normal(residual: Array) -> bool:
@@ -56,11 +60,16 @@ def test_shapes_labels_and_seeds(generate: Generator, d: int) -> None:
     assert not np.array_equal(X, generate(50, rng(1))[0])
 
 
-@pytest.mark.parametrize(("generate", "share"), [(twonorm, 1 / 2), (ringnorm, 1 / 2), (waveform, 1 / 3)])
+@pytest.mark.parametrize(
+    ("generate", "share"), [(twonorm, 1 / 2), (ringnorm, 1 / 2), (waveform, 1 / 3)]
+)
 def test_share_of_positive_labels(generate: Generator, share: float) -> None:
     positives = int((generate(M, rng(2))[1] == 1).sum())
     assert stats.binomtest(positives, M, share).pvalue > FALSE_ALARM
-    assert all(stats.binomtest(positives, M, wrong).pvalue < FALSE_ALARM for wrong in (0.9 * share, 1.1 * share))
+    assert all(
+        stats.binomtest(positives, M, wrong).pvalue < FALSE_ALARM
+        for wrong in (0.9 * share, 1.1 * share)
+    )
 
 
 def test_twonorm_has_its_means_and_unit_variance() -> None:
@@ -68,7 +77,10 @@ def test_twonorm_has_its_means_and_unit_variance() -> None:
     aligned = y[:, None] * X  # N(a 1, I)
     assert is_standard_normal(aligned - SHIFT)
     assert not any(is_standard_normal((aligned - SHIFT) / scale) for scale in (0.98, 1.02))
-    assert not any(is_standard_normal(aligned - shift) for shift in (0.95 * SHIFT, 1.05 * SHIFT, SHIFT / 2, -SHIFT))
+    assert not any(
+        is_standard_normal(aligned - shift)
+        for shift in (0.95 * SHIFT, 1.05 * SHIFT, SHIFT / 2, -SHIFT)
+    )
 
 
 def test_twonorm_is_linear_with_the_known_error() -> None:
@@ -81,8 +93,13 @@ def test_ringnorm_has_a_wide_class_around_a_narrow_one() -> None:
     X, y = ringnorm(2 * M, rng(5))
     wide, narrow = X[y == 1] / 2, X[y == -1] - SHIFT
     assert is_standard_normal(wide) and is_standard_normal(narrow)
-    assert not any(is_standard_normal(part / scale) for part in (wide, narrow) for scale in (0.98, 1.02))
-    assert not any(is_standard_normal(narrow + SHIFT - shift) for shift in (0.95 * SHIFT, 1.05 * SHIFT, SHIFT / 2, -SHIFT))
+    assert not any(
+        is_standard_normal(part / scale) for part in (wide, narrow) for scale in (0.98, 1.02)
+    )
+    assert not any(
+        is_standard_normal(narrow + SHIFT - shift)
+        for shift in (0.95 * SHIFT, 1.05 * SHIFT, SHIFT / 2, -SHIFT)
+    )
 
 
 def wave(centre: int) -> Array:
@@ -102,13 +119,19 @@ def test_waveform_noise_is_standard_normal_off_the_waves() -> None:
 
 @pytest.mark.parametrize(("label", "pairs"), [(1, [(7, 11)]), (-1, [(7, 15), (15, 11)])])
 def test_waveform_moments(label: int, pairs: list[tuple[int, int]]) -> None:
-    """Mean ½(h+h') and covariance I + (h-h')(h-h')ᵀ/12 of each pair, mixed evenly; central limit, 1e-6 for the mean and each direction."""
+    """Mean ½(h+h') and covariance I + (h-h')(h-h')ᵀ/12 of each pair, mixed evenly; central limit,
+    1e-6 for the mean and each direction.
+    """
     X, y = waveform(5 * M, rng(7))
     rows = X[y == label]
     centres = np.stack([(WAVES[b] + WAVES[c]) / 2 for b, c in pairs])
     spreads = np.stack([WAVES[b] - WAVES[c] for b, c in pairs])
     mean = centres.mean(axis=0)
-    covariance = np.eye(21) + spreads.T @ spreads / 12 / len(pairs) + (centres - mean).T @ (centres - mean) / len(pairs)
+    covariance = (
+        np.eye(21)
+        + spreads.T @ spreads / 12 / len(pairs)
+        + (centres - mean).T @ (centres - mean) / len(pairs)
+    )
 
     def mean_fits(expected: Array) -> bool:
         gap = rows.mean(axis=0) - expected
@@ -116,18 +139,29 @@ def test_waveform_moments(label: int, pairs: list[tuple[int, int]]) -> None:
 
     def spread_fits(direction: Array, scale: float) -> bool:
         squares = ((rows - mean) @ direction) ** 2
-        return plausible_normal((squares.mean() - scale * direction @ covariance @ direction) / (squares.std() / np.sqrt(len(rows))))
+        return plausible_normal(
+            (squares.mean() - scale * direction @ covariance @ direction)
+            / (squares.std() / np.sqrt(len(rows)))
+        )
 
     assert mean_fits(mean)
-    assert not any(mean_fits(wrong) for wrong in (0.98 * mean, 1.02 * mean, (WAVES[7] + WAVES[15]) / 2))
+    assert not any(
+        mean_fits(wrong) for wrong in (0.98 * mean, 1.02 * mean, (WAVES[7] + WAVES[15]) / 2)
+    )
     for b, c in [(7, 15), (7, 11), (15, 11)]:
         assert spread_fits(WAVES[b] - WAVES[c], 1)
         assert not any(spread_fits(WAVES[b] - WAVES[c], wrong) for wrong in (0.94, 1.06))
 
 
-@pytest.mark.parametrize(("name", "generate"), [("twonorm", twonorm), ("ringnorm", ringnorm), ("waveform", waveform)])
-def test_generators_draw_from_the_law_of_the_published_samples(data_dir: Path, name: str, generate: Generator) -> None:
-    """After z-scoring both, class means and class variances agree per column: normal approximation, 1e-6 over all columns together."""
+@pytest.mark.parametrize(
+    ("name", "generate"), [("twonorm", twonorm), ("ringnorm", ringnorm), ("waveform", waveform)]
+)
+def test_generators_draw_from_the_law_of_the_published_samples(
+    data_dir: Path, name: str, generate: Generator
+) -> None:
+    """After z-scoring both, class means and class variances agree per column: normal approximation,
+    1e-6 over all columns together.
+    """
     X, y = raetsch.load(name)
     Z, labels = generate(200_000, rng(8))
     Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)

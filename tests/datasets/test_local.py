@@ -1,4 +1,6 @@
-"""Files in PDML_DATA_DIR or the cache folder: what is refused needs no data; what is read is checked against the published facts."""
+"""Files in PDML_DATA_DIR or the cache folder: what is refused needs no data; what is read is
+checked against the published facts.
+"""
 
 import gzip
 import hashlib
@@ -53,7 +55,9 @@ def test_without_the_variable_the_cache_folder_is_read(cache: Path) -> None:
     assert read() == CONTENT
 
 
-def test_the_variable_comes_before_the_cache_folder(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_variable_comes_before_the_cache_folder(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     cache.mkdir()
     (cache / "set.csv").write_bytes(CONTENT)
     monkeypatch.setenv("PDML_DATA_DIR", str(tmp_path))
@@ -62,11 +66,20 @@ def test_the_variable_comes_before_the_cache_folder(cache: Path, monkeypatch: py
         read()
 
 
-def test_the_cache_folder_is_where_each_system_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_folder_is_where_each_system_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert local.cache_folder("linux", {}) == local.cache_folder("linux", {"XDG_CACHE_HOME": "relative"}) == tmp_path / ".cache/pdml"
+    assert (
+        local.cache_folder("linux", {})
+        == local.cache_folder("linux", {"XDG_CACHE_HOME": "relative"})
+        == tmp_path / ".cache/pdml"
+    )
     assert local.cache_folder("linux", {"XDG_CACHE_HOME": "/elsewhere"}) == Path("/elsewhere/pdml")
-    assert local.cache_folder("darwin", {"XDG_CACHE_HOME": "/elsewhere"}) == tmp_path / "Library/Caches/pdml"
+    assert (
+        local.cache_folder("darwin", {"XDG_CACHE_HOME": "/elsewhere"})
+        == tmp_path / "Library/Caches/pdml"
+    )
     assert local.cache_folder("win32", {"LOCALAPPDATA": "/local"}) == Path("/local/pdml")
     assert local.cache_folder("win32", {}) == tmp_path / "AppData/Local/pdml"
 
@@ -84,7 +97,11 @@ def test_says_what_to_do_on_a_machine_without_the_data(cache: Path) -> None:
         "adult is not on this machine: run `pdml data fetch adult` where there is a network, "
         "or set PDML_DATA_DIR to a folder that holds adult.data and adult.test"
     )
-    with pytest.raises(DataError, match=r"raetsch is not on this machine: run `pdml data fetch raetsch`.* that holds raetsch/german\.csv$"):
+    with pytest.raises(
+        DataError,
+        match=r"raetsch is not on this machine: run `pdml data fetch raetsch`.* that holds "
+        r"raetsch/german\.csv$",
+    ):
         raetsch.load("german")
 
 
@@ -92,7 +109,8 @@ def test_says_what_to_do_without_the_file(here: Path) -> None:
     with pytest.raises(DataError) as refused:
         adult.load()
     assert str(refused.value) == (
-        f"adult is not in {here}, the folder PDML_DATA_DIR names: run `pdml data fetch adult` where there is a network, "
+        f"adult is not in {here}, the folder PDML_DATA_DIR names: run `pdml data fetch "
+        "adult` where there is a network, "
         "or put adult.data and adult.test there"
     )
 
@@ -100,7 +118,11 @@ def test_says_what_to_do_without_the_file(here: Path) -> None:
 PACKED = gzip.compress(CONTENT, mtime=0)
 
 
-@pytest.mark.parametrize("damaged", [b"no gzip", PACKED[:-9], PACKED[:12] + b"\xff" * 20], ids=["no gzip", "cut", "garbled"])
+@pytest.mark.parametrize(
+    "damaged",
+    [b"no gzip", PACKED[:-9], PACKED[:12] + b"\xff" * 20],
+    ids=["no gzip", "cut", "garbled"],
+)
 def test_refuses_a_damaged_archive(here: Path, damaged: bytes) -> None:
     (here / "set.csv.gz").write_bytes(damaged)
     with pytest.raises(DataError, match=r"must be readable.*run `pdml data fetch some`"):
@@ -114,7 +136,9 @@ def test_refuses_other_bytes_under_the_same_name(here: Path) -> None:
 
 
 def test_a_small_file_cannot_fill_the_memory(here: Path) -> None:
-    """320 MiB of zeros in 320 kB: read up to 64 MiB (twice that while it is put together), and refused."""
+    """320 MiB of zeros in 320 kB: read up to 64 MiB (twice that while it is put together), and
+    refused.
+    """
     (here / "set.csv.gz").write_bytes(gzip.compress(bytes(1 << 20)) * 320)
     tracemalloc.start()
     try:
@@ -144,7 +168,9 @@ def test_facts_are_those_of_the_manifest(data_dir: Path) -> None:
 
 
 def test_test_sizes_explain_the_digits_of_the_paper() -> None:
-    """Every accuracy of Table I is a whole number of test rows, rounded to two digits of a per cent."""
+    """Every accuracy of Table I is a whole number of test rows, rounded to two digits of a per
+    cent.
+    """
     printed = {
         "german": [75.00, 71.00, 74.00, 69.67, 64.00, 74.33, 67.67],
         "image": [75.56, 70.13, 72.84, 69.33, 63.10, 70.45, 65.50],
@@ -157,14 +183,20 @@ def test_test_sizes_explain_the_digits_of_the_paper() -> None:
     assert tuple(printed) == raetsch.NAMES == tuple(raetsch.TEST_SIZES)
     for name, accuracies in printed.items():
         correct = [round(accuracy / 100 * raetsch.TEST_SIZES[name]) for accuracy in accuracies]
-        assert [100 * c / raetsch.TEST_SIZES[name] for c in correct] == pytest.approx(accuracies, abs=0.00501)
+        assert [100 * c / raetsch.TEST_SIZES[name] for c in correct] == pytest.approx(
+            accuracies, abs=0.00501
+        )
 
 
 @pytest.mark.parametrize("name", raetsch.NAMES)
 def test_raetsch_sets_have_the_published_shape(data_dir: Path, name: str) -> None:
     X, y = raetsch.load(name)
     facts = raetsch.FACTS[name]
-    assert X.shape == (facts.rows, facts.features) and y.shape == (facts.rows,) and X.dtype == y.dtype == np.float64
+    assert (
+        X.shape == (facts.rows, facts.features)
+        and y.shape == (facts.rows,)
+        and X.dtype == y.dtype == np.float64
+    )
     assert set(y) == {-1.0, 1.0} and (y == 1).sum() == facts.positives
     assert np.isfinite(X).all()
     if name == "splice":
@@ -183,7 +215,9 @@ def people(data_dir: Path) -> adult.Adult:
 
 
 def test_adult_has_the_papers_size(people: adult.Adult) -> None:
-    assert people.X.format == "csr" and people.X.dtype == np.float64 and people.X.has_canonical_format
+    assert (
+        people.X.format == "csr" and people.X.dtype == np.float64 and people.X.has_canonical_format
+    )
     assert people.X.shape == (45_222, 105) == (len(people.y), len(people.columns))
     assert set(people.y) == {-1.0, 1.0} and (people.y == 1).sum() == 11_208
     assert (people.X.data != 0).all()
@@ -212,17 +246,45 @@ def test_adult_rows_are_one_hot_and_in_the_files_order(people: adult.Adult) -> N
 
     def person(row: int) -> dict[str, float]:
         values: Array = people.X[[row]].toarray()[0]
-        return {column: value for column, value in zip(people.columns, values, strict=True) if value}
+        return {
+            column: value for column, value in zip(people.columns, values, strict=True) if value
+        }
 
     assert person(0) == {
-        **{"age": 39, "fnlwgt": 77516, "education-num": 13, "capital-gain": 2174, "hours-per-week": 40},
-        **dict.fromkeys(["workclass=State-gov", "education=Bachelors", "marital-status=Never-married", "occupation=Adm-clerical"], 1),
-        **dict.fromkeys(["relationship=Not-in-family", "race=White", "sex=Male", "native-country=United-States"], 1),
+        **{
+            "age": 39,
+            "fnlwgt": 77516,
+            "education-num": 13,
+            "capital-gain": 2174,
+            "hours-per-week": 40,
+        },
+        **dict.fromkeys(
+            [
+                "workclass=State-gov",
+                "education=Bachelors",
+                "marital-status=Never-married",
+                "occupation=Adm-clerical",
+            ],
+            1,
+        ),
+        **dict.fromkeys(
+            [
+                "relationship=Not-in-family",
+                "race=White",
+                "sex=Male",
+                "native-country=United-States",
+            ],
+            1,
+        ),
     }
     assert people.y[0] == -1
     first_of_test, last = person(30_162), person(-1)
     assert (first_of_test["age"], first_of_test["fnlwgt"], people.y[30_162]) == (25, 226802, -1)
-    assert (last["age"], last["fnlwgt"], people.y[-1]) == (35, 182148, 1)  # ">50K." in the test file
+    assert (last["age"], last["fnlwgt"], people.y[-1]) == (
+        35,
+        182148,
+        1,
+    )  # ">50K." in the test file
 
 
 def test_unit_rows_bounds_every_norm_and_keeps_the_proportions(people: adult.Adult) -> None:
@@ -233,5 +295,7 @@ def test_unit_rows_bounds_every_norm_and_keeps_the_proportions(people: adult.Adu
     assert norms.max() <= 1  # not 1 + 1e-16
     np.testing.assert_allclose(norms, 1, rtol=1e-12)  # eight ones in each row: all have to shrink
     largest = np.r_[raw[:, :6].max(axis=0), np.ones(99)]
-    np.testing.assert_allclose(dense, raw / largest / np.linalg.norm(raw / largest, axis=1, keepdims=True), rtol=1e-12)
+    np.testing.assert_allclose(
+        dense, raw / largest / np.linalg.norm(raw / largest, axis=1, keepdims=True), rtol=1e-12
+    )
     assert raw[:, :6].max() > 1  # the table itself is left as it was

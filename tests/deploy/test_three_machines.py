@@ -1,5 +1,5 @@
-"""docs/deploy.md, as far as one machine can play three: a network of its own for each organisation, and nothing between them
-but the relay."""
+"""docs/deploy.md, as far as one machine can play three: a network of its own for each organisation,
+and nothing between them but the relay."""
 
 import contextlib
 import shutil
@@ -28,7 +28,10 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):
     study = study_of(plan=replace(PLAN, rounds=20))
-    with networks.Network(NAMES) as network, Federation(tmp_path_factory.mktemp("machines"), study, network=network) as made:
+    with (
+        networks.Network(NAMES) as network,
+        Federation(tmp_path_factory.mktemp("machines"), study, network=network) as made,
+    ):
         made.start()
         made.train("first")
         yield made
@@ -47,7 +50,11 @@ def test_three_machines_give_the_local_engines_numbers(federation):
 def test_a_node_listens_on_nothing_and_talks_to_the_relay_alone(federation):
     host, port = federation.network.relay.rsplit(":", 1)
     for name in NAMES:
-        listening = within(federation, name, "import subprocess; print(subprocess.check_output(['ss', '-Hlntu'], text=True))")
+        listening = within(
+            federation,
+            name,
+            "import subprocess; print(subprocess.check_output(['ss', '-Hlntu'], text=True))",
+        )
         assert listening.strip() == ""
         code = "import subprocess; print(subprocess.check_output(['ss', '-Hntu'], text=True))"
         peers = {line.split()[5] for line in within(federation, name, code).splitlines() if line}
@@ -62,7 +69,9 @@ def test_a_slow_link_is_slow_and_changes_nothing(federation):
 
 
 def test_a_link_that_is_cut_is_waited_for_and_then_named(federation):
-    """A few seconds do no harm; longer than a round may take, the job ends everywhere, and goes on with the same bits."""
+    """A few seconds do no harm; longer than a round may take, the job ends everywhere, and goes on
+    with the same bits.
+    """
     for seconds, job in ((2, "cut"), (8, "cut-for-long")):
         attempt = federation.offer(job, round_timeout=5)
         federation.wait(lambda job=job: federation.round(job, "carol") > 1)

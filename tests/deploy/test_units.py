@@ -13,12 +13,16 @@ ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "deploy" / "systemd"
 NAMES = ("pdml-collect@alice", "pdml-node@alice", "pdml-relay")
 
-needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze (Debian: systemd)")
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="needs systemd-analyze (Debian: systemd)"
+)
 
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """The units as they lie on a machine, with a program that exists and an instance named alice."""
+    """The units as they lie on a machine, with a program that exists and an instance named
+    alice.
+    """
     units = tmp_path / "units"
     shutil.copytree(UNITS, units)
     for file in units.glob("*.service"):
@@ -31,9 +35,14 @@ def installed(tmp_path: Path) -> Path:
 
 
 def analyse(units: Path, *arguments: str) -> str:
-    """What systemd-analyze says; warnings and errors of the units alone go to its standard error."""
+    """What systemd-analyze says; warnings and errors of the units alone go to its standard
+    error.
+    """
     done = subprocess.run(
-        ["systemd-analyze", *arguments], capture_output=True, text=True, env={"SYSTEMD_UNIT_PATH": f"{units}:", "PATH": "/usr/bin:/bin"}
+        ["systemd-analyze", *arguments],
+        capture_output=True,
+        text=True,
+        env={"SYSTEMD_UNIT_PATH": f"{units}:", "PATH": "/usr/bin:/bin"},
     )
     assert done.returncode == 0 and done.stderr == "", done.stderr
     return done.stdout
@@ -48,13 +57,19 @@ def test_systemd_understands_the_unit(installed: Path, name: str) -> None:
 @needs_systemd
 @pytest.mark.parametrize("name", NAMES)
 def test_the_exposure_is_as_low_as_documented(installed: Path, name: str) -> None:
-    said = analyse(installed, "security", "--offline=true", "--no-pager", str(installed / f"{name}.service"))
+    said = analyse(
+        installed, "security", "--offline=true", "--no-pager", str(installed / f"{name}.service")
+    )
     exposure = float(re.findall(r"exposure level for \S+: ([\d.]+)", said)[0])
     assert exposure < 2.0
     assert f"{exposure:g}" in (ROOT / "docs" / "deploy.md").read_text()
     (installed / "pdml-.service.d" / "hardening.conf").unlink()
-    said = analyse(installed, "security", "--offline=true", "--no-pager", str(installed / f"{name}.service"))
-    assert float(re.findall(r"exposure level for \S+: ([\d.]+)", said)[0]) > 5, "the hardening comes from the shared drop-in"
+    said = analyse(
+        installed, "security", "--offline=true", "--no-pager", str(installed / f"{name}.service")
+    )
+    assert float(re.findall(r"exposure level for \S+: ([\d.]+)", said)[0]) > 5, (
+        "the hardening comes from the shared drop-in"
+    )
 
 
 def commands() -> dict[str, list[str]]:
@@ -63,18 +78,26 @@ def commands() -> dict[str, list[str]]:
     for file in UNITS.glob("*.service"):
         (line,) = re.findall(r"^ExecStart=/opt/pdml/bin/pdml (.*)$", file.read_text(), flags=re.M)
         env = dict(re.findall(r"^(\w+)=(.*)$", (UNITS / "collect.env").read_text(), flags=re.M))
-        line = line.replace("%i", "alice").replace("${STUDY}", env["STUDY"]).replace("$OPTIONS", env["OPTIONS"])
+        line = (
+            line.replace("%i", "alice")
+            .replace("${STUDY}", env["STUDY"])
+            .replace("$OPTIONS", env["OPTIONS"])
+        )
         found[file.name] = line.split()
     services = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]
     for name, service in services.items():
         if "command" in service:
-            found[name] = [re.sub(r"\$\{ORGANISATION:[^}]*\}", "alice", word) for word in service["command"]]
+            found[name] = [
+                re.sub(r"\$\{ORGANISATION:[^}]*\}", "alice", word) for word in service["command"]
+            ]
     return found
 
 
 @pytest.mark.parametrize("where", sorted(commands()))
 def test_what_is_started_exists(where: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Files that are not there: one sentence and exit code 1. A command or an option that is not there would be usage, 2."""
+    """Files that are not there: one sentence and exit code 1. A command or an option that is not
+    there would be usage, 2.
+    """
     code, _, err = run(capsys, *commands()[where])
     assert code == 1 and err.startswith("pdml: ") and "mistake in pdml" not in err, err
 
@@ -83,7 +106,11 @@ def test_containers_may_do_no_more_than_units() -> None:
     services = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]
     for name in ("collector", "node", "relay"):
         part = services[name]
-        assert part["read_only"] is True and part["cap_drop"] == ["ALL"] and part["security_opt"] == ["no-new-privileges:true"]
+        assert (
+            part["read_only"] is True
+            and part["cap_drop"] == ["ALL"]
+            and part["security_opt"] == ["no-new-privileges:true"]
+        )
     assert "ports" not in services["node"], "nothing listens at a node"
     image = (ROOT / "deploy" / "Containerfile").read_text()
     assert re.search(r"^USER 10001:10001$", image, flags=re.M) and "--require-hashes" in image

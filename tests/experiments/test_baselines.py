@@ -56,18 +56,36 @@ def test_claims_hold_on_three_sets(outcome: Outcome) -> None:
 
 
 def test_claims_can_fail(results: list[baselines.Result]) -> None:
-    loud = [replace(r, guarantee=Guarantee(label_collector=1.0, label_others=1.0, features_others=1.5)) for r in results]
+    loud = [
+        replace(r, guarantee=Guarantee(label_collector=1.0, label_others=1.0, features_others=1.5))
+        for r in results
+    ]
     assert not baselines.within_budget(loud).holds
-    worse = [replace(r, accuracies=r.accuracies - 50) if r.rival == baselines.PLANNED else r for r in results]
+    worse = [
+        replace(r, accuracies=r.accuracies - 50) if r.rival == baselines.PLANNED else r
+        for r in results
+    ]
     assert not baselines.ahead_of_equals(worse).holds and baselines.behind_curators(worse).holds
-    better = [replace(r, accuracies=r.accuracies + 50) if r.rival == baselines.PLANNED else r for r in results]
+    better = [
+        replace(r, accuracies=r.accuracies + 50) if r.rival == baselines.PLANNED else r
+        for r in results
+    ]
     assert not baselines.behind_curators(better).holds
 
 
-@pytest.mark.parametrize("rival", [rival for rival in baselines.RIVALS if rival.protects], ids=lambda rival: rival.name)
-def test_a_protection_that_is_lost_is_over_the_budget(results: list[baselines.Result], rival: baselines.Rival) -> None:
+@pytest.mark.parametrize(
+    "rival", [rival for rival in baselines.RIVALS if rival.protects], ids=lambda rival: rival.name
+)
+def test_a_protection_that_is_lost_is_over_the_budget(
+    results: list[baselines.Result], rival: baselines.Rival
+) -> None:
     for column in rival.protects:
-        lost = [replace(r, guarantee=replace(r.guarantee, **{column: inf})) if r.rival == rival.name else r for r in results]
+        lost = [
+            replace(r, guarantee=replace(r.guarantee, **{column: inf}))
+            if r.rival == rival.name
+            else r
+            for r in results
+        ]
         assert not baselines.within_budget(lost).holds
     assert baselines.within_budget(results).holds
 
@@ -75,20 +93,29 @@ def test_a_protection_that_is_lost_is_over_the_budget(results: list[baselines.Re
 def test_what_counts_as_equal_promises_the_same() -> None:
     promised = {rival.name: rival.protects for rival in baselines.RIVALS}
     assert {promised[name] for name in (*baselines.EQUAL, baselines.PLANNED)} == {baselines.ALL}
-    assert all(("label_collector" in rival.protects) == (rival.trusts == baselines.NOBODY) for rival in baselines.RIVALS)
+    assert all(
+        ("label_collector" in rival.protects) == (rival.trusts == baselines.NOBODY)
+        for rival in baselines.RIVALS
+    )
 
 
 def test_a_lead_within_two_standard_errors_is_none(results: list[baselines.Result]) -> None:
     def led(leads: list[float]) -> bool:
-        given = {baselines.PLANNED: 70 + np.array(leads)} | dict.fromkeys(baselines.EQUAL, np.full(len(leads), 70.0))
-        return baselines.ahead_of_equals([replace(r, accuracies=given[r.rival]) for r in results if r.rival in given]).holds
+        given = {baselines.PLANNED: 70 + np.array(leads)} | dict.fromkeys(
+            baselines.EQUAL, np.full(len(leads), 70.0)
+        )
+        return baselines.ahead_of_equals(
+            [replace(r, accuracies=given[r.rival]) for r in results if r.rival in given]
+        ).holds
 
     assert led([1.0, 1.2, 0.9, 1.1])
     assert not led([2.0, -1.5, 2.2, -1.0])  # ahead on average, by luck
 
 
 def test_results_do_not_depend_on_processes(data_dir: Path) -> None:
-    one, two = (baselines.measure(("german",), seeds=2, processes=n, progress=silent) for n in (1, 2))
+    one, two = (
+        baselines.measure(("german",), seeds=2, processes=n, progress=silent) for n in (1, 2)
+    )
     assert [r.accuracies.tolist() for r in one] == [r.accuracies.tolist() for r in two]
 
 

@@ -1,4 +1,6 @@
-"""Figure 4: what the paper says of R, ρ and ε holds in real trainings on Adult, and the checks reject curves of which it does not."""
+"""Figure 4: what the paper says of R, ρ and ε holds in real trainings on Adult, and the checks
+reject curves of which it does not.
+"""
 
 import csv
 from math import inf, isinf
@@ -22,7 +24,10 @@ def silent(done: int, of: int) -> None:
 
 @pytest.fixture(scope="module")
 def outcomes(data_dir: Path) -> dict[str, Outcome]:
-    return {f.__name__: f(seeds=2, processes=1, progress=silent) for f in (effects.fig4a, effects.fig4b, effects.fig4c)}
+    return {
+        f.__name__: f(seeds=2, processes=1, progress=silent)
+        for f in (effects.fig4a, effects.fig4b, effects.fig4c)
+    }
 
 
 def test_everything_the_paper_says_of_figure_4_holds(outcomes: dict[str, Outcome]) -> None:
@@ -41,8 +46,12 @@ def test_rows_are_complete(outcomes: dict[str, Outcome]) -> None:
 
 
 def test_figure_4b_shows_what_each_decay_spends(outcomes: dict[str, Outcome]) -> None:
-    """Spending grows round by round; faster fading spends more in the end, and the noiseless curve proves nothing."""
-    spent = {decay: [row[6] for row in outcomes["fig4b"].rows if row[0] == decay] for decay in DECAYS}
+    """Spending grows round by round; faster fading spends more in the end, and the noiseless curve
+    proves nothing.
+    """
+    spent = {
+        decay: [row[6] for row in outcomes["fig4b"].rows if row[0] == decay] for decay in DECAYS
+    }
     for values in spent.values():
         assert values == sorted(values)
     ends = [spent[decay][-1] for decay in DECAYS]
@@ -79,7 +88,8 @@ def test_higher_needs_every_step_of_the_bound() -> None:
 def test_longer_and_same_end_tell_slow_from_never() -> None:
     t = np.arange(T)
     found = {LIMIT: traces(np.full(T, 0.5))} | {
-        f"ρ = {r:g}": traces(0.5 + 0.5 * rate**t) for r, rate in zip(DECAYS, (0.5, 0.6, 0.7, 0.8), strict=True)
+        f"ρ = {r:g}": traces(0.5 + 0.5 * rate**t)
+        for r, rate in zip(DECAYS, (0.5, 0.6, 0.7, 0.8), strict=True)
     }
     assert effects.longer(found).holds and effects.same_end(found).holds
     assert not effects.longer(found | {"ρ = 0.95": found["ρ = 0.9"]}).holds
@@ -89,13 +99,21 @@ def test_longer_and_same_end_tell_slow_from_never() -> None:
 def ends(shape: np.ndarray) -> dict[str, np.ndarray]:
     """Two seeds of final risks above a reference of 0.5, Phase 2 a little higher."""
     first, both = PHASES
-    return {first: np.stack([shape, shape + 1e-5], axis=1), both: np.stack([shape, shape + 1e-5], axis=1) + 1e-3}
+    return {
+        first: np.stack([shape, shape + 1e-5], axis=1),
+        both: np.stack([shape, shape + 1e-5], axis=1) + 1e-3,
+    }
 
 
 def test_the_checks_of_figure_4c() -> None:
     eps = np.array(EPSILONS)
     good = ends(0.5 + 1e-3 / eps**2)
-    assert effects.falling(good).holds and effects.phase2_costs(good).holds and effects.close(good, 0.5).holds and effects.flat(good).holds
+    assert (
+        effects.falling(good).holds
+        and effects.phase2_costs(good).holds
+        and effects.close(good, 0.5).holds
+        and effects.flat(good).holds
+    )
     assert not effects.falling(ends(0.5 + 1e-3 * eps)).holds
     assert not effects.falling(ends(0.5 + 1e-3 / eps**2 + 0.01 * (eps == 0.8))).holds
     assert not effects.flat(ends(0.52 - 0.01 * eps)).holds

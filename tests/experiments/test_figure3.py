@@ -1,4 +1,6 @@
-"""Figure 3: what the paper says of it holds in real trainings on Adult, and the checks reject curves of which it does not."""
+"""Figure 3: what the paper says of it holds in real trainings on Adult, and the checks reject
+curves of which it does not.
+"""
 
 from dataclasses import replace
 from math import inf
@@ -42,7 +44,9 @@ def test_rows_cover_every_curve_and_round(outcomes: dict[str, Outcome]) -> None:
         assert all(len(row) == len(outcome.columns) for row in outcome.rows)
     for row in outcomes["fig3a"].rows:
         distance, norms = row[2], row[6]
-        assert norms <= distance * (1 + 1e-9)  # |‖a‖ - ‖b‖| <= ‖a - b‖: the paper's wording is the weaker one
+        assert norms <= distance * (
+            1 + 1e-9
+        )  # |‖a‖ - ‖b‖| <= ‖a - b‖: the paper's wording is the weaker one
 
 
 def test_files_are_written_and_the_same_twice(outcomes: dict[str, Outcome], tmp_path: Path) -> None:
@@ -59,19 +63,35 @@ def test_files_are_written_and_the_same_twice(outcomes: dict[str, Outcome], tmp_
 def test_the_result_depends_on_seeds_alone(data_dir: Path) -> None:
     short = replace(curves.COMMON, rounds=5)
     sets = [replace(BOTH, plan=short), replace(REFERENCE, plan=replace(curves.SILENT, rounds=5))]
-    one, two = (curves.measure(sets, seeds=2, processes=n, progress=silent, people=1000)[BOTH.name] for n in (1, 2))
+    one, two = (
+        curves.measure(sets, seeds=2, processes=n, progress=silent, people=1000)[BOTH.name]
+        for n in (1, 2)
+    )
     np.testing.assert_array_equal(one.risk, two.risk)
     assert one.risk.shape == (2, 5)
     assert (one.risk[0] != one.risk[1]).all()
 
 
 def test_the_risk_is_the_papers_original_objective(data_dir: Path) -> None:
-    """Σ_i [(1/m_i) Σ_j log(1 + e^(-y w_i·x)) + (a/2n)|w_i|²]/n of the releases, from its definition and the true labels."""
-    plan = TrainingPlan(rounds=3, regularization=1.0, penalty=0.1, objective_bound=0.0, noise_scale=0.1, noise_decay=0.9)
-    found = curves.measure([Curve(name="x", plan=plan)], seeds=1, processes=1, progress=silent, people=500)["x"]
+    """Σ_i [(1/m_i) Σ_j log(1 + e^(-y w_i·x)) + (a/2n)|w_i|²]/n of the releases, from its definition
+    and the true labels.
+    """
+    plan = TrainingPlan(
+        rounds=3,
+        regularization=1.0,
+        penalty=0.1,
+        objective_bound=0.0,
+        noise_scale=0.1,
+        noise_decay=0.9,
+    )
+    found = curves.measure(
+        [Curve(name="x", plan=plan)], seeds=1, processes=1, progress=silent, people=500
+    )["x"]
     x, y = curves._records(500)
     graph = setting.graph()
-    out = local.train(graph, local.Run(plan, setting.members(x, y, graph, 1.0, Simulated(0)), Simulated(0)))
+    out = local.train(
+        graph, local.Run(plan, setting.members(x, y, graph, 1.0, Simulated(0)), Simulated(0))
+    )
     total = 0.0
     for i in range(10):
         w, own = out.released[i, 0], slice(50 * i, 50 * (i + 1))
@@ -82,20 +102,34 @@ def test_the_risk_is_the_papers_original_objective(data_dir: Path) -> None:
 
 
 def test_the_reference_is_the_minimum_of_the_original_objective(data_dir: Path) -> None:
-    """At the minimiser of the pooled objective the gradient vanishes, so nothing near it has less risk than where ADMM ends."""
-    found = curves.measure([REFERENCE], seeds=1, processes=1, progress=silent, people=1000)[REFERENCE.name]
+    """At the minimiser of the pooled objective the gradient vanishes, so nothing near it has less
+    risk than where ADMM ends.
+    """
+    found = curves.measure([REFERENCE], seeds=1, processes=1, progress=silent, people=1000)[
+        REFERENCE.name
+    ]
     x, y = curves._records(1000)
     loss = binary_loss("logistic")
     mean = labels.label_mean(x, labels.codes(y, inf, 2), loss)
     from scipy.optimize import minimize
 
-    best = minimize(lambda w: float(objective.risk(x, loss, mean, 0.1, w[None, None])[0]), np.zeros(x.shape[1]), tol=1e-12)
+    best = minimize(
+        lambda w: float(objective.risk(x, loss, mean, 0.1, w[None, None])[0]),
+        np.zeros(x.shape[1]),
+        tol=1e-12,
+    )
     assert found.risk[0, -1] == pytest.approx(best.fun, abs=1e-7)
 
 
 def test_the_ledger_of_a_curve_is_that_of_its_plan() -> None:
-    quiet, loud = (curves.ledger(Curve(name="x", plan=replace(curves.COMMON, noise_scale=v, rounds=10))) for v in (0.2, 0.4))
-    assert loud.line("features", "other servers").epsilon < quiet.line("features", "other servers").epsilon
+    quiet, loud = (
+        curves.ledger(Curve(name="x", plan=replace(curves.COMMON, noise_scale=v, rounds=10)))
+        for v in (0.2, 0.4)
+    )
+    assert (
+        loud.line("features", "other servers").epsilon
+        < quiet.line("features", "other servers").epsilon
+    )
     assert quiet.line("label", "own server").epsilon == curves.EPSILON
 
 
@@ -122,11 +156,18 @@ def good() -> dict[str, Traces]:
 def test_curves_that_do_what_the_paper_says_pass() -> None:
     found = good()
     assert convergence.agreement({name: found[name] for name in (PHASE1.name, BOTH.name)}).holds
-    assert convergence.above(found).holds and convergence.slower(found).holds and convergence.still(found).holds
+    assert (
+        convergence.above(found).holds
+        and convergence.slower(found).holds
+        and convergence.still(found).holds
+    )
 
 
 def test_a_distance_that_stays_is_not_agreement() -> None:
-    found = {PHASE1.name: good()[PHASE1.name], BOTH.name: traces(np.ones(T), 0.8 ** np.arange(T) + 0.01)}
+    found = {
+        PHASE1.name: good()[PHASE1.name],
+        BOTH.name: traces(np.ones(T), 0.8 ** np.arange(T) + 0.01),
+    }
     assert not convergence.agreement(found).holds
 
 
@@ -137,7 +178,10 @@ def test_a_risk_at_or_below_the_reference_is_not_above_it() -> None:
 def test_phase_2_must_end_farther_above_than_phase_1_in_every_seed() -> None:
     found = good()
     assert not convergence.above(found | {BOTH.name: found[PHASE1.name]}).holds
-    one = replace(found[BOTH.name], risk=np.vstack([found[BOTH.name].risk[0], found[PHASE1.name].risk[0] - 0.001]))
+    one = replace(
+        found[BOTH.name],
+        risk=np.vstack([found[BOTH.name].risk[0], found[PHASE1.name].risk[0] - 0.001]),
+    )
     assert not convergence.above(found | {BOTH.name: one}).holds
 
 
@@ -146,9 +190,13 @@ def test_equal_speed_is_not_slower() -> None:
 
 
 def test_a_risk_that_still_moves_has_not_converged() -> None:
-    assert not convergence.still(good() | {BOTH.name: traces(0.5 + 0.01 * np.sin(np.arange(T)))}).holds
+    assert not convergence.still(
+        good() | {BOTH.name: traces(0.5 + 0.01 * np.sin(np.arange(T)))}
+    ).holds
 
 
 def test_settled_is_the_first_round_from_which_a_curve_stays_near() -> None:
-    risk = np.array([[3.0, 1.0, 2.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0, 1.0], [9.0, 9.0, 9.0, 9.0, 9.0]])
+    risk = np.array(
+        [[3.0, 1.0, 2.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0, 1.0], [9.0, 9.0, 9.0, 9.0, 9.0]]
+    )
     assert settled(risk, np.ones(3), 0.1).tolist() == [4, 1, 6]

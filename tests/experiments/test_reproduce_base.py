@@ -1,4 +1,6 @@
-"""What all experiments share: outcomes and their files, jobs in parallel, and the paper's setting."""
+"""What all experiments share: outcomes and their files, jobs in parallel, and the paper's
+setting.
+"""
 
 import json
 from math import inf, nan
@@ -23,7 +25,9 @@ def silent(done: int, of: int) -> None:
 
 def picture() -> "Figure":
     with drawing.plots("x", "ε grows", [("round", "ε")]) as (figure, (axes,)):
-        drawing.band(axes, np.arange(3), np.array([[1.0, 2, 3], [1, 3, 5]]), drawing.SERIES[0], "both")
+        drawing.band(
+            axes, np.arange(3), np.array([[1.0, 2, 3], [1, 3, 5]]), drawing.SERIES[0], "both"
+        )
         drawing.reference(axes, 1.0, "level")
         drawing.legend(figure)
         return figure
@@ -43,7 +47,11 @@ OUTCOME = Outcome(
 def test_an_outcome_becomes_three_files_with_the_same_bytes_each_time(tmp_path: Path) -> None:
     first = write(OUTCOME, tmp_path / "deep" / "one")
     again = write(OUTCOME, tmp_path / "two")
-    assert {kind: path.name for kind, path in first.items()} == {"csv": "x.csv", "png": "x.png", "svg": "x.svg"}
+    assert {kind: path.name for kind, path in first.items()} == {
+        "csv": "x.csv",
+        "png": "x.png",
+        "svg": "x.svg",
+    }
     for kind in first:
         assert first[kind].read_bytes() == again[kind].read_bytes()
     assert first["csv"].read_text() == "a,b\n1,0.5\n2,inf\nc,nan\n"

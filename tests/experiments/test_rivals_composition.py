@@ -20,14 +20,18 @@ def dp_epsilon_of_repeated_responses(alpha: float, rounds: int) -> float:
 
 @pytest.mark.parametrize("rounds", [1, 4, 16])
 def test_rounds_of_a_pure_guarantee_compose_as_the_oracle_says(rounds: int) -> None:
-    """Kairouz, Oh, Viswanath: T randomised responses are the worst T pure rounds. Half the noise (twice α) breaks it."""
+    """Kairouz, Oh, Viswanath: T randomised responses are the worst T pure rounds. Half the noise
+    (twice α) breaks it.
+    """
     alpha = per_round(1.0, rounds)
     assert dp_epsilon_of_repeated_responses(alpha, rounds) == pytest.approx(1.0, abs=2e-3)
     assert dp_epsilon_of_repeated_responses(2 * alpha, rounds) > 1.5
 
 
 @given(alpha=st.floats(1e-3, 2.0), rounds=st.integers(1, 40), epsilon=st.floats(0.0, 3.0))
-def test_composition_is_between_one_round_and_plain_addition(alpha: float, rounds: int, epsilon: float) -> None:
+def test_composition_is_between_one_round_and_plain_addition(
+    alpha: float, rounds: int, epsilon: float
+) -> None:
     profile = repeated_profile(alpha, rounds)
     assert profile(rounds * alpha) == 0.0
     assert profile(epsilon) >= repeated_profile(alpha, 1)(epsilon) - 1e-12

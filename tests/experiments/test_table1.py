@@ -1,4 +1,6 @@
-"""Table I: its cells, bars and claims on small shares of the real thing, and the noises and preprocessings it is made with."""
+"""Table I: its cells, bars and claims on small shares of the real thing, and the noises and
+preprocessings it is made with.
+"""
 
 import csv
 from dataclasses import replace
@@ -38,33 +40,48 @@ def cells(data_dir: Path) -> tuple[Cell, ...]:
 
 @pytest.mark.parametrize("name", raetsch.NAMES)
 def test_the_printed_figures_are_fractions_of_the_test_sets(name: str) -> None:
-    """A misprint here, or a wrong test size, would give a figure that no number of right answers rounds to."""
+    """A misprint here, or a wrong test size, would give a figure that no number of right answers
+    rounds to.
+    """
     size = raetsch.TEST_SIZES[name]
     for printed in PAPER[name]:
         right = round(printed * size / 100)
-        assert any(abs(100 * k / size - printed) < 0.00501 for k in (right - 1, right, right + 1)), (name, printed)
+        assert any(
+            abs(100 * k / size - printed) < 0.00501 for k in (right - 1, right, right + 1)
+        ), (name, printed)
 
 
 # Preprocessing
 
-records = st.lists(st.lists(st.floats(-50, 50), min_size=3, max_size=3), min_size=2, max_size=6).map(np.array)
+records = st.lists(
+    st.lists(st.floats(-50, 50), min_size=3, max_size=3), min_size=2, max_size=6
+).map(np.array)
 
 
 @given(x=records, other=st.floats(-50, 50), name=st.sampled_from(raetsch.NAMES))
 def test_our_rows_do_not_depend_on_other_records(x: np.ndarray, other: float, name: str) -> None:
     changed = x.copy()
     changed[1:] = other
-    np.testing.assert_array_equal(preprocessing.to_declared(x, name)[0], preprocessing.to_declared(changed, name)[0])
+    np.testing.assert_array_equal(
+        preprocessing.to_declared(x, name)[0], preprocessing.to_declared(changed, name)[0]
+    )
 
 
 def test_their_rows_do_depend_on_other_records() -> None:
     """Why they stand in no ledger."""
     x = np.array([[1.0, 0.5], [1.0, 1.0]])
-    assert not np.array_equal(preprocessing.to_largest(x, "")[0], preprocessing.to_largest(x * [[1], [8]], "")[0])
+    assert not np.array_equal(
+        preprocessing.to_largest(x, "")[0], preprocessing.to_largest(x * [[1], [8]], "")[0]
+    )
 
 
-@given(x=records.filter(lambda x: bool((np.abs(x).max(axis=0) > 1e-3).all())), way=st.sampled_from(preprocessing.BOTH))
-def test_rows_keep_the_bound_their_ledger_counts_with(x: np.ndarray, way: preprocessing.Preprocessing) -> None:
+@given(
+    x=records.filter(lambda x: bool((np.abs(x).max(axis=0) > 1e-3).all())),
+    way=st.sampled_from(preprocessing.BOTH),
+)
+def test_rows_keep_the_bound_their_ledger_counts_with(
+    x: np.ndarray, way: preprocessing.Preprocessing
+) -> None:
     made = way.apply(x, "twonorm")
     assert np.linalg.norm(made, axis=1).max() <= way.norm_bound * (1 + 1e-15)
     assert np.ptp(made[:, -1]) < 1e-12  # the constant
@@ -102,16 +119,28 @@ def test_calibrated_noise_leaves_others_its_share_and_half_of_it_does_not(epsilo
     plan = TrainingPlan(rounds=2, objective_noise=kind, objective_bound=reach, noise_scale=0.0)
     share = proved(plan, sizes, joined).label_others / epsilon
     assert share == pytest.approx(bounded_noise.SHARE, rel=0.01)
-    assert proved(replace(plan, objective_bound=reach / 2), sizes, joined).label_others > 1.2 * share * epsilon
+    assert (
+        proved(replace(plan, objective_bound=reach / 2), sizes, joined).label_others
+        > 1.2 * share * epsilon
+    )
 
 
-@pytest.mark.parametrize(("noise", "kind"), [("box", "uniform_box"), ("ball", "uniform_ball"), ("gaussian", "truncated_gaussian")])
+@pytest.mark.parametrize(
+    ("noise", "kind"),
+    [("box", "uniform_box"), ("ball", "uniform_ball"), ("gaussian", "truncated_gaussian")],
+)
 def test_other_noises_fill_the_bound(noise: str, kind: str) -> None:
-    assert bounded_noise.objective(noise, 9.0, Sizes(records=(10,), width=2, epsilon=1.0)) == (kind, 9.0)
+    assert bounded_noise.objective(noise, 9.0, Sizes(records=(10,), width=2, epsilon=1.0)) == (
+        kind,
+        9.0,
+    )
 
 
 def test_a_noise_nobody_knows_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="noise must be one of 'box', 'ball', 'gaussian', 'calibrated', got 'cube'"):
+    with pytest.raises(
+        InvalidInput,
+        match="noise must be one of 'box', 'ball', 'gaussian', 'calibrated', got 'cube'",
+    ):
         bounded_noise.objective("cube", 1.0, Sizes(records=(10,), width=2, epsilon=1.0))
 
 
@@ -122,7 +151,9 @@ def test_a_noise_nobody_knows_is_refused() -> None:
 def test_each_column_is_trained_with_every_noise(way: preprocessing.Preprocessing) -> None:
     planned = trainings("image", way)
     assert [(column.name, noise) for column, noise, _, _ in planned] == [
-        (column.name, noise) for column in COLUMNS for noise in (bounded_noise.NOISES if column.bound else ("none",))
+        (column.name, noise)
+        for column in COLUMNS
+        for noise in (bounded_noise.NOISES if column.bound else ("none",))
     ]
     for column, _, plan, sizes in planned:
         assert sum(sizes.records) == 2086 - 626 and sizes.width == 19
@@ -137,21 +168,36 @@ def test_what_a_column_proves() -> None:
         privacy = proved(plan, sizes, joined)
         assert privacy.label_own == column.epsilon
         assert privacy.label_others <= column.epsilon
-        assert privacy.label_others == max(ledger(plan, sizes, joined).line("label", "other servers", i).epsilon for i in range(joined.n))
+        assert privacy.label_others == max(
+            ledger(plan, sizes, joined).line("label", "other servers", i).epsilon
+            for i in range(joined.n)
+        )
         if column.bound == 0:
-            assert privacy.label_others == pytest.approx(column.epsilon, rel=1e-5)  # the flip alone, at δ = 10^-6
+            assert privacy.label_others == pytest.approx(
+                column.epsilon, rel=1e-5
+            )  # the flip alone, at δ = 10^-6
             assert isinf(privacy.features_others) and privacy.eta_delta == 1
         if noise == "ball":  # the share of one ball outside the other
             shift = joined.n * float(labels.kappa(column.epsilon)) * sqrt(2) / min(sizes.records)
-            assert privacy.eta_delta == pytest.approx(betainc(0.5, 11, (shift / (2 * column.bound)) ** 2), rel=1e-6)
+            assert privacy.eta_delta == pytest.approx(
+                betainc(0.5, 11, (shift / (2 * column.bound)) ** 2), rel=1e-6
+            )
 
 
 def test_only_releases_make_the_model(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Iterate noise a thousand times louder than any classifier must drown it; an average of un-noised iterates would survive."""
-    monkeypatch.setattr(table1_cells, "COMMON", replace(table1_cells.COMMON, rounds=3, noise_scale=1e3, noise_decay=0.999))
+    """Iterate noise a thousand times louder than any classifier must drown it; an average of
+    un-noised iterates would survive.
+    """
+    monkeypatch.setattr(
+        table1_cells,
+        "COMMON",
+        replace(table1_cells.COMMON, rounds=3, noise_scale=1e3, noise_decay=0.999),
+    )
     accuracies = np.array(table1_cells._one_seed(("twonorm", 1, 0)))
     noisy = np.array([column.bound > 0 for column, *_ in trainings("twonorm", preprocessing.OURS)])
-    assert np.ptp(accuracies[noisy]) < 2  # the same θ in every training of a seed: labels and η no longer matter
+    assert (
+        np.ptp(accuracies[noisy]) < 2
+    )  # the same θ in every training of a seed: labels and η no longer matter
     assert accuracies[~noisy].min() > 90 > accuracies[noisy].max() + 5
 
 
@@ -165,8 +211,14 @@ def test_the_claims_hold(cells: tuple[Cell, ...]) -> None:
 
 
 @pytest.mark.parametrize(("bound", "claim"), [(0, 0), (1, 2), (9, 4)])
-def test_a_bar_fails_when_one_cell_falls_below_it(cells: tuple[Cell, ...], bound: float, claim: int) -> None:
-    fallen = next(k for k, cell in enumerate(cells) if cell.column.bound == bound and cell.noise in ("none", table1.BEST))
+def test_a_bar_fails_when_one_cell_falls_below_it(
+    cells: tuple[Cell, ...], bound: float, claim: int
+) -> None:
+    fallen = next(
+        k
+        for k, cell in enumerate(cells)
+        if cell.column.bound == bound and cell.noise in ("none", table1.BEST)
+    )
     low = replace(cells[fallen], accuracies=(cells[fallen].paper - 9.0, cells[fallen].paper - 8.9))
     found = table1.claims((*cells[:fallen], low, *cells[fallen + 1 :]))
     assert [k for k, one in enumerate(found) if not one.holds and k < 6] == [claim]
@@ -181,7 +233,9 @@ def test_the_bars() -> None:
         paper=60.0,
         accuracies=(57.0, 59.0),
         plan=TrainingPlan(),
-        privacy=table1_cells.Privacy(label_own=1.0, label_others=1.0, features_others=inf, eta_delta=1.0),
+        privacy=table1_cells.Privacy(
+            label_own=1.0, label_others=1.0, features_others=inf, eta_delta=1.0
+        ),
     )
     assert some.mean == 58 and some.sd == pytest.approx(sqrt(2))
     assert some.meets_bar  # within two standard deviations
@@ -207,7 +261,9 @@ def test_the_table_is_written_and_complete(cells: tuple[Cell, ...], tmp_path: Pa
     assert b"Banana" in paths["svg"].read_bytes()
     assert outcome.to_dict()["claims"][0]["holds"] is True
     again = write(table1.outcome(cells), tmp_path / "again")
-    assert {kind: path.read_bytes() for kind, path in again.items()} == {kind: path.read_bytes() for kind, path in paths.items()}
+    assert {kind: path.read_bytes() for kind, path in again.items()} == {
+        kind: path.read_bytes() for kind, path in paths.items()
+    }
 
 
 def test_the_terminal_table_is_eighty_wide(cells: tuple[Cell, ...]) -> None:
@@ -220,14 +276,21 @@ def test_the_terminal_table_is_eighty_wide(cells: tuple[Cell, ...]) -> None:
     assert german[0][1] == "75.0" and german[1][1] and not german[2][1]  # R = 0 once
 
 
-def test_the_same_seeds_give_the_same_table_in_any_number_of_processes(cells: tuple[Cell, ...]) -> None:
+def test_the_same_seeds_give_the_same_table_in_any_number_of_processes(
+    cells: tuple[Cell, ...],
+) -> None:
     again = measure(("banana",), seeds=2, processes=2, progress=quiet)
-    first = [replace(cell, accuracies=cell.accuracies[:2]) for cell in cells if cell.set == "banana"]
+    first = [
+        replace(cell, accuracies=cell.accuracies[:2]) for cell in cells if cell.set == "banana"
+    ]
     assert list(again) == first
 
 
 def test_wrong_input_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="seeds must be a whole number >= 2, got 1: a standard deviation needs two runs"):
+    with pytest.raises(
+        InvalidInput,
+        match="seeds must be a whole number >= 2, got 1: a standard deviation needs two runs",
+    ):
         measure(("german",), seeds=1, processes=1, progress=quiet)
     with pytest.raises(InvalidInput, match="set must be one of 'german'"):
         measure(("iris",), seeds=2, processes=1, progress=quiet)

@@ -112,10 +112,15 @@ def test_noise_is_written_into_out(seed, t):
     out = np.full((2, 3), np.nan)
     noise = IterateNoise(V, RHO)
     assert noise.draw(t, out, np.random.default_rng(seed)) is out
-    np.testing.assert_array_equal(out, np.random.default_rng(seed).standard_normal((2, 3)) * noise.stddev(t))
+    np.testing.assert_array_equal(
+        out, np.random.default_rng(seed).standard_normal((2, 3)) * noise.stddev(t)
+    )
 
 
-@pytest.mark.parametrize(("scale", "decay"), [(-1.0, 0.9), (float("inf"), 0.9), (float("nan"), 0.9), (1.0, 0.0), (1.0, 1.0), (1.0, 1.2)])
+@pytest.mark.parametrize(
+    ("scale", "decay"),
+    [(-1.0, 0.9), (float("inf"), 0.9), (float("nan"), 0.9), (1.0, 0.0), (1.0, 1.0), (1.0, 1.2)],
+)
 def test_bad_settings_are_refused(scale, decay):
     with pytest.raises(InvalidInput, match=r"noise_scale|noise_decay .*must fade"):
         IterateNoise(scale, decay)

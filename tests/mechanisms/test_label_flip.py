@@ -1,4 +1,6 @@
-"""Phase 1: the integer thresholds, the frequencies, the de-biased codes and how far one label or record moves them."""
+"""Phase 1: the integer thresholds, the frequencies, the de-biased codes and how far one label or
+record moves them.
+"""
 
 from fractions import Fraction
 from math import ceil, expm1, hypot, inf, sqrt
@@ -20,12 +22,16 @@ FALSE_ALARM = 1e-8  # of every single statistical check below; all of them toget
 BITS = 512
 ONE = 1 << BITS
 
-micros = st.one_of(st.integers(1, 100), st.integers(1, 50 * MILLION), st.integers(1, 1000 * MILLION))
+micros = st.one_of(
+    st.integers(1, 100), st.integers(1, 50 * MILLION), st.integers(1, 1000 * MILLION)
+)
 class_counts = st.integers(2, 40)
 
 
 def exp_interval(exponent: Fraction) -> tuple[int, int]:
-    """Integers with low <= 2^512·e^x <= high for 0 <= x <= 1000, by a Taylor series rounded outwards."""
+    """Integers with low <= 2^512·e^x <= high for 0 <= x <= 1000, by a Taylor series rounded
+    outwards.
+    """
     halvings = 14  # x/2^14 < 1/16: each term is less than 1/16 of the one before
     part = exponent / 2**halvings
     low = high = 0
@@ -46,7 +52,9 @@ def micro_interval(micro: int) -> tuple[int, int]:
 
 
 def never_exceeds(p: int, classes: int, low: int) -> bool:
-    """Whether keeping is at most e^ε times as likely as each other class, in exact integers: (2^64 - P)/(P/(K-1)) <= e^ε."""
+    """Whether keeping is at most e^ε times as likely as each other class, in exact integers: (2^64
+    - P)/(P/(K-1)) <= e^ε.
+    """
     return (WORD - p) * (classes - 1) * ONE <= p * low
 
 
@@ -55,7 +63,9 @@ def never_exceeds(p: int, classes: int, low: int) -> bool:
 
 def test_interval_holds_e_and_is_narrow():
     low, high = exp_interval(Fraction(1))
-    digits = Fraction("2.71828182845904523536028747135266249775724709369995957496696762772407663035354759")  # of e, cut off
+    digits = Fraction(
+        "2.71828182845904523536028747135266249775724709369995957496696762772407663035354759"
+    )  # of e, cut off
     assert low <= (digits + Fraction(1, 10**80)) * ONE
     assert high >= digits * ONE
     assert high - low < ONE >> 480
@@ -84,7 +94,9 @@ def test_no_report_is_more_than_e_to_epsilon_times_likelier_under_another_label(
     assert never_exceeds(p, classes, low)
     assert p * ONE <= (WORD - p) * (classes - 1) * low
     assert not never_exceeds(p // 2, classes, low)
-    assert not never_exceeds(p - 1, classes, micro_interval(micro)[1])  # nor would any smaller integer do
+    assert not never_exceeds(
+        p - 1, classes, micro_interval(micro)[1]
+    )  # nor would any smaller integer do
 
 
 @given(micros, micros, class_counts)
@@ -97,9 +109,16 @@ def test_threshold_falls_with_epsilon_and_grows_with_classes(one, other, classes
 @given(class_counts)
 def test_extreme_epsilons(classes):
     uniform = ceil(Fraction(WORD * (classes - 1), classes))
-    assert uniform - threshold(1, classes) <= WORD // MILLION  # ε = 1e-6: nearly uniform over all classes, and no more than that
+    assert (
+        uniform - threshold(1, classes) <= WORD // MILLION
+    )  # ε = 1e-6: nearly uniform over all classes, and no more than that
     assert threshold(1, classes) <= uniform
-    assert threshold(1000 * MILLION, classes) == LabelFlip(1e9, classes).threshold == LabelFlip(1e300, classes).threshold == 1
+    assert (
+        threshold(1000 * MILLION, classes)
+        == LabelFlip(1e9, classes).threshold
+        == LabelFlip(1e300, classes).threshold
+        == 1
+    )
     assert LabelFlip(inf, classes).threshold == 0
     assert LabelFlip(inf, classes).flip_probability == 0.0
 
@@ -149,11 +168,22 @@ class Scripted:
         return np.array(self.shifts)
 
 
-@given(st.lists(st.tuples(st.one_of(micros, st.just(inf)), st.integers(-1, 0)), min_size=1, max_size=8), st.integers(2, 7), st.data())
+@given(
+    st.lists(
+        st.tuples(st.one_of(micros, st.just(inf)), st.integers(-1, 0)), min_size=1, max_size=8
+    ),
+    st.integers(2, 7),
+    st.data(),
+)
 def test_a_label_flips_exactly_when_its_word_is_below_its_own_threshold(users, classes, data):
-    """Word P - 1 flips, word P does not, for every record of a mixed batch: no float comparison on the way."""
+    """Word P - 1 flips, word P does not, for every record of a mixed batch: no float comparison on
+    the way.
+    """
     epsilons = np.array([micro / MILLION for micro, _ in users])
-    words = [max(0, LabelFlip(float(e), classes).threshold + off) for e, (_, off) in zip(epsilons, users, strict=True)]
+    words = [
+        max(0, LabelFlip(float(e), classes).threshold + off)
+        for e, (_, off) in zip(epsilons, users, strict=True)
+    ]
     shifts = [data.draw(st.integers(1, classes - 1)) for _ in users]
     truth = np.array([data.draw(st.integers(0, classes - 1)) for _ in users])
     reported = flip_labels(truth, epsilons, classes, Scripted(words, shifts))
@@ -169,7 +199,9 @@ def accepts_count(count: int, total: int, p: float) -> bool:
 
 @pytest.mark.parametrize("classes", [2, 5])
 def test_frequencies_of_every_epsilon_in_a_mixed_batch(classes):
-    """False alarm 1e-8 per group (exact binomial); half, double and the neighbours' probabilities are rejected."""
+    """False alarm 1e-8 per group (exact binomial); half, double and the neighbours' probabilities
+    are rejected.
+    """
     menu = [0.4, 1.0, 2.5, inf]
     rng = np.random.default_rng(1)
     epsilons = rng.permutation(np.repeat(menu, 100_000))
@@ -181,7 +213,11 @@ def test_frequencies_of_every_epsilon_in_a_mixed_batch(classes):
         count, total = int((reported != truth)[group].sum()), int(group.sum())
         p = (classes - 1) / (np.exp(epsilon) + classes - 1)
         assert accepts_count(count, total, p)
-        others = [(classes - 1) / (np.exp(e) + classes - 1) for e in (epsilon / 2, 2 * epsilon, *menu[:-1]) if e != epsilon]
+        others = [
+            (classes - 1) / (np.exp(e) + classes - 1)
+            for e in (epsilon / 2, 2 * epsilon, *menu[:-1])
+            if e != epsilon
+        ]
         wrong = [p / 2, min(1.0, 2 * p), 1 - p, p * (classes - 1) / classes, *others]
         assert not any(accepts_count(count, total, q) for q in wrong)
     kept = np.isinf(epsilons)
@@ -190,7 +226,9 @@ def test_frequencies_of_every_epsilon_in_a_mixed_batch(classes):
 
 @pytest.mark.parametrize("classes", [3, 5])
 def test_other_classes_are_equally_likely(classes):
-    """False alarm 1e-8 per true class (chi-square, K - 2 degrees of freedom); a preference of 10% is rejected."""
+    """False alarm 1e-8 per true class (chi-square, K - 2 degrees of freedom); a preference of 10%
+    is rejected.
+    """
     total = 150_000
     truth = np.repeat(np.arange(classes), total)
     reported = flip_labels(truth, np.full(len(truth), 0.5), classes, np.random.default_rng(3))
@@ -223,7 +261,12 @@ def test_codes_are_unbiased(micro, classes, data):
     flip = LabelFlip(micro / MILLION, classes)
     target = np.array([2.0 * truth - 1]) if classes == 2 else np.eye(classes)[truth]
     tight = 1e-14 * classes * float(labels.keep_weight(flip.epsilon, classes))
-    np.testing.assert_allclose(expected_code(truth, flip.epsilon, classes, flip.flip_probability), target, rtol=0, atol=tight)
+    np.testing.assert_allclose(
+        expected_code(truth, flip.epsilon, classes, flip.flip_probability),
+        target,
+        rtol=0,
+        atol=tight,
+    )
 
 
 @given(st.integers(1000, 5 * MILLION), st.integers(2, 12))
@@ -231,14 +274,22 @@ def test_codes_are_biased_under_half_or_double_the_flips(micro, classes):
     flip = LabelFlip(micro / MILLION, classes)
     right = expected_code(0, flip.epsilon, classes, flip.flip_probability)
     for factor in (0.5, 2.0):
-        assert abs(expected_code(0, flip.epsilon, classes, factor * flip.flip_probability) - right).max() > 1e-3
+        assert (
+            abs(
+                expected_code(0, flip.epsilon, classes, factor * flip.flip_probability) - right
+            ).max()
+            > 1e-3
+        )
 
 
 def test_codes_take_one_epsilon_per_record_and_infinity_is_the_truth():
     epsilons = np.array([0.5, 3.0, inf])
     for classes in (2, 4):
         together = labels.codes(np.array([1, 0, 1]), epsilons, classes)
-        alone = [labels.codes(np.array([y]), e, classes)[0] for y, e in zip([1, 0, 1], epsilons, strict=True)]
+        alone = [
+            labels.codes(np.array([y]), e, classes)[0]
+            for y, e in zip([1, 0, 1], epsilons, strict=True)
+        ]
         np.testing.assert_array_equal(together, alone)
         np.testing.assert_array_equal(together[2], [1.0] if classes == 2 else [0, 1, 0, 0])
 
@@ -270,46 +321,70 @@ def problems(draw):
 
 
 @given(problems(), debias, bounds, arrays(float, (3, 3), elements=st.floats(-1, 1)), st.data())
-def test_one_reported_label_moves_the_label_mean_by_at_most_label_shift(problem, epsilon, bound, raw, data):
-    """Among other records, whose ε may be larger; attained whenever the label changes and the record lies on the sphere."""
+def test_one_reported_label_moves_the_label_mean_by_at_most_label_shift(
+    problem, epsilon, bound, raw, data
+):
+    """Among other records, whose ε may be larger; attained whenever the label changes and the
+    record lies on the sphere.
+    """
     loss, classes, _ = problem
     x = np.array([inside(row, bound) for row in raw])
     before = np.array([data.draw(st.integers(0, classes - 1)) for _ in x])
     after = before.copy()
     after[0] = data.draw(st.integers(0, classes - 1))
     epsilons = np.array([epsilon, 2 * epsilon, inf])
-    moved = [labels.label_mean(x, labels.codes(y, epsilons, classes), loss) for y in (before, after)]
-    distance, most = len(x) * float(np.linalg.norm(moved[1] - moved[0])), labels.label_shift(epsilon, bound, loss, classes)
+    moved = [
+        labels.label_mean(x, labels.codes(y, epsilons, classes), loss) for y in (before, after)
+    ]
+    distance, most = (
+        len(x) * float(np.linalg.norm(moved[1] - moved[0])),
+        labels.label_shift(epsilon, bound, loss, classes),
+    )
     assert distance <= most * (1 + 1e-12)
     if after[0] != before[0]:
         assert distance == pytest.approx(most * np.linalg.norm(x[0]) / bound, rel=1e-9)
 
 
 @given(problems(), debias, bounds, directions, directions, st.floats(0, 50), st.data())
-def test_one_replaced_record_moves_the_gradient_by_at_most_record_shift(problem, epsilon, bound, first, second, size, data):
+def test_one_replaced_record_moves_the_gradient_by_at_most_record_shift(
+    problem, epsilon, bound, first, second, size, data
+):
     """Whatever the weights, the labels, and the newcomer's own (larger) ε."""
     loss, classes, codes = problem
     weights = size * data.draw(arrays(float, (codes, 3), elements=st.floats(-1, 1)))
     moved = []
-    for direction, own in ((first, epsilon), (second, epsilon * data.draw(st.sampled_from([1.0, 3.0])))):
+    for direction, own in (
+        (first, epsilon),
+        (second, epsilon * data.draw(st.sampled_from([1.0, 3.0]))),
+    ):
         code = labels.codes(np.array([data.draw(st.integers(0, classes - 1))]), own, classes)[0]
         moved.append(gradient(loss, inside(direction, bound), code, weights))
-    assert np.linalg.norm(moved[1] - moved[0]) <= labels.record_shift(epsilon, bound, loss, classes) * (1 + 1e-12)
+    assert np.linalg.norm(moved[1] - moved[0]) <= labels.record_shift(
+        epsilon, bound, loss, classes
+    ) * (1 + 1e-12)
 
 
 def opposite_records(bound: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Two records almost opposite each other, and a direction on whose positive side both lie."""
     angle = 1e-3
-    return bound * np.array([1.0, 0.0]), bound * np.array([-np.cos(angle), np.sin(angle)]), np.array([1.0, 2 / np.tan(angle)])
+    return (
+        bound * np.array([1.0, 0.0]),
+        bound * np.array([-np.cos(angle), np.sin(angle)]),
+        np.array([1.0, 2 / np.tan(angle)]),
+    )
 
 
 @given(st.sampled_from([LOGISTIC, MATSUSHITA]), debias, bounds)
 def test_binary_record_shift_is_attained(loss, epsilon, bound):
-    """Two nearly opposite records, both of label -1 and both far on the positive side: the supremum."""
+    """Two nearly opposite records, both of label -1 and both far on the positive side: the
+    supremum.
+    """
     one, other, normal = opposite_records(bound)
     code = labels.codes(np.array([0]), epsilon, 2)[0]
     weights = 1e5 / bound * normal[None]
-    moved = np.linalg.norm(gradient(loss, one, code, weights) - gradient(loss, other, code, weights))
+    moved = np.linalg.norm(
+        gradient(loss, one, code, weights) - gradient(loss, other, code, weights)
+    )
     assert moved == pytest.approx(labels.record_shift(epsilon, bound, loss, 2), rel=1e-5)
 
 
@@ -323,12 +398,18 @@ def attained_softmax_shift(epsilon: float, bound: float, classes: int) -> float:
     code = labels.codes(np.array([0]), epsilon, classes)[0]
     weights = np.zeros((classes, 2))
     weights[1] = 1e5 / bound * normal
-    return float(np.linalg.norm(gradient(SOFTMAX, one, code, weights) - gradient(SOFTMAX, other, code, weights)))
+    return float(
+        np.linalg.norm(
+            gradient(SOFTMAX, one, code, weights) - gradient(SOFTMAX, other, code, weights)
+        )
+    )
 
 
 @given(debias, bounds, st.integers(3, 12))
 def test_softmax_record_shift_covers_its_supremum(epsilon, bound, classes):
-    """|softmax - code| is convex in the softmax, so it is largest at another vertex: √(top² + (1 - low)² + (K - 2)·low²)."""
+    """|softmax - code| is convex in the softmax, so it is largest at another vertex: √(top² + (1 -
+    low)² + (K - 2)·low²).
+    """
     low = 0.0 if epsilon == inf else -1 / expm1(epsilon)
     top = float(labels.keep_weight(epsilon, classes)) + low
     supremum = 2 * bound * hypot(top, 1 - low, sqrt(classes - 2) * low)
@@ -338,7 +419,9 @@ def test_softmax_record_shift_covers_its_supremum(epsilon, bound, classes):
 
 @pytest.mark.parametrize("epsilon", [1.0, 5.0, inf])
 def test_softmax_record_shift_is_not_loose(epsilon):
-    assert attained_softmax_shift(epsilon, 1.0, 3) >= 0.95 * labels.record_shift(epsilon, 1.0, SOFTMAX, 3)
+    assert attained_softmax_shift(epsilon, 1.0, 3) >= 0.95 * labels.record_shift(
+        epsilon, 1.0, SOFTMAX, 3
+    )
 
 
 def test_huge_epsilon_is_as_good_as_infinite():
@@ -351,4 +434,8 @@ def test_the_smallest_epsilon_gives_the_largest_shifts(epsilon, factor, bound, p
     """Why a server's events take the smallest ε among its records."""
     loss, classes, _ = problem
     for shift in (labels.label_shift, labels.record_shift):
-        assert shift(epsilon, bound, loss, classes) >= shift(factor * epsilon, bound, loss, classes) >= shift(inf, bound, loss, classes)
+        assert (
+            shift(epsilon, bound, loss, classes)
+            >= shift(factor * epsilon, bound, loss, classes)
+            >= shift(inf, bound, loss, classes)
+        )

@@ -33,7 +33,13 @@ def within(noise: ObjectiveNoise, sample: np.ndarray) -> bool:
     return bool(reach <= noise.bound * (1 + 1e-12))  # the rounding of a norm
 
 
-@given(st.sampled_from(NOISY), st.floats(1e-6, 1e6), st.integers(1, 4), st.integers(1, 60), st.integers(0, 2**32))
+@given(
+    st.sampled_from(NOISY),
+    st.floats(1e-6, 1e6),
+    st.integers(1, 4),
+    st.integers(1, 60),
+    st.integers(0, 2**32),
+)
 def test_noise_stays_inside_its_bound(kind, bound, codes, width, seed):
     noise = ObjectiveNoise(kind, bound)
     sample = noise.draw((codes, width), np.random.default_rng(seed))
@@ -54,7 +60,12 @@ def test_switched_off_noise_is_exactly_zero_and_draws_nothing(kind, seed):
 
 
 def test_bad_settings_are_refused():
-    for kind, bound in (("laplace", 1.0), ("uniform_box", -1.0), ("uniform_box", float("nan")), ("uniform_box", float("inf"))):
+    for kind, bound in (
+        ("laplace", 1.0),
+        ("uniform_box", -1.0),
+        ("uniform_box", float("nan")),
+        ("uniform_box", float("inf")),
+    ):
         with pytest.raises(InvalidInput, match="objective_"):
             ObjectiveNoise(kind, bound)
 
@@ -72,7 +83,9 @@ class Scripted:
 
 
 def test_only_values_outside_the_box_are_drawn_again():
-    """Rejection, not clipping: nothing may pile up at the bound. 7 and -6.5 are outside, and so is the -9 that replaces one."""
+    """Rejection, not clipping: nothing may pile up at the bound. 7 and -6.5 are outside, and so is
+    the -9 that replaces one.
+    """
     rng = Scripted(1.0, 7.0, -6.0, -6.5, 2.0, -9.0, 0.5)
     sample = ObjectiveNoise("truncated_gaussian", R).draw((1, 4), rng)
     np.testing.assert_array_equal(sample, np.array([[1.0, 2.0, -6.0, 0.5]]) * R / SIGMAS)
@@ -129,7 +142,11 @@ def test_uniform_ball_is_uniform(shape):
 
     Half, double, a radius drawn without the d-th root and directions from a cube are rejected.
     """
-    noise, rng, size = ObjectiveNoise("uniform_ball", R), np.random.default_rng(7), shape[0] * shape[1]
+    noise, rng, size = (
+        ObjectiveNoise("uniform_ball", R),
+        np.random.default_rng(7),
+        shape[0] * shape[1],
+    )
     sample = np.array([noise.draw(shape, rng) for _ in range(8000)]).reshape(-1, size)
     radius = np.linalg.norm(sample, axis=1)
 

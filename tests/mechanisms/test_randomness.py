@@ -45,7 +45,9 @@ def test_the_server_defaults_to_the_first():
 
 
 def test_streams_do_not_follow_each_other():
-    """False alarm 1e-8 per pair (exact binomial): signs agree half the time; a stream, its mirror and a half copy are rejected."""
+    """False alarm 1e-8 per pair (exact binomial): signs agree half the time; a stream, its mirror
+    and a half copy are rejected.
+    """
     count = 20_000
     low, high = binom.ppf(FALSE_ALARM / 2, count, 0.5), binom.isf(FALSE_ALARM / 2, count, 0.5)
 
@@ -53,7 +55,11 @@ def test_streams_do_not_follow_each_other():
         return low <= ((one > 0) == (other > 0)).sum() <= high
 
     source = Simulated(7)
-    drawn = [source.stream(purpose, server).standard_normal(count) for purpose in PURPOSES for server in (0, 1)]
+    drawn = [
+        source.stream(purpose, server).standard_normal(count)
+        for purpose in PURPOSES
+        for server in (0, 1)
+    ]
     for k, one in enumerate(drawn):
         assert all(independent(one, other) for other in drawn[:k])
     half = np.where(np.arange(count) % 2 == 0, drawn[0], drawn[1])

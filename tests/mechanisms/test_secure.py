@@ -1,10 +1,11 @@
 """Secure randomness: exact distributions, everything on the grid, nothing repeatable.
 
-Distributions are tested on a seeded stream of words, so that these tests never raise a false alarm by chance; the few that draw from the
-operating system raise one with probability 1e-6 each. What the words become is tested exactly.
+Distributions are tested on a seeded stream of words, so that these tests never raise a false alarm
+by chance; the few that draw from the operating system raise one with probability 1e-6 each. What
+the words become is tested exactly.
 
-tests/vectors/label_flip.json holds the decisions of the label flip that all implementations share; it is made by
-tests/vectors/make_label_flip.py from rationals alone.
+tests/vectors/label_flip.json holds the decisions of the label flip that all implementations share;
+it is made by tests/vectors/make_label_flip.py from rationals alone.
 """
 
 import copy
@@ -33,7 +34,17 @@ from pdml.mechanisms.exact_gaussian import GRID, HEIGHT, LIMIT, SLOTS, STEPS
 from pdml.mechanisms.iterate_noise import IterateNoise, draw_round
 from pdml.mechanisms.label_flip import WORD, LabelFlip, flip_labels, threshold
 from pdml.mechanisms.objective_noise import ObjectiveNoise
-from pdml.mechanisms.randomness import DEAL, ITERATES, LABELS, TOPOLOGY, Secure, SecureStream, Simulated, os_words, source_named
+from pdml.mechanisms.randomness import (
+    DEAL,
+    ITERATES,
+    LABELS,
+    TOPOLOGY,
+    Secure,
+    SecureStream,
+    Simulated,
+    os_words,
+    source_named,
+)
 from pdml.train.engines import local
 from pdml.train.node import Node, Server
 from pdml.train.plan import TrainingPlan
@@ -61,7 +72,9 @@ def scripted(*words):
 
 
 def accepts_pmf(sample, pmf):
-    """Pearson's χ² of whole numbers against {value: probability}; values expected fewer than 10 times are pooled."""
+    """Pearson's χ² of whole numbers against {value: probability}; values expected fewer than 10
+    times are pooled.
+    """
     n = len(sample)
     values, counts = np.unique(sample, return_counts=True)
     seen = dict(zip(values.tolist(), counts.tolist(), strict=True))
@@ -78,20 +91,26 @@ def accepts_pmf(sample, pmf):
 def rounded_pmf(sigma, bound=None):
     """Of round(σZ), given |round(σZ)| <= bound."""
     far = bound or int(9 * sigma) + 2
-    cells = {n: float(norm.cdf((n + 0.5) / sigma) - norm.cdf((n - 0.5) / sigma)) for n in range(-far, far + 1)}
+    cells = {
+        n: float(norm.cdf((n + 0.5) / sigma) - norm.cdf((n - 0.5) / sigma))
+        for n in range(-far, far + 1)
+    }
     total = sum(cells.values()) if bound else 1.0
     return {n: p / total for n, p in cells.items()}
 
 
 def on_grid(values):
-    return bool((np.asarray(values) / GRID == np.rint(np.asarray(values) / GRID)).all()) and bool((np.abs(values) <= 2 * LIMIT).all())
+    return bool((np.asarray(values) / GRID == np.rint(np.asarray(values) / GRID)).all()) and bool(
+        (np.abs(values) <= 2 * LIMIT).all()
+    )
 
 
 def steps_of(values):
     return np.rint(np.ravel(values) / GRID).astype(np.int64)
 
 
-# --- labels -----------------------------------------------------------------------------------------------------------
+# --- labels
+# -----------------------------------------------------------------------------------------------------------
 
 
 def load_vectors():
@@ -107,14 +126,21 @@ def test_vectors_are_what_the_script_makes():
 
 def test_vectors_of_the_flip():
     vectors = load_vectors()
-    assert any(v["micro_epsilon"] == 10**6 and v["classes"] == 2 and v["threshold"] == "4961093570831980854" for v in vectors["flips"])
+    assert any(
+        v["micro_epsilon"] == 10**6
+        and v["classes"] == 2
+        and v["threshold"] == "4961093570831980854"
+        for v in vectors["flips"]
+    )
     for vector in vectors["flips"]:
         classes, micro = vector["classes"], vector["micro_epsilon"]
         assert threshold(micro, classes) == int(vector["threshold"])
         words = [int(case["word"]) for case in vector["cases"]]
         entropy = scripted(*words, *([0] * len(words) if classes > 2 else []))
         truth = np.zeros(len(words), dtype=np.int64)
-        reported = flip_labels(truth, np.full(len(words), micro / 1e6), classes, SecureStream(entropy))
+        reported = flip_labels(
+            truth, np.full(len(words), micro / 1e6), classes, SecureStream(entropy)
+        )
         assert [bool(r) for r in reported] == [case["flip"] for case in vector["cases"]]
         assert entropy.left == []
 
@@ -128,7 +154,9 @@ def test_vectors_of_the_other_class():
 
 @given(st.integers(2, 1 << 64), st.lists(st.integers(0, WORD - 1), min_size=1, max_size=20))
 def test_integers_have_no_bias(span, words):
-    """Words from the largest multiple of the range on are refused, so every residue has equally many words."""
+    """Words from the largest multiple of the range on are refused, so every residue has equally
+    many words.
+    """
     top = WORD - WORD % span
     entropy = scripted(*words, *[0] * len(words))
     drawn = SecureStream(entropy).integers(0, span, size=len(words), dtype=np.uint64).tolist()
@@ -154,11 +182,17 @@ def test_flip_frequencies_from_the_operating_system(classes):
     p, flipped = LabelFlip(1.5, classes).flip_probability, int((reported != 0).sum())
 
     def accepts(rate):
-        return binom.ppf(FALSE_ALARM / 2, count, rate) <= flipped <= binom.isf(FALSE_ALARM / 2, count, rate)
+        return (
+            binom.ppf(FALSE_ALARM / 2, count, rate)
+            <= flipped
+            <= binom.isf(FALSE_ALARM / 2, count, rate)
+        )
 
     assert accepts(p) and not accepts(p / 2) and not accepts(min(2 * p, 0.99))
     if classes > 2:
-        assert accepts_pmf(reported[reported != 0], {k: 1 / (classes - 1) for k in range(1, classes)})
+        assert accepts_pmf(
+            reported[reported != 0], {k: 1 / (classes - 1) for k in range(1, classes)}
+        )
 
 
 def test_labels_are_not_changed_in_place():
@@ -168,7 +202,8 @@ def test_labels_are_not_changed_in_place():
     np.testing.assert_array_equal(truth, kept)
 
 
-# --- the Gaussian: its parts, exactly ---------------------------------------------------------------------------------
+# --- the Gaussian: its parts, exactly
+# ---------------------------------------------------------------------------------
 
 
 def keep_probability(k, z):
@@ -180,14 +215,18 @@ def keep_probability(k, z):
 
 
 def test_the_table_is_an_envelope():
-    """Every slot belongs to a bin, a(z) <= 1 where it is largest, and a sure word is below a(z) where it is smallest."""
+    """Every slot belongs to a bin, a(z) <= 1 where it is largest, and a sure word is below a(z)
+    where it is smallest.
+    """
     table = exact.tables()
     assert len(table.bins) == SLOTS == table.counts.sum()
     np.testing.assert_array_equal(np.bincount(table.bins), table.counts)
     for k in range(len(table.counts)):
         assert keep_probability(k, Fraction(k, STEPS)) <= 1
         assert int(table.sure[k]) <= max(0, 2**47 * keep_probability(k, Fraction(k + 1, STEPS)))
-    kept = sum(float(norm.cdf((k + 1) / STEPS) - norm.cdf(k / STEPS)) for k in range(len(table.counts)))
+    kept = sum(
+        float(norm.cdf((k + 1) / STEPS) - norm.cdf(k / STEPS)) for k in range(len(table.counts))
+    )
     assert HEIGHT / SLOTS * STEPS * sqrt(2 * np.pi) * kept > 0.93  # how many proposals are kept
 
 
@@ -203,7 +242,9 @@ def test_keep_exactly_compares_with_the_density(k, u, test):
 
 @pytest.mark.parametrize("u", [0, 12345678901234567890, WORD - 1])
 def test_keep_exactly_asks_for_more_bits_where_they_decide(u):
-    """V begins with the same 47 bits as a(z): only its next bits tell, and the bits of z that it took are kept."""
+    """V begins with the same 47 bits as a(z): only its next bits tell, and the bits of z that it
+    took are kept.
+    """
     k = 9
     near = keep_probability(k, Fraction((k << 64) + u, STEPS << 64))
     test = floor(near * 2**47)
@@ -214,7 +255,12 @@ def test_keep_exactly_asks_for_more_bits_where_they_decide(u):
         assert entropy.left == []
 
 
-@given(st.integers(0, 639), st.integers(0, WORD - 1), st.floats(0, 2.0**46), st.lists(st.integers(0, WORD - 1), min_size=3, max_size=3))
+@given(
+    st.integers(0, 639),
+    st.integers(0, WORD - 1),
+    st.floats(0, 2.0**46),
+    st.lists(st.integers(0, WORD - 1), min_size=3, max_size=3),
+)
 def test_round_exactly_is_the_nearest_integer(k, u, sigma, more):
     entropy = scripted(*more)
     nearest = exact.round_exactly(k, u, 64, sigma, entropy)
@@ -253,17 +299,22 @@ def test_deep_draws_keep_their_bits(monkeypatch):
     other = exact._propose
     drawn = exact._propose(1, scripted(word, u, 77, accept))
     assert drawn.deep == {0: ((u << 64) + 77, 128)} and drawn.u.tolist() == [u]
-    monkeypatch.setattr(exact, "_propose", lambda count, entropy: drawn if count < 10 else other(count, entropy))
+    monkeypatch.setattr(
+        exact, "_propose", lambda count, entropy: drawn if count < 10 else other(count, entropy)
+    )
     noise = exact.gaussian((1,), 0.3, scripted())
     assert steps_of(noise)[0] == exact.round_exactly(k, (u << 64) + 77, 128, 0.3 / GRID, scripted())
 
 
-# --- the Gaussian: its distribution -----------------------------------------------------------------------------------
+# --- the Gaussian: its distribution
+# -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sigma", [0.4, 1.3, 7.0])
 def test_noise_has_the_exact_pmf(sigma):
-    """χ² at 1e-6 against Φ((n+½)/σ) - Φ((n-½)/σ); 5% more or less, and half or double, are rejected."""
+    """χ² at 1e-6 against Φ((n+½)/σ) - Φ((n-½)/σ); 5% more or less, and half or double, are
+    rejected.
+    """
     sample = steps_of(exact.gaussian((400_000,), sigma * GRID, seeded(1)))
     assert accepts_pmf(sample, rounded_pmf(sigma))
     for factor in (0.5, 0.95, 1.05, 2.0):
@@ -283,7 +334,9 @@ def test_noise_is_gaussian_at_every_scale(stddev):
 
 
 def test_low_bits_are_uniform():
-    """At σ = 0.3, 3e11 steps wide, the last 8 bits of a grid point are uniform: the grid is really used."""
+    """At σ = 0.3, 3e11 steps wide, the last 8 bits of a grid point are uniform: the grid is really
+    used.
+    """
     sample = steps_of(exact.gaussian((200_000,), 0.3, seeded(4)))
     assert accepts_pmf(sample & 255, dict.fromkeys(range(256), 1 / 256))
     assert not accepts_pmf((sample // 2 * 2) & 255, dict.fromkeys(range(256), 1 / 256))
@@ -293,7 +346,11 @@ def test_draws_do_not_follow_each_other():
     """Neighbouring draws agree in sign half the time, and their products have variance 1."""
     values = exact.gaussian((100_001,), 1.0, seeded(5))
     agree = int((values[1:] * values[:-1] > 0).sum())
-    assert binom.ppf(FALSE_ALARM / 2, 100_000, 0.5) <= agree <= binom.isf(FALSE_ALARM / 2, 100_000, 0.5)
+    assert (
+        binom.ppf(FALSE_ALARM / 2, 100_000, 0.5)
+        <= agree
+        <= binom.isf(FALSE_ALARM / 2, 100_000, 0.5)
+    )
 
 
 def test_noise_from_the_operating_system():
@@ -309,18 +366,27 @@ def test_operating_system_words_have_fair_bits():
     words = os_words(20_000)
     for bit in range(64):
         ones = int(((words >> np.uint64(bit)) & np.uint64(1)).sum())
-        assert binom.ppf(FALSE_ALARM / 128, 20_000, 0.5) <= ones <= binom.isf(FALSE_ALARM / 128, 20_000, 0.5)
+        assert (
+            binom.ppf(FALSE_ALARM / 128, 20_000, 0.5)
+            <= ones
+            <= binom.isf(FALSE_ALARM / 128, 20_000, 0.5)
+        )
 
 
 def test_opendp_agrees():
-    """OpenDP's discrete Gaussian and our rounded one differ by less than e^(-2π²σ²) + 1/(24σ²) cell by cell in variance.
+    """OpenDP's discrete Gaussian and our rounded one differ by less than e^(-2π²σ²) + 1/(24σ²) cell
+    by cell in variance.
 
-    At σ = 50 steps no sample of this size can tell them apart: both pass the same χ² at 1e-6, OpenDP's doubled noise does not.
+    At σ = 50 steps no sample of this size can tell them apart: both pass the same χ² at 1e-6,
+    OpenDP's doubled noise does not.
     """
     dp = pytest.importorskip("opendp.prelude")
     dp.enable_features("contrib")
     sigma, count = 50.0, 20_000
-    space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=count), dp.l2_distance(T=float)
+    space = (
+        dp.vector_domain(dp.atom_domain(T=float, nan=False), size=count),
+        dp.l2_distance(T=float),
+    )
     theirs = dp.m.make_gaussian(*space, scale=sigma * GRID, k=-40)([0.0] * count)
     ours = exact.gaussian((count,), sigma * GRID, seeded(6))
     assert on_grid(theirs)
@@ -347,24 +413,35 @@ def test_one_call_for_all_servers_draws_on_the_grid():
     assert on_grid(single) and (single != 0).all()
 
 
-# --- η ----------------------------------------------------------------------------------------------------------------
+# --- η
+# ----------------------------------------------------------------------------------------------------------------
 
 
 @given(st.floats(2 * GRID, LIMIT))
 def test_cells_stay_within_the_bound(bound):
     b = exact.cells(bound)
-    assert (b + Fraction(1, 2)) * Fraction(GRID) <= Fraction(bound) < (b + Fraction(3, 2)) * Fraction(GRID)
+    assert (
+        (b + Fraction(1, 2)) * Fraction(GRID)
+        <= Fraction(bound)
+        < (b + Fraction(3, 2)) * Fraction(GRID)
+    )
 
 
 def test_truncated_noise_has_the_exact_pmf():
-    """Rejection, not clipping: χ² at 1e-6 against the conditional pmf, which a clipped sample fails."""
+    """Rejection, not clipping: χ² at 1e-6 against the conditional pmf, which a clipped sample
+    fails.
+    """
     sigma, bound = 2.0, 3
-    sample = steps_of(exact.truncated_gaussian((200_000,), sigma * GRID, (bound + 0.5) * GRID, seeded(8)))
+    sample = steps_of(
+        exact.truncated_gaussian((200_000,), sigma * GRID, (bound + 0.5) * GRID, seeded(8))
+    )
     assert np.abs(sample).max() == bound
     assert accepts_pmf(sample, rounded_pmf(sigma, bound))
     clipped = np.clip(steps_of(exact.gaussian((200_000,), sigma * GRID, seeded(8))), -bound, bound)
     assert not accepts_pmf(clipped, rounded_pmf(sigma, bound))
-    assert not accepts_pmf(sample, rounded_pmf(2 * sigma, bound)) and not accepts_pmf(sample, rounded_pmf(sigma / 2, bound))
+    assert not accepts_pmf(sample, rounded_pmf(2 * sigma, bound)) and not accepts_pmf(
+        sample, rounded_pmf(sigma / 2, bound)
+    )
 
 
 def test_box_noise_is_uniform_on_its_grid_points():
@@ -392,7 +469,8 @@ def test_ball_noise_is_refused():
     assert (ObjectiveNoise("uniform_ball", 0.0).draw((1, 3), Secure().stream(1)) == 0).all()
 
 
-# --- what noise is added to -------------------------------------------------------------------------------------------
+# --- what noise is added to
+# -------------------------------------------------------------------------------------------
 
 vectors = arrays(float, 6, elements=st.floats(-1e5, 1e5))
 
@@ -400,7 +478,9 @@ vectors = arrays(float, 6, elements=st.floats(-1e5, 1e5))
 @given(vectors, vectors)
 def test_settling_adds_at_most_half_a_step_on_either_side(one, other):
     """|settle(a) - settle(b)| <= |a - b| + √d · 2^-40, in rationals."""
-    before = sum((Fraction(a) - Fraction(b)) ** 2 for a, b in zip(one.tolist(), other.tolist(), strict=True))
+    before = sum(
+        (Fraction(a) - Fraction(b)) ** 2 for a, b in zip(one.tolist(), other.tolist(), strict=True)
+    )
     settled = [exact.settle(v).tolist() for v in (one, other)]
     after = sum((Fraction(a) - Fraction(b)) ** 2 for a, b in zip(*settled, strict=True))
     slack = Fraction(exact.rounding_shift(6)) * (1 + Fraction(1, 10**12))
@@ -416,7 +496,9 @@ def test_settling_rounds_to_the_nearest_grid_point(value):
 
 
 def test_a_release_is_the_exact_sum():
-    """No rounding is left in w̃ = settle(w) + θ: the sum of floats is the sum of rationals, even at the ends."""
+    """No rounding is left in w̃ = settle(w) + θ: the sum of floats is the sum of rationals, even at
+    the ends.
+    """
     rng = np.random.default_rng(1)
     w = exact.settle(np.concatenate([rng.normal(size=500), [LIMIT, -LIMIT, 1e300, -1e300]]))
     theta = exact.gaussian(w.shape, exact.LARGEST, seeded(11))
@@ -437,14 +519,17 @@ def test_the_label_mean_meets_its_noise_on_the_grid():
 
 
 def test_neighbours_have_the_same_low_bits():
-    """With floating-point noise some outputs are possible for one input only; on the grid both reach the same points."""
+    """With floating-point noise some outputs are possible for one input only; on the grid both
+    reach the same points.
+    """
     for value in (0.0, 1 / 3):
         released = exact.settle(np.full(2000, value)) + exact.gaussian((2000,), 0.1, seeded(13))
         assert on_grid(released)
     assert not on_grid(1 / 3 + np.random.default_rng(1).normal(0, 0.1, 2000))
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------------
+# --- refusals
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stddev", [nan, inf, -1.0, 65.0])
@@ -455,7 +540,10 @@ def test_bad_standard_deviations_are_refused(stddev):
 
 @pytest.mark.parametrize("bound", [nan, inf, -1.0, 0.0, 5000.0, GRID / 2])
 def test_bad_bounds_are_refused(bound):
-    for draw in (lambda s: s.uniform_box((2,), bound), lambda s: s.truncated_gaussian((2,), 0.1, bound)):
+    for draw in (
+        lambda s: s.uniform_box((2,), bound),
+        lambda s: s.truncated_gaussian((2,), 0.1, bound),
+    ):
         with pytest.raises(InvalidInput, match="bound of secure noise"):
             draw(Secure().stream(ITERATES))
     with pytest.raises(InvalidInput, match="must be at least its standard deviation"):
@@ -472,14 +560,19 @@ def test_wrong_sizes_are_refused():
     with pytest.raises(ValueError, match="broadcast"):
         Secure().stream(ITERATES).gaussian(np.empty((2, 3)), np.ones(4))
     with pytest.raises(ValueError, match=r"argument \d is (shorter|longer)"):
-        draw_round([IterateNoise(0.1, 0.5)] * 2, 1, np.empty((3, 1, 2)), [np.random.default_rng(1)] * 3)
+        draw_round(
+            [IterateNoise(0.1, 0.5)] * 2, 1, np.empty((3, 1, 2)), [np.random.default_rng(1)] * 3
+        )
 
 
-# --- nothing can be repeated ------------------------------------------------------------------------------------------
+# --- nothing can be repeated
+# ------------------------------------------------------------------------------------------
 
 
 def test_secure_draws_cannot_be_repeated():
-    """Not by a seed, a copy, a pickle or a second stream of the same name; equal by chance with probability far below 2^-100."""
+    """Not by a seed, a copy, a pickle or a second stream of the same name; equal by chance with
+    probability far below 2^-100.
+    """
     source = Secure(seed=1)
     stream = source.stream(ITERATES, 2)
     others = [
@@ -497,19 +590,35 @@ def test_what_is_public_follows_the_seed():
     for purpose in (DEAL, TOPOLOGY):
         first, again = (Secure(seed=5).public(purpose).permutation(50).tolist() for _ in range(2))
         assert (
-            first == again == Simulated(5).stream(purpose).permutation(50).tolist() == Simulated(5).public(purpose).permutation(50).tolist()
+            first
+            == again
+            == Simulated(5).stream(purpose).permutation(50).tolist()
+            == Simulated(5).public(purpose).permutation(50).tolist()
         )
 
 
 def test_sources_by_name():
-    assert (source_named("secure").name, source_named("simulated", 3).name) == ("secure", "simulated")
-    with pytest.raises(InvalidInput, match="randomness must be one of 'simulated', 'secure', got 'magic'"):
+    assert (source_named("secure").name, source_named("simulated", 3).name) == (
+        "secure",
+        "simulated",
+    )
+    with pytest.raises(
+        InvalidInput, match="randomness must be one of 'simulated', 'secure', got 'magic'"
+    ):
         source_named("magic")
 
 
-# --- whole trainings --------------------------------------------------------------------------------------------------
+# --- whole trainings
+# --------------------------------------------------------------------------------------------------
 
-PLAN = TrainingPlan(rounds=12, regularization=0.05, penalty=0.1, objective_bound=0.3, noise_scale=0.1, noise_decay=0.8)
+PLAN = TrainingPlan(
+    rounds=12,
+    regularization=0.05,
+    penalty=0.1,
+    objective_bound=0.3,
+    noise_scale=0.1,
+    noise_decay=0.8,
+)
 
 
 def federation(source, classes=2, m=3000, n=3):
@@ -518,10 +627,23 @@ def federation(source, classes=2, m=3000, n=3):
     x /= np.maximum(1, np.linalg.norm(x, axis=1))[:, None]
     truth = np.argmax(x @ rng.normal(size=(5, classes)), axis=1)
     graph = Graph.complete(n)
-    codes = labels.codes(flip_labels(truth, np.full(m, 2.0), classes, source.stream(LABELS)), 2.0, classes)
+    codes = labels.codes(
+        flip_labels(truth, np.full(m, 2.0), classes, source.stream(LABELS)), 2.0, classes
+    )
     cuts = np.linspace(0, m, n + 1).astype(int)
     servers = [
-        Server(i, n, n - 1, rows.take(x, cuts[i], cuts[i + 1]), codes[cuts[i] : cuts[i + 1]], 2.0, 1.0, classes, x) for i in range(n)
+        Server(
+            i,
+            n,
+            n - 1,
+            rows.take(x, cuts[i], cuts[i + 1]),
+            codes[cuts[i] : cuts[i + 1]],
+            2.0,
+            1.0,
+            classes,
+            x,
+        )
+        for i in range(n)
     ]
     return graph, local.Run(PLAN, servers, source), x, truth
 
@@ -530,7 +652,9 @@ def federation(source, classes=2, m=3000, n=3):
 def test_a_secure_training_learns_and_stays_on_the_grid(classes):
     graph, run, x, truth = federation(Secure(), classes)
     seen = []
-    trained = local.train(graph, run, observe=lambda t, released, point: seen.append((released.copy(), point.copy())))
+    trained = local.train(
+        graph, run, observe=lambda t, released, point: seen.append((released.copy(), point.copy()))
+    )
     assert all(on_grid(released) for released, _ in seen)
     assert not any(on_grid(point) for _, point in seen)
     for released, point in seen:
@@ -575,17 +699,31 @@ def test_the_classifier_says_that_it_was_secure():
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_events_count_the_rounding(classes):
-    """√(Cd)·2^-40 on every release, and its n-th part on the label mean; and m²u of the label mean's own sum."""
+    """√(Cd)·2^-40 on every release, and its n-th part on the label mean; and m²u of the label
+    mean's own sum.
+    """
     plan = TrainingPlan(rounds=1, regularization=0.1, penalty=0.2, tolerance=1e-300)
-    server = {"server": 0, "n_servers": 5, "degree": 2, "epsilon": 1.0, "norm_bound": 1.0, "width": 9, "classes": classes}
+    server = {
+        "server": 0,
+        "n_servers": 5,
+        "degree": 2,
+        "epsilon": 1.0,
+        "norm_bound": 1.0,
+        "width": 9,
+        "classes": classes,
+    }
     first, sent = plan.events(records=1000, **server)
     grid, ridge = sqrt(9 * (1 if classes == 2 else classes)) * 2.0**-40, 0.1 / 5 + 2 * 0.2 * 2
     loss = plan.loss_for(classes)
-    label, record = (shift(1.0, 1.0, loss, classes) / 1000 for shift in (labels.label_shift, labels.record_shift))
+    label, record = (
+        shift(1.0, 1.0, loss, classes) / 1000 for shift in (labels.label_shift, labels.record_shift)
+    )
     summed = label * 1000**2 * 2.0**-52
     assert first.label_shift - label == pytest.approx(summed + grid / 5, rel=1e-4)
     assert sent.label_sensitivity - label / ridge == pytest.approx(summed / ridge + grid, rel=1e-4)
-    assert sent.record_sensitivity - record / ridge == pytest.approx(summed / ridge + grid, rel=1e-3)
+    assert sent.record_sensitivity - record / ridge == pytest.approx(
+        summed / ridge + grid, rel=1e-3
+    )
 
 
 def test_what_secure_noise_makes_lies_on_its_grid_and_other_noise_does_not() -> None:

@@ -1,4 +1,6 @@
-"""Parties in one process, for tests: their journals are real files, and whoever carries the messages may do what it likes."""
+"""Parties in one process, for tests: their journals are real files, and whoever carries the
+messages may do what it likes.
+"""
 
 import random
 from itertools import pairwise
@@ -22,7 +24,9 @@ PLAN = TrainingPlan(rounds=12, noise_scale=0.3, noise_decay=0.9, objective_bound
 
 
 class Consortium:
-    """Four organisations with 40 to 70 records each; ``kill`` throws a party away, `party` opens it again from its journal."""
+    """Four organisations with 40 to 70 records each; ``kill`` throws a party away, `party` opens it
+    again from its journal.
+    """
 
     def __init__(
         self,
@@ -61,7 +65,11 @@ class Consortium:
     def party(self, name):
         if name not in self.parties:
             self.journals[name] = Journal(self.folder / f"{name}.db")
-            held = Holdings(server=self.servers[NAMES.index(name)], dataset=self.dataset.format(name), label_epsilon=EPSILON)
+            held = Holdings(
+                server=self.servers[NAMES.index(name)],
+                dataset=self.dataset.format(name),
+                label_epsilon=EPSILON,
+            )
             self.parties[name] = Party(
                 self.contract,
                 name,
@@ -84,12 +92,16 @@ class Consortium:
             self.kill(name)
 
     def meet(self, name):
-        """``name`` has just started: it and its neighbours say where they stand, and hand over what the other lacks."""
+        """``name`` has just started: it and its neighbours say where they stand, and hand over what
+        the other lacks.
+        """
         mine = self.party(name)
         for peer in mine.neighbours:
             theirs = self.party(peer)
             theirs.welcome(name, mine.hello(peer))
-            assert mine.welcome(peer, theirs.hello(name))  # the first hello has told them this node's challenge
+            assert mine.welcome(
+                peer, theirs.hello(name)
+            )  # the first hello has told them this node's challenge
             assert theirs.welcome(name, mine.hello(peer))
             for message in theirs.resend(name):
                 mine.accept(peer, message)
@@ -97,7 +109,9 @@ class Consortium:
                 theirs.accept(name, message)
 
     def run(self, *, chance=0.0, seed=0, until=None):
-        """Deliver until all are done; with probability ``chance`` somebody dies before or after a commit, or before sending."""
+        """Deliver until all are done; with probability ``chance`` somebody dies before or after a
+        commit, or before sending.
+        """
         rng = random.Random(seed)
         rounds = until or self.contract.plan.rounds
         for name in NAMES:
@@ -121,4 +135,6 @@ class Consortium:
         return np.array([self.party(name).released for name in NAMES])
 
     def by_local_engine(self):
-        return local.train(self.contract.graph, local.Run(self.contract.plan, self.servers, self.source)).released
+        return local.train(
+            self.contract.graph, local.Run(self.contract.plan, self.servers, self.source)
+        ).released

@@ -1,6 +1,8 @@
-"""A relay that does what it likes: it speaks NATS with the true certificate, and every message passes its hands.
+"""A relay that does what it likes: it speaks NATS with the true certificate, and every message
+passes its hands.
 
-``bend(sender, subject, payload)`` returns what is delivered instead: a list of (seconds to wait, subject, payload).
+``bend(sender, subject, payload)`` returns what is delivered instead: a list of (seconds to wait,
+subject, payload).
 """
 
 import asyncio
@@ -106,11 +108,17 @@ class EvilRelay:
         for writer, known in list(self.clients.items()):
             for sid, pattern in known.items():
                 if matches(pattern, subject):
-                    writer.write(f"MSG {subject} {sid} {len(payload)}\r\n".encode() + payload + b"\r\n")
+                    writer.write(
+                        f"MSG {subject} {sid} {len(payload)}\r\n".encode() + payload + b"\r\n"
+                    )
 
 
 def matches(pattern, subject):
     wanted, given = pattern.split("."), subject.split(".")
     if wanted[-1] == ">":
-        return len(given) >= len(wanted) and all(w in ("*", g) for w, g in zip(wanted[:-1], given, strict=False))
-    return len(wanted) == len(given) and all(w in ("*", g) for w, g in zip(wanted, given, strict=True))
+        return len(given) >= len(wanted) and all(
+            w in ("*", g) for w, g in zip(wanted[:-1], given, strict=False)
+        )
+    return len(wanted) == len(given) and all(
+        w in ("*", g) for w, g in zip(wanted, given, strict=True)
+    )

@@ -1,4 +1,6 @@
-"""A real consortium on this machine: keys, a study, a relay (nats-server with TLS), one process per node."""
+"""A real consortium on this machine: keys, a study, a relay (nats-server with TLS), one process per
+node.
+"""
 
 import contextlib
 import json
@@ -39,7 +41,11 @@ RUN = "import sys; from pdml.cli import main; main(sys.argv[1:])"
 
 
 def study_of(names=NAMES, *, edges=None, plan=PLAN, **changes):
-    links = edges or tuple(zip(names, (*names[1:], names[0]), strict=True)) if len(names) > 2 else ((names[0], names[1]),)
+    links = (
+        edges or tuple(zip(names, (*names[1:], names[0]), strict=True))
+        if len(names) > 2
+        else ((names[0], names[1]),)
+    )
     order = {name: i for i, name in enumerate(names)}
     fields = {
         "id": "clinic",
@@ -48,8 +54,15 @@ def study_of(names=NAMES, *, edges=None, plan=PLAN, **changes):
         "classes": ("no", "yes"),
         "menu": (0.5, 1.0, 2.0),
         "default_epsilon": 1.0,
-        "encoder": Encoder(attributes=(Number(name="age", low=18, high=100), Category(name="sex", levels=("female", "male")))),
-        "servers": tuple(ServerEntry(name, f"http://127.0.0.1:{8100 + i}") for i, name in enumerate(names)),
+        "encoder": Encoder(
+            attributes=(
+                Number(name="age", low=18, high=100),
+                Category(name="sex", levels=("female", "male")),
+            )
+        ),
+        "servers": tuple(
+            ServerEntry(name, f"http://127.0.0.1:{8100 + i}") for i, name in enumerate(names)
+        ),
         "edges": tuple(tuple(sorted(edge, key=order.__getitem__)) for edge in links),
         "budget": Budget(features_epsilon=1e6, labels_epsilon=1e6),
         "plan": {key: value for key, value in plan.to_dict().items() if value is not None},
@@ -69,7 +82,9 @@ def freeze(study, name, folder, *, records=60, seed=0):
     labels = (x[:, 0] > np.median(x[:, 0])).astype(np.int32)
     epsilons = rng.choice(study.epsilon_micro, records).astype(np.int64)
     names = {"study_hash": study.hash, "study_id": study.id, "server": name}
-    with FrozenWriter(folder, width=study.width, classes=len(study.classes), randomised_by="devices", **names) as writer:
+    with FrozenWriter(
+        folder, width=study.width, classes=len(study.classes), randomised_by="devices", **names
+    ) as writer:
         writer.append(x, labels, epsilons)
         writer.finish(frozen_at="2026-03-01T14Z")
     return folder
@@ -77,7 +92,9 @@ def freeze(study, name, folder, *, records=60, seed=0):
 
 def person(study, rng):
     return {
-        each.name: rng.uniform(each.low, each.high) if isinstance(each, Number) else str(rng.choice(each.levels))
+        each.name: rng.uniform(each.low, each.high)
+        if isinstance(each, Number)
+        else str(rng.choice(each.levels))
         for each in study.attributes
     }
 
@@ -90,9 +107,16 @@ def free_port():
 
 @contextlib.contextmanager
 def small_disk(size):
-    place = Path(tempfile.mkdtemp(prefix="pdml-small-"))  # not below tmp_path, which pytest must be able to remove
+    place = Path(
+        tempfile.mkdtemp(prefix="pdml-small-")
+    )  # not below tmp_path, which pytest must be able to remove
     mount = shutil.which("mount")
-    if mount is None or subprocess.run([mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True).returncode:
+    if (
+        mount is None
+        or subprocess.run(
+            [mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True
+        ).returncode
+    ):
         place.rmdir()
         pytest.skip("needs the right to mount a small file system")
     try:
@@ -102,7 +126,9 @@ def small_disk(size):
         place.rmdir()
 
 
-_SERVER = multiprocessing.get_context("forkserver")  # its children have the imports of a node already, so that they start at once
+_SERVER = multiprocessing.get_context(
+    "forkserver"
+)  # its children have the imports of a node already, so that they start at once
 _SERVER.set_forkserver_preload(["pdml.node.running"])
 
 
@@ -145,7 +171,17 @@ class Ended(Exception):
 class Federation:
     """Folders, relay and processes of one study; `close` leaves nothing running."""
 
-    def __init__(self, folder, study=None, *, records=60, seed=SEED, freeze=freeze, accept="study", network=None):
+    def __init__(
+        self,
+        folder,
+        study=None,
+        *,
+        records=60,
+        seed=SEED,
+        freeze=freeze,
+        accept="study",
+        network=None,
+    ):
         study, self.seed, self.network = study or study_of(), seed, network
         self.program = None  # another one than `pdml node run`
         self.folder, self.names = folder, tuple(server.name for server in study.servers)
@@ -154,7 +190,9 @@ class Federation:
         cards = {name: home.card() for name, home in self.homes.items()}
         servers = tuple(cards[server.name].entry(server.url) for server in study.servers)
         self.relay_folder = folder / "relay"
-        self.study = replace(study, servers=servers, relay=relay.prepare(self.relay_folder, address))
+        self.study = replace(
+            study, servers=servers, relay=relay.prepare(self.relay_folder, address)
+        )
         relay.configure(self.study, self.relay_folder, listen=address)
         text = template.render(self.study)
         (folder / "study.toml").write_text(text)
@@ -181,15 +219,22 @@ class Federation:
         for name in names or ("relay", *self.names):
             if not self.running(name):
                 if name != "relay" and not self.network and not self.program:
-                    self.processes[name] = Forked(self.homes[name].folder, self.seed, self.log(name))
+                    self.processes[name] = Forked(
+                        self.homes[name].folder, self.seed, self.log(name)
+                    )
                     continue
                 command = self.command(name)
                 if self.network:
                     command = self.network.within(name, command)
                 with open(self.log(name), "ab") as log:
                     where = self.relay_folder if name == "relay" else self.folder
-                    self.processes[name] = subprocess.Popen(command, cwd=where, stdout=log, stderr=log, start_new_session=True)
-        self.wait(lambda: all(self.connected(name) for name in names or self.names if name != "relay"), timeout)
+                    self.processes[name] = subprocess.Popen(
+                        command, cwd=where, stdout=log, stderr=log, start_new_session=True
+                    )
+        self.wait(
+            lambda: all(self.connected(name) for name in names or self.names if name != "relay"),
+            timeout,
+        )
         return self
 
     def log(self, name):
@@ -202,13 +247,18 @@ class Federation:
         desk = Desk(self.homes[name].folder)
         with contextlib.closing(desk):
             fact = desk.told("connection")
-            return bool(fact and fact["up"]) and Journal.holder(self.homes[name].path(JOURNAL)) == fact["pid"]
+            return (
+                bool(fact and fact["up"])
+                and Journal.holder(self.homes[name].path(JOURNAL)) == fact["pid"]
+            )
 
     def wait(self, ready, timeout=30, what="the consortium"):
         deadline = time.monotonic() + timeout
         while not ready():
             if time.monotonic() > deadline:
-                logs = "\n".join(f"{path.name}: {path.read_text()[-2000:]}" for path in self.folder.glob("*.log"))
+                logs = "\n".join(
+                    f"{path.name}: {path.read_text()[-2000:]}" for path in self.folder.glob("*.log")
+                )
                 raise TimeoutError(f"{what} is not ready after {timeout} s\n{logs}")
             time.sleep(0.02)
 
@@ -235,12 +285,16 @@ class Federation:
     def desk(self, name="alice"):
         return Desk(self.homes[name].folder)
 
-    def offer(self, job, *, by=None, resume=False, start_timeout=20.0, round_timeout=20.0, plan=None):
+    def offer(
+        self, job, *, by=None, resume=False, start_timeout=20.0, round_timeout=20.0, plan=None
+    ):
         """The attempt's name."""
         attempt = secrets.token_hex(16)
         terms = {"job": job, "plan": plan or dict(self.study.plan), "resume": resume}
         with contextlib.closing(self.desk(by or self.names[0])) as desk:
-            desk.wish(OFFER, attempt, **terms, start_timeout=start_timeout, round_timeout=round_timeout)
+            desk.wish(
+                OFFER, attempt, **terms, start_timeout=start_timeout, round_timeout=round_timeout
+            )
         return attempt
 
     def state(self, attempt, name=None):
@@ -250,7 +304,11 @@ class Federation:
 
     def finish(self, attempt, *, by=None, timeout=60):
         """Wait for the end at ``by`` (the offerer); a failure raises its sentence."""
-        self.wait(lambda: self.state(attempt, by)[0] in ENDED, timeout, f"the job offered by {by or self.names[0]}")
+        self.wait(
+            lambda: self.state(attempt, by)[0] in ENDED,
+            timeout,
+            f"the job offered by {by or self.names[0]}",
+        )
         state, sentence = self.state(attempt, by)
         if state != DONE:
             raise Ended(sentence)
@@ -279,7 +337,10 @@ class Federation:
         contract = self.contract(job)
         with self.journal(name or self.names[0]) as journal:
             signed = journal.statements(job)
-        return {each: statement.open_statement(signed[each], contract, each, self.study.signing_keys) for each in self.names}
+        return {
+            each: statement.open_statement(signed[each], contract, each, self.study.signing_keys)
+            for each in self.names
+        }
 
     def released(self, job, name=None):
         shape = self.contract(job).shape
@@ -291,13 +352,23 @@ class Federation:
     def expected(self):
         """What the local engine computes."""
         plan, servers = TrainingPlan.from_dict(dict(self.study.plan)), self.servers()
-        run, flags = local.Run(plan, servers, Simulated(self.seed)), [compiles(server, plan) for server in servers]
+        run, flags = (
+            local.Run(plan, servers, Simulated(self.seed)),
+            [compiles(server, plan) for server in servers],
+        )
         return local.train(self.study.graph(), run, use_numba=flags).released
 
     def pdml(self, *arguments, env=None, **options):
         """A command as people type it."""
         command = [sys.executable, "-c", RUN, *map(str, arguments)]
-        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, env={**os.environ, **(env or {})}, **options)
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **(env or {})},
+            **options,
+        )
 
     def status(self, name):
         done = self.pdml("node", "status", self.homes[name].folder, "--json")

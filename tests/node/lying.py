@@ -1,4 +1,6 @@
-"""A member with its own true keys that breaks the protocol: carol's node in this process, bent where a test wants it."""
+"""A member with its own true keys that breaks the protocol: carol's node in this process, bent
+where a test wants it.
+"""
 
 import contextlib
 import threading
@@ -18,7 +20,8 @@ LIES = {  # what is said of carol
     "stale": r"carol sent two different releases for round 2",
     "ahead": r"carol sent a release of round 5 while (alice|bob) stands at round [23]",
     "forged": r"carol sent a message whose signature is not carol's",
-    "replayed": r"(alice|bob) waited 3 s for carol to send their release of round 3",  # the same again is no error, but no news either
+    # the same again is no error, but no news either
+    "replayed": r"(alice|bob) waited 3 s for carol to send their release of round 3",
     "as bob": r"carol sent a message in the name of 'bob'",
     "long": r"carol sent \d+ bytes, more than the \d+ any message of this job needs",
     "other job": r"carol trains under another contract",
@@ -26,7 +29,9 @@ LIES = {  # what is said of carol
 
 
 def bent(kind, message, before, identity):
-    """What is sent in place of the release of `ROUND`; ``before`` is that of the round before, as it was sent."""
+    """What is sent in place of the release of `ROUND`; ``before`` is that of the round before, as
+    it was sent.
+    """
     if kind == "replayed":
         return before
     if kind == "long":
@@ -55,7 +60,11 @@ class Liar(Office):
         def said(peer, data):
             message = msgspec.msgpack.decode(data, type=wire.Vector)
             sent[peer, message.round] = data
-            return bent(self.kind, message, sent.get((peer, ROUND - 1)), self.identity) if message.round == ROUND else data
+            return (
+                bent(self.kind, message, sent.get((peer, ROUND - 1)), self.identity)
+                if message.round == ROUND
+                else data
+            )
 
         def send(topic, messages, timeout):
             if self.kind and topic == RELEASE:
@@ -76,7 +85,9 @@ class TwoFaced(Office):
             if peer != "bob" or message.round != ROUND:
                 return data
             other = wire.unpacked(message.payload, contract.shape) + 2.0**-40
-            return wire._signed(self.identity, msgspec.structs.replace(message, payload=wire.packed(other)))
+            return wire._signed(
+                self.identity, msgspec.structs.replace(message, payload=wire.packed(other))
+            )
 
         def send(topic, messages, timeout):
             if topic == RELEASE:

@@ -1,6 +1,8 @@
-"""A network of its own for every node: a namespace, joined by one link to a bridge where the relay listens.
+"""A network of its own for every node: a namespace, joined by one link to a bridge where the relay
+listens.
 
-Links can be slow (`tc`'s token bucket) and cut (the bridge's end goes down). It needs root; `missing` says what is not there.
+Links can be slow (`tc`'s token bucket) and cut (the bridge's end goes down). It needs root;
+`missing` says what is not there.
 """
 
 import contextlib
@@ -44,7 +46,9 @@ class Network:
         token = secrets.token_hex(4)
         self.bridge = f"pdml{token}"
         self.spaces = {name: f"pdml-{token}-{name}" for name in names}
-        self.ends = {name: f"p{token}{i}" for i, name in enumerate(names)}  # at the bridge; 15 letters at most
+        self.ends = {
+            name: f"p{token}{i}" for i, name in enumerate(names)
+        }  # at the bridge; 15 letters at most
         self.made = contextlib.ExitStack()
         try:
             self._make()
@@ -54,7 +58,10 @@ class Network:
 
     def _make(self):
         subnet = free_subnet()
-        self._add(("ip", "link", "add", self.bridge, "type", "bridge"), ("ip", "link", "delete", self.bridge))
+        self._add(
+            ("ip", "link", "add", self.bridge, "type", "bridge"),
+            ("ip", "link", "delete", self.bridge),
+        )
         run("ip", "address", "add", f"{subnet}.1/24", "dev", self.bridge)
         run("ip", "link", "set", self.bridge, "up")
         with socket.socket() as probe:
@@ -63,7 +70,10 @@ class Network:
         for i, (name, space) in enumerate(self.spaces.items()):
             self._add(("ip", "netns", "add", space), ("ip", "netns", "delete", space))
             end = self.ends[name]
-            self._add(("ip", "link", "add", end, "type", "veth", "peer", "name", DEVICE, "netns", space), ("ip", "link", "delete", end))
+            self._add(
+                ("ip", "link", "add", end, "type", "veth", "peer", "name", DEVICE, "netns", space),
+                ("ip", "link", "delete", end),
+            )
             run("ip", "link", "set", end, "master", self.bridge, "up")
             run("ip", "-n", space, "address", "add", f"{subnet}.{i + 2}/24", "dev", DEVICE)
             for device in ("lo", DEVICE):
@@ -74,15 +84,33 @@ class Network:
         self.made.callback(run, *undo)
 
     def within(self, name, command):
-        """The command, run in the network of ``name``; the relay and everybody else stay where they are."""
-        return ["ip", "netns", "exec", self.spaces[name], *command] if name in self.spaces else command
+        """The command, run in the network of ``name``; the relay and everybody else stay where they
+        are.
+        """
+        return (
+            ["ip", "netns", "exec", self.spaces[name], *command] if name in self.spaces else command
+        )
 
     @contextlib.contextmanager
     def slow(self, name, rate):
         """At most ``rate`` in either direction."""
         with contextlib.ExitStack() as buckets:
             for tc, device in self._both(name):
-                run(*tc, "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "4kb", "latency", "400ms")
+                run(
+                    *tc,
+                    "qdisc",
+                    "add",
+                    "dev",
+                    device,
+                    "root",
+                    "tbf",
+                    "rate",
+                    rate,
+                    "burst",
+                    "4kb",
+                    "latency",
+                    "400ms",
+                )
                 buckets.callback(run, *tc, "qdisc", "delete", "dev", device, "root")
             yield
 
@@ -116,6 +144,10 @@ class Network:
 
 
 def free_subnet():
-    """Three numbers of the range that RFC 2544 keeps for tests of networks, unused on this machine."""
+    """Three numbers of the range that RFC 2544 keeps for tests of networks, unused on this
+    machine.
+    """
     taken = run("ip", "-4", "address", "show")
-    return random.SystemRandom().choice([net for i in range(256) if (net := f"198.18.{i}") + "." not in taken])
+    return random.SystemRandom().choice(
+        [net for i in range(256) if (net := f"198.18.{i}") + "." not in taken]
+    )

@@ -1,4 +1,6 @@
-"""A node on the air: real parties in threads, and every way in which a neighbour can misbehave or be missing."""
+"""A node on the air: real parties in threads, and every way in which a neighbour can misbehave or
+be missing.
+"""
 
 import threading
 import time
@@ -16,12 +18,16 @@ from pdml.node.exchange import HELLO, LATER, OK, REFUSED, RELEASE, Answer, Excha
 
 
 class Air:
-    """Carries messages between exchanges in this process; ``bend`` may change, drop (None) or repeat what is said."""
+    """Carries messages between exchanges in this process; ``bend`` may change, drop (None) or
+    repeat what is said.
+    """
 
     def __init__(self, consortium, *, start_timeout=20.0, round_timeout=20.0, bend=None):
         self.bend = bend or (lambda sender, topic, peer, data: [data])
         limits = {"start_timeout": start_timeout, "round_timeout": round_timeout}
-        self.exchanges = {name: Exchange(consortium.party(name), self.sender(name), **limits) for name in NAMES}
+        self.exchanges = {
+            name: Exchange(consortium.party(name), self.sender(name), **limits) for name in NAMES
+        }
         self.absent = set()
 
     def sender(self, name):
@@ -70,8 +76,9 @@ def test_rounds_in_threads_are_those_of_the_local_engine(consortium):
 
 
 def test_a_release_that_overtakes_a_hello_accuses_nobody(consortium):
-    """Carol starts again; while alice's answer to its hello is on its way, alice gets to the next round and sends it. Once carol
-    took that release first, and then the hello for one of a journal that was rolled back."""
+    """Carol starts again; while alice's answer to its hello is on its way, alice gets to the next
+    round and sends it. Once carol took that release first, and then the hello for one of a journal
+    that was rolled back."""
     consortium.run(until=3)
     alice, heard = consortium.party("alice"), []
     consortium.kill("carol")
@@ -82,7 +89,9 @@ def test_a_release_that_overtakes_a_hello_accuses_nobody(consortium):
     def late(topic, messages, timeout):
         answers = greet(topic, messages, timeout)
         with honest.exchanges["alice"]._changed:
-            message = alice.message("carol", alice.advance()) if topic == HELLO and alice.ready else None
+            message = (
+                alice.message("carol", alice.advance()) if topic == HELLO and alice.ready else None
+            )
         if message:
             heard.append(carol.answer(RELEASE, "alice", message))
         return answers
@@ -110,10 +119,17 @@ def test_lost_and_repeated_messages_change_nothing(consortium):
 def test_a_job_that_was_cut_off_goes_on(consortium):
     """Stopped in round 5 at one node, wherever the others were; then resumed from the journals."""
     air = Air(consortium, round_timeout=3.0)
-    air.exchanges["bob"]._meanwhile = lambda t: air.exchanges["bob"].stop("somebody pulled the plug") if t == 5 else None
+    air.exchanges["bob"]._meanwhile = lambda t: (
+        air.exchanges["bob"].stop("somebody pulled the plug") if t == 5 else None
+    )
     ended = air.run()
-    assert isinstance(ended["bob"], Stopped)  # who spoke to him afterwards heard why; who had nothing more to say waits in vain
-    assert all("pulled the plug" in str(error) or "for bob to send their release of round 5" in str(error) for error in ended.values())
+    assert isinstance(
+        ended["bob"], Stopped
+    )  # who spoke to him afterwards heard why; who had nothing more to say waits in vain
+    assert all(
+        "pulled the plug" in str(error) or "for bob to send their release of round 5" in str(error)
+        for error in ended.values()
+    )
     consortium.close()
     assert set(Air(consortium).run().values()) == {None}
     np.testing.assert_array_equal(releases(consortium), consortium.by_local_engine())
@@ -125,22 +141,31 @@ def test_a_missing_neighbour_is_named_when_time_is_up(consortium):
     began = time.monotonic()
     ended = air.run()
     assert time.monotonic() - began < 10
-    assert any("waited 1 s for carol to send an answer to the start" in str(error) for error in ended.values())
+    assert any(
+        "waited 1 s for carol to send an answer to the start" in str(error)
+        for error in ended.values()
+    )
 
 
 def test_a_neighbour_that_falls_silent_is_named(consortium):
     """Its last words were those of round 4: whoever needs the next ones says so."""
     air = Air(consortium, round_timeout=1.0)
-    air.bend = lambda sender, topic, peer, data: [] if sender == "carol" and consortium.party("carol").round >= 4 else [data]
+    air.bend = lambda sender, topic, peer, data: (
+        [] if sender == "carol" and consortium.party("carol").round >= 4 else [data]
+    )
     ended = air.run()
     neighbours = consortium.contract.neighbours("carol")
-    assert any("for carol to send their release of round" in str(ended[name]) for name in neighbours)
+    assert any(
+        "for carol to send their release of round" in str(ended[name]) for name in neighbours
+    )
 
 
 LIES = {
     "not finite": lambda m: {"payload": np.full((1, 4), np.nan).tobytes()},
     "no honest one exceeds": lambda m: {"payload": np.full((1, 4), 1e200).tobytes()},
-    "two different releases for round": lambda m: {"round": m.round - 1},  # stale: this payload for the round before
+    "two different releases for round": lambda m: {
+        "round": m.round - 1
+    },  # stale: this payload for the round before
     "while": lambda m: {"round": m.round + 2},
     "trains another study": lambda m: {"study": "6" * 64},
     "under another contract": lambda m: {"contract": "6" * 64},
@@ -160,15 +185,27 @@ def test_a_liar_is_named_and_ends_the_job_for_all(consortium, said):
             return [b"\x00" * 40]
         if said.startswith("signature"):
             return [wire._signed(consortium.identities["carol"], message)]
-        return [wire._signed(consortium.identities["bob"], msgspec.structs.replace(message, **LIES[said](message)))]
+        return [
+            wire._signed(
+                consortium.identities["bob"],
+                msgspec.structs.replace(message, **LIES[said](message)),
+            )
+        ]
 
     ended = Air(consortium, bend=bend).run()
     assert all(isinstance(error, PDMLError) for error in ended.values())
-    assert any(isinstance(error, PeerError) and said in str(error) and str(error).startswith("bob ") for error in ended.values())
+    assert any(
+        isinstance(error, PeerError) and said in str(error) and str(error).startswith("bob ")
+        for error in ended.values()
+    )
     assert "bob" in str(ended["bob"]) and "refused" in str(ended["bob"])
     for name in NAMES:  # the ledger keeps what was spent, and no more than was committed
         (events,) = consortium.party(name).ledger.events
-        assert sum(type(event).__name__ == "IterateReleased" for event in events) == consortium.party(name).round <= 4
+        assert (
+            sum(type(event).__name__ == "IterateReleased" for event in events)
+            == consortium.party(name).round
+            <= 4
+        )
 
 
 def test_a_full_disk_ends_the_job_with_one_sentence(tmp_path):
@@ -179,7 +216,9 @@ def test_a_full_disk_ends_the_job_with_one_sentence(tmp_path):
     (pages,) = db.row("PRAGMA page_count")
     db.change(f"PRAGMA max_page_count = {pages}")
     ended = Air(consortium, round_timeout=3.0).run()
-    assert isinstance(ended["dave"], JournalError) and "full; nothing was sent" in str(ended["dave"])
+    assert isinstance(ended["dave"], JournalError) and "full; nothing was sent" in str(
+        ended["dave"]
+    )
     stood = consortium.party("dave").round
     assert 0 < stood < 60 and consortium.journals["dave"].job("job-1").round == stood
     consortium.close()
@@ -187,7 +226,9 @@ def test_a_full_disk_ends_the_job_with_one_sentence(tmp_path):
 
 def test_strangers_are_turned_away_and_change_nothing(consortium):
     alice = Air(consortium).exchanges["alice"]
-    assert alice.answer(RELEASE, "mallory", b"x") == Answer(REFUSED, "mallory is no neighbour of alice")
+    assert alice.answer(RELEASE, "mallory", b"x") == Answer(
+        REFUSED, "mallory is no neighbour of alice"
+    )
     assert alice.answer(HELLO, "", b"").state == REFUSED
     alice._check()  # the job goes on
 
@@ -200,7 +241,11 @@ def test_a_node_that_is_not_ready_is_asked_again(consortium):
         carried = honest(name)
 
         def send(topic, messages, timeout):
-            answers = carried(topic, {peer: data for peer, data in messages.items() if ready.is_set() or peer != "dave"}, timeout)
+            answers = carried(
+                topic,
+                {peer: data for peer, data in messages.items() if ready.is_set() or peer != "dave"},
+                timeout,
+            )
             return answers | {peer: Answer(LATER) for peer in messages if peer not in answers}
 
         return send
@@ -220,9 +265,13 @@ def test_an_answer_of_the_wrong_kind_names_who_gave_it(consortium):
 
 def test_a_neighbours_words_reach_no_terminal_as_they_are(consortium):
     air = Air(consortium)
-    air.exchanges["bob"].answer = lambda topic, peer, data: Answer("perhaps", "\x1b[31mred\n" + "x" * 10_000)
+    air.exchanges["bob"].answer = lambda topic, peer, data: Answer(
+        "perhaps", "\x1b[31mred\n" + "x" * 10_000
+    )
     said = [str(error) for error in air.run().values() if "bob refused" in str(error)]
-    assert said and all(each.isprintable() and "red x" in each and len(each) < 1200 for each in said)
+    assert said and all(
+        each.isprintable() and "red x" in each and len(each) < 1200 for each in said
+    )
 
 
 def test_a_node_ends_when_it_has_heard_the_last_round_of_all(consortium):

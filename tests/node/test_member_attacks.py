@@ -1,4 +1,6 @@
-"""A member with true keys that lies, floods, forges or offers falsely: it is named, or nothing comes of it."""
+"""A member with true keys that lies, floods, forges or offers falsely: it is named, or nothing
+comes of it.
+"""
 
 import asyncio
 import contextlib
@@ -55,44 +57,72 @@ def test_who_breaks_the_protocol_is_named_by_all_and_the_job_goes_on_without_lie
 def test_a_thousand_million_records_are_told_by_nobody(federation, monkeypatch):
     """They would make carol's own account look cheap."""
     honest = ending.told
-    monkeypatch.setattr(ending, "told", lambda *given: msgspec.structs.replace(honest(*given), records=10**9))
+    monkeypatch.setattr(
+        ending, "told", lambda *given: msgspec.structs.replace(honest(*given), records=10**9)
+    )
     with at_work(federation):
         attempt = federation.offer("boasting", round_timeout=5)
-        with pytest.raises(Ended, match=r"carol tells of 1,000,000,000 records, not 1 to 100,000,000"):
+        with pytest.raises(
+            Ended, match=r"carol tells of 1,000,000,000 records, not 1 to 100,000,000"
+        ):
             federation.finish(attempt)
         for name in NAMES:
             federation.wait(lambda name=name: federation.state(attempt, name)[0] in states.ENDED)
 
 
 def test_who_tells_neighbours_different_things_is_proved_to_everybody(federation):
-    """In 12 of 12 rounds nobody noticed, once. Now bob's copy and carol's own statement are the proof, and alice has it too."""
+    """In 12 of 12 rounds nobody noticed, once. Now bob's copy and carol's own statement are the
+    proof, and alice has it too.
+    """
     with at_work(federation, kind=TwoFaced):
         attempt = federation.offer("two-faced", round_timeout=5)
-        with contextlib.suppress(Ended):  # alice heard one word only, and may have ended before bob spoke
+        with contextlib.suppress(
+            Ended
+        ):  # alice heard one word only, and may have ended before bob spoke
             federation.finish(attempt)
         federation.wait(lambda: federation.state(attempt, "bob")[0] in states.ENDED)
         assert "carol equivocated in round 3" in federation.state(attempt, "bob")[1]
         for name in ("alice", "bob"):
-            federation.wait(lambda name=name: (federation.homes[name].evidence("two-faced") / "carol.evidence").exists())
+            federation.wait(
+                lambda name=name: (
+                    federation.homes[name].evidence("two-faced") / "carol.evidence"
+                ).exists()
+            )
 
 
 def test_a_member_speaks_in_no_other_name(federation):
-    """The relay refuses it; and what the relay would let pass is not sealed by the one whose name it bears."""
+    """The relay refuses it; and what the relay would let pass is not sealed by the one whose name
+    it bears.
+    """
     with at_work(federation) as carol:
         before = log_of(federation, "relay")
         client = carol.carrier._client
         forged = b"anything"
-        for subject in ("pdml.alice.bob.q.0", "pdml.alice.bob.a.0", "pdml.alice.-.none.0", "_INBOX.alice.x", "$SYS.REQ.SERVER.PING"):
-            asyncio.run_coroutine_threadsafe(client.publish(subject, forged), carol.carrier._loop).result(5)
+        for subject in (
+            "pdml.alice.bob.q.0",
+            "pdml.alice.bob.a.0",
+            "pdml.alice.-.none.0",
+            "_INBOX.alice.x",
+            "$SYS.REQ.SERVER.PING",
+        ):
+            asyncio.run_coroutine_threadsafe(
+                client.publish(subject, forged), carol.carrier._loop
+            ).result(5)
         for subject in ("pdml.alice.>", ">", "pdml.*.alice.>", "$SYS.>"):
-            asyncio.run_coroutine_threadsafe(client.subscribe(subject), carol.carrier._loop).result(5)
+            asyncio.run_coroutine_threadsafe(client.subscribe(subject), carol.carrier._loop).result(
+                5
+            )
         asyncio.run_coroutine_threadsafe(client.flush(), carol.carrier._loop).result(5)
-        federation.wait(lambda: log_of(federation, "relay").count("Violation") >= before.count("Violation") + 9)
+        federation.wait(
+            lambda: log_of(federation, "relay").count("Violation") >= before.count("Violation") + 9
+        )
         context = Context(federation.study.hash, "", 0, questions.STOP, "bob", "alice", "0" * 16)
         sealed = carol.carrier._sealer.seal(context, b"")
         publish = client.publish(f"pdml.alice.{token('carol')}.q.{'0' * 16}", sealed)
         asyncio.run_coroutine_threadsafe(publish, carol.carrier._loop).result(5)
-        federation.wait(lambda: "a message came from carol that is not from it" in log_of(federation, "alice"))
+        federation.wait(
+            lambda: "a message came from carol that is not from it" in log_of(federation, "alice")
+        )
         federation.train("own-name")
     np.testing.assert_array_equal(federation.released("own-name"), federation.expected_bits)
 
@@ -124,7 +154,9 @@ def test_ten_thousand_messages_do_not_keep_the_others_out(federation):
             for i in range(5_000):
                 await client.publish(f"pdml.alice.carol.q.{i:016x}", secrets.token_bytes(2000))
                 request = f"{i:016x}"
-                context = Context(federation.study.hash, "", 0, questions.ASK, "carol", "alice", request)
+                context = Context(
+                    federation.study.hash, "", 0, questions.ASK, "carol", "alice", request
+                )
                 with carol.carrier._sealing:
                     data = carol.carrier._sealer.seal(context, b"x" * 64)
                 await client.publish(f"pdml.alice.carol.q.{request}", data)
@@ -139,7 +171,13 @@ def test_ten_thousand_messages_do_not_keep_the_others_out(federation):
 
 def offer_of(federation, carol, **changes):
     contract = federation.contract(changes.pop("job", "false"))
-    terms = {"attempt": secrets.token_hex(16), "offerer": "carol", "resume": False, "start_timeout": 5.0, "round_timeout": 5.0}
+    terms = {
+        "attempt": secrets.token_hex(16),
+        "offerer": "carol",
+        "resume": False,
+        "start_timeout": 5.0,
+        "round_timeout": 5.0,
+    }
     return msgspec.structs.replace(offers.Offer.of(contract, **terms), **changes)
 
 
@@ -152,7 +190,10 @@ def asked(carol, kind, content, whom="alice"):
     ("changes", "said"),
     [
         ({"plan": {"rounds": 500}}, "another plan than the study"),
-        ({"contract": "0" * 64}, "carol's offer of job false has another contract than its terms make"),
+        (
+            {"contract": "0" * 64},
+            "carol's offer of job false has another contract than its terms make",
+        ),
         ({"study": "0" * 64}, "the studies differ"),
         ({"offerer": "bob"}, "signed an offer in the name of 'bob'"),
         ({"round_timeout": 1e9}, "must lie in"),
@@ -163,18 +204,24 @@ def asked(carol, kind, content, whom="alice"):
 )
 def test_an_offer_with_false_terms_is_refused(federation, changes, said):
     with at_work(federation) as carol:
-        answer = asked(carol, questions.OFFER, offer_of(federation, carol, **changes).signed(carol.identity))
+        answer = asked(
+            carol, questions.OFFER, offer_of(federation, carol, **changes).signed(carol.identity)
+        )
     assert answer.state == REFUSED and said in answer.sentence
 
 
 def test_nobody_begins_what_somebody_has_not_accepted(federation):
-    """Alice has accepted; carol forges bob's acceptance, or leaves it out, or begins another's offer: nothing is released."""
+    """Alice has accepted; carol forges bob's acceptance, or leaves it out, or begins another's
+    offer: nothing is released.
+    """
     with at_work(federation) as carol:
         offer = offer_of(federation, carol, job="hasty")
         mine = offers.acceptance(offer, "carol", carol.identity)
         alices = asked(carol, questions.OFFER, offer.signed(carol.identity)).messages[0]
         for bobs in (b"", mine, alices, bytes(64)):
-            begin = questions.Begin(attempt=offer.attempt, accepted={"alice": alices, "carol": mine, "bob": bobs})
+            begin = questions.Begin(
+                attempt=offer.attempt, accepted={"alice": alices, "carol": mine, "bob": bobs}
+            )
             answer = asked(carol, questions.BEGIN, msgspec.msgpack.encode(begin))
             assert answer.state == REFUSED and "which bob has not accepted" in answer.sentence
         stop = questions.Stop(attempt=offer.attempt, sentence="never mind")
@@ -183,7 +230,9 @@ def test_nobody_begins_what_somebody_has_not_accepted(federation):
     federation.wait(lambda: federation.state(offer.attempt, "alice")[0] in states.ENDED)
 
 
-@pytest.mark.parametrize("kind", ["offer", "begin", "stop", "ask", "fetch", "proof", "hello", "release", "shell"])
+@pytest.mark.parametrize(
+    "kind", ["offer", "begin", "stop", "ask", "fetch", "proof", "hello", "release", "shell"]
+)
 def test_garbage_gets_one_sentence(federation, kind):
     with at_work(federation) as carol:
         for content in (b"", b"\xc1", b"\x80", bytes(1000), secrets.token_bytes(100)):
@@ -193,7 +242,9 @@ def test_garbage_gets_one_sentence(federation, kind):
 
 
 def test_a_member_that_dies_at_any_step_is_named_or_comes_back(federation):
-    """Killed after its acceptance, at the first round, in the middle, and at its statement; then started again."""
+    """Killed after its acceptance, at the first round, in the middle, and at its statement; then
+    started again.
+    """
     with contextlib.ExitStack() as stack:
         stack.callback(federation.kill, "carol")
         federation.start("carol")
@@ -203,15 +254,25 @@ def test_a_member_that_dies_at_any_step_is_named_or_comes_back(federation):
             if ready == 0:
                 federation.wait(lambda attempt=attempt: federation.state(attempt, "carol")[0] != "")
             else:
-                federation.wait(lambda job=job, ready=ready: federation.round(job, "carol") >= ready)
+                federation.wait(
+                    lambda job=job, ready=ready: federation.round(job, "carol") >= ready
+                )
             federation.kill("carol")
             federation.start("carol")
             try:
                 federation.finish(attempt)
             except Ended as error:
                 assert "carol" in str(error)
-                federation.wait(lambda attempt=attempt: federation.state(attempt, "carol")[0] in (*states.ENDED, ""))
-                federation.wait(lambda attempt=attempt: federation.state(attempt, "bob")[0] in (*states.ENDED, ""))
+                federation.wait(
+                    lambda attempt=attempt: (
+                        federation.state(attempt, "carol")[0] in (*states.ENDED, "")
+                    )
+                )
+                federation.wait(
+                    lambda attempt=attempt: (
+                        federation.state(attempt, "bob")[0] in (*states.ENDED, "")
+                    )
+                )
                 federation.train(job, resume=True)
             np.testing.assert_array_equal(federation.released(job), federation.expected_bits)
 
@@ -236,7 +297,9 @@ def test_an_old_journal_put_back_is_noticed(federation):
         with pytest.raises(Ended, match="carol's journal was rolled back"):
             federation.train("again")
         federation.kill("carol")
-    freeze(federation.study, "carol", home.path("other people"), seed=9)  # for the tests after this one
+    freeze(
+        federation.study, "carol", home.path("other people"), seed=9
+    )  # for the tests after this one
     federation.homes["carol"] = home.save(data="other people")
     federation.expected_bits = federation.expected()
 
@@ -249,7 +312,9 @@ def test_strangers_and_other_keys_are_not_let_in(federation):
     async def knock(**options):
         reader, writer = await asyncio.open_connection(relay.host, relay.port, ssl=context)
         await reader.readline()
-        writer.write(b"CONNECT " + json.dumps({"verbose": True, **options}).encode() + b"\r\nPING\r\n")
+        writer.write(
+            b"CONNECT " + json.dumps({"verbose": True, **options}).encode() + b"\r\nPING\r\n"
+        )
         said = await reader.read(200)
         writer.close()
         return said
@@ -282,9 +347,13 @@ def test_a_full_disk_ends_the_job_with_a_sentence_and_nothing_unwritten_is_sent(
         assert time.monotonic() - began < 40
         filler.unlink()
         assert all(federation.running(name) for name in NAMES)
-        federation.wait(lambda: federation.state(attempt)[0] in states.ENDED)  # the wish may have waited for room
+        federation.wait(
+            lambda: federation.state(attempt)[0] in states.ENDED
+        )  # the wish may have waited for room
         for name in NAMES:
-            federation.wait(lambda name=name: federation.state(attempt, name)[0] in (*states.ENDED, ""))
+            federation.wait(
+                lambda name=name: federation.state(attempt, name)[0] in (*states.ENDED, "")
+            )
         federation.train("third")
         np.testing.assert_array_equal(federation.released("third"), federation.expected())
 

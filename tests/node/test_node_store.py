@@ -1,4 +1,6 @@
-"""A database that many threads use at once and one of them closes: no crash, no half of a transaction."""
+"""A database that many threads use at once and one of them closes: no crash, no half of a
+transaction.
+"""
 
 import contextlib
 import sqlite3
@@ -40,13 +42,23 @@ for i in range(60):
 
 def test_closing_it_under_other_threads_does_not_crash(tmp_path):
     """Once it did (a fault in SQLite's own memory), within a second of this."""
-    ended = subprocess.run([sys.executable, "-c", CLOSING, str(tmp_path / "a.db")], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(
+        [sys.executable, "-c", CLOSING, str(tmp_path / "a.db")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert ended.returncode == 0, ended.stderr[-2000:]
 
 
 def test_a_transaction_is_one_threads_alone(tmp_path):
-    """Eight threads add two rows each time, and every other time fail after the first: rows come in pairs."""
-    store, errors = Store(tmp_path / "a.db", pragmas=("journal_mode=WAL", "synchronous=OFF"), timeout=5), []
+    """Eight threads add two rows each time, and every other time fail after the first: rows come in
+    pairs.
+    """
+    store, errors = (
+        Store(tmp_path / "a.db", pragmas=("journal_mode=WAL", "synchronous=OFF"), timeout=5),
+        [],
+    )
     store.change("CREATE TABLE pairs (thread INTEGER, i INTEGER)")
 
     def work(thread):

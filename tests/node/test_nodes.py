@@ -1,4 +1,6 @@
-"""Three organisations over a real relay, with real processes: the numbers are the local engine's, whatever is killed."""
+"""Three organisations over a real relay, with real processes: the numbers are the local engine's,
+whatever is killed.
+"""
 
 import contextlib
 import json
@@ -36,7 +38,9 @@ ROUNDS = 60
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):
     """Started once, with a first job done, so that tests may run in any order."""
-    with Federation(tmp_path_factory.mktemp("nodes"), study_of(plan=replace(PLAN, rounds=ROUNDS))) as made:
+    with Federation(
+        tmp_path_factory.mktemp("nodes"), study_of(plan=replace(PLAN, rounds=ROUNDS))
+    ) as made:
         made.start()
         made.train("first")
         yield made
@@ -70,7 +74,9 @@ def test_no_secret_is_readable_by_others_and_nothing_listens(federation):
 
 
 def sockets(pid):
-    """Of one process, from /proc: how many TCP and UDP sockets listen, and how many TCP connections it has."""
+    """Of one process, from /proc: how many TCP and UDP sockets listen, and how many TCP connections
+    it has.
+    """
     own = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -96,7 +102,12 @@ run(__import__("pathlib").Path(sys.argv[1]), simulated_noise=1)
 """
     federation.kill("carol", signal.SIGTERM)
     try:
-        done = subprocess.run([sys.executable, "-c", code, federation.homes["carol"].folder], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", code, federation.homes["carol"].folder],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
     finally:
         federation.start("carol")
     assert done.stdout.strip() == "[]" and "connected to the relay" in done.stderr
@@ -113,7 +124,14 @@ def test_any_member_offers_and_a_job_begins_only_if_all_accept(federation):
         federation.finish(attempt, by="bob")
         refused = federation.offer("refused", by="bob")
         federation.wait(lambda: federation.state(refused, "carol")[0] == "asked")
-        done = federation.pdml("node", "refuse", federation.homes["carol"].folder, "refused", "--why", "not before Monday")
+        done = federation.pdml(
+            "node",
+            "refuse",
+            federation.homes["carol"].folder,
+            "refused",
+            "--why",
+            "not before Monday",
+        )
         assert done.returncode == 0, done.stderr
         with pytest.raises(Ended, match=r"carol refused the job: .*not before Monday"):
             federation.finish(refused, by="bob")
@@ -136,7 +154,9 @@ def test_a_finished_job_is_not_done_again(federation, resume):
 
 
 def test_killed_at_random_moments_it_goes_on_by_itself_to_the_same_bits(federation):
-    """Nodes and the relay are killed with kill -9 and started again, as a service manager does, while the job goes on."""
+    """Nodes and the relay are killed with kill -9 and started again, as a service manager does,
+    while the job goes on.
+    """
     rng, killed = random.Random(2026), 0
     attempt = federation.offer("survivor", round_timeout=30)
     federation.wait(lambda: federation.round("survivor", "alice") > 0)
@@ -177,7 +197,9 @@ for i in range(300):
 
 
 def test_a_signal_ends_a_node_whatever_it_does_just_then():
-    """A handler that takes a lock which the interrupted thread holds hangs for ever: here, within a few of 300 signals."""
+    """A handler that takes a lock which the interrupted thread holds hangs for ever: here, within a
+    few of 300 signals.
+    """
     subprocess.run([sys.executable, "-c", SIGNALS], check=True, timeout=60)
 
 
@@ -188,7 +210,9 @@ def test_a_member_that_stays_away_is_named_and_the_job_resumes(federation):
     with pytest.raises(Ended, match="bob"):
         federation.finish(attempt)
     federation.start("bob")
-    federation.wait(lambda: federation.state(attempt, "bob")[0] == "failed")  # its neighbours are in the job no more
+    federation.wait(
+        lambda: federation.state(attempt, "bob")[0] == "failed"
+    )  # its neighbours are in the job no more
     federation.train("absent", resume=True, by="carol")
     np.testing.assert_array_equal(federation.released("absent", "carol"), federation.expected())
 
@@ -209,7 +233,11 @@ def test_a_job_that_nobody_answers_is_given_up(federation):
     federation.kill("bob")
     try:
         began = time.monotonic()
-        with pytest.raises(Ended, match=r"not accepted by all within 2 s \(bob: it does not answer\); nothing was released"):
+        with pytest.raises(
+            Ended,
+            match=r"not accepted by all within 2 s \(bob: it does not answer\); nothing was "
+            r"released",
+        ):
             federation.train("unanswered", start_timeout=2)
         assert time.monotonic() - began < 15
     finally:
@@ -232,8 +260,13 @@ def test_any_member_stops_a_job_everywhere_and_the_journal_tells_what_was_releas
         told = federation.status(name)
         with federation.journal(name) as journal:
             released = journal.job("stopped").round
-            assert next(job["released"] for job in told["jobs"] if job["job"] == "stopped") == released
-            assert journal.releases(federation.homes[name].holdings().dataset) == told["datasets"][0]["releases"]
+            assert (
+                next(job["released"] for job in told["jobs"] if job["job"] == "stopped") == released
+            )
+            assert (
+                journal.releases(federation.homes[name].holdings().dataset)
+                == told["datasets"][0]["releases"]
+            )
     federation.train("stopped", resume=True)
     np.testing.assert_array_equal(federation.released("stopped"), federation.expected())
 
@@ -260,7 +293,9 @@ def test_figures_for_prometheus_on_this_machine_only(federation):
 
     folder, port = federation.homes["bob"].folder, free_port()
     done = federation.pdml("node", "run", folder, "--metrics", f"0.0.0.0:{port}")
-    assert done.returncode == 1 and ("metrics must be 127.0.0.1:PORT" in done.stderr or "another process" in done.stderr)
+    assert done.returncode == 1 and (
+        "metrics must be 127.0.0.1:PORT" in done.stderr or "another process" in done.stderr
+    )
     federation.kill("bob")
     command = [*federation.command("bob"), "--metrics", f"127.0.0.1:{port}"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
@@ -270,7 +305,11 @@ def test_figures_for_prometheus_on_this_machine_only(federation):
             shown = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines())
         assert shown["pdml_node_connected"] == "1"
         with federation.journal("bob") as journal:
-            assert float(shown["pdml_node_released_total"]) == journal.releases(federation.homes["bob"].holdings().dataset) > 0
+            assert (
+                float(shown["pdml_node_released_total"])
+                == journal.releases(federation.homes["bob"].holdings().dataset)
+                > 0
+            )
         assert any(name.startswith("pdml_node_spent_epsilon") for name in shown)
     finally:
         process.kill()
@@ -284,33 +323,53 @@ def test_two_processes_on_one_journal(federation):
 
 
 def test_the_budget_of_any_node_refuses_before_anybody_releases(tmp_path):
-    """Alice, with few records, can afford one job of twelve rounds, and not a second one; the others could."""
+    """Alice, with few records, can afford one job of twelve rounds, and not a second one; the
+    others could.
+    """
     study = study_of(plan=replace(PLAN, noise_scale=2.0, objective_bound=1.0))
     contract = holdings.agreed(study, TrainingPlan.from_dict(dict(study.plan)), "one")
     once = Ledger((contract.events("alice", records=40, epsilon=0.5),), classes=2)
-    spent = next(line.epsilon for line in once.lines() if (line.adversary, line.data) == ("other servers", "features"))
+    spent = next(
+        line.epsilon
+        for line in once.lines()
+        if (line.adversary, line.data) == ("other servers", "features")
+    )
     study = replace(study, budget=Budget(features_epsilon=1.1 * spent))
-    with Federation(tmp_path, study, records={"alice": 40, "bob": 4000, "carol": 4000}) as federation:
+    with Federation(
+        tmp_path, study, records={"alice": 40, "bob": 4000, "carol": 4000}
+    ) as federation:
         federation.start()
         federation.train("one", by="bob")
-        with pytest.raises(Ended, match="alice refused the job: 12 rounds exceed alice's budget for this data set after the 12 releases"):
+        with pytest.raises(
+            Ended,
+            match="alice refused the job: 12 rounds exceed alice's budget for this data "
+            "set after the 12 releases",
+        ):
             federation.train("two", by="bob")
         assert all(federation.round("two", name) == 0 for name in NAMES)
 
 
 def test_compiled_and_sparse_solves_are_the_local_engines_too(tmp_path):
-    """One server above the size from which loops are compiled, two below; and a study whose records are mostly zeros."""
+    """One server above the size from which loops are compiled, two below; and a study whose records
+    are mostly zeros.
+    """
     pytest.importorskip("numba")
     study = study_of(
         plan=replace(PLAN, rounds=250, noise_decay=1 - 1e-4),
         encoder=Encoder(attributes=tuple(Number(name=f"x{i}", low=0, high=1) for i in range(3))),
     )
-    with Federation(tmp_path / "large", study, records={"alice": 50_000, "bob": 60, "carol": 70}) as federation:
+    with Federation(
+        tmp_path / "large", study, records={"alice": 50_000, "bob": 60, "carol": 70}
+    ) as federation:
         federation.start()
         federation.train("large", start_timeout=60, round_timeout=60, timeout=120)
         np.testing.assert_array_equal(federation.released("large"), federation.expected())
     levels = tuple(f"level {i}" for i in range(12))
-    study = study_of(encoder=Encoder(attributes=(Number(name="age", low=18, high=100), Category(name="town", levels=levels))))
+    study = study_of(
+        encoder=Encoder(
+            attributes=(Number(name="age", low=18, high=100), Category(name="town", levels=levels))
+        )
+    )
     with Federation(tmp_path / "sparse", study) as federation:
         federation.start()
         federation.train("sparse")
@@ -318,7 +377,9 @@ def test_compiled_and_sparse_solves_are_the_local_engines_too(tmp_path):
 
 
 class WrongClocks(Federation):
-    """Alice lives a day ahead and bob a day behind: Python's clock, for under a pin TLS asks none."""
+    """Alice lives a day ahead and bob a day behind: Python's clock, for under a pin TLS asks
+    none.
+    """
 
     def command(self, name):
         days = {"alice": 1, "bob": -1}.get(name, 0)
@@ -344,10 +405,21 @@ def test_ctrl_c_on_a_terminal_stops_the_job_at_every_member(federation):
     federation.train("quick")
     federation.processes["bob"].send_signal(signal.SIGSTOP)
     try:
-        arguments = ["train", str(federation.folder / "study.toml"), "--engine", "nodes", "--job", "typed", "--node"]
+        arguments = [
+            "train",
+            str(federation.folder / "study.toml"),
+            "--engine",
+            "nodes",
+            "--job",
+            "typed",
+            "--node",
+        ]
         pid, terminal = pty.fork()
         if not pid:
-            os.execv(sys.executable, [sys.executable, "-c", RUN, *arguments, str(federation.homes["alice"].folder)])
+            os.execv(
+                sys.executable,
+                [sys.executable, "-c", RUN, *arguments, str(federation.homes["alice"].folder)],
+            )
         with contextlib.closing(federation.desk()) as desk:
             federation.wait(lambda: desk.latest("typed") is not None)
             attempt = desk.latest("typed").attempt
@@ -376,5 +448,10 @@ def test_a_lost_journal_is_not_begun_anew(tmp_path):
             path.rename(path.with_name("gone-" + path.name))
         done = federation.pdml("node", "run", federation.homes["bob"].folder)
         assert done.returncode == 1 and "the journal journal.db is gone" in done.stderr
-        assert Journal.holder(federation.homes["alice"].path(JOURNAL)) == federation.processes["alice"].pid
-        assert json.loads(federation.pdml("node", "offers", federation.homes["alice"].folder, "--json").stdout)["offers"]
+        assert (
+            Journal.holder(federation.homes["alice"].path(JOURNAL))
+            == federation.processes["alice"].pid
+        )
+        assert json.loads(
+            federation.pdml("node", "offers", federation.homes["alice"].folder, "--json").stdout
+        )["offers"]

@@ -1,4 +1,6 @@
-"""Organisations with journals: the local engine's numbers, to the bit, whoever dies when; and every liar named."""
+"""Organisations with journals: the local engine's numbers, to the bit, whoever dies when; and every
+liar named.
+"""
 
 import shutil
 import sqlite3
@@ -56,7 +58,9 @@ def test_killed_at_any_moment_the_result_is_that_of_an_unbroken_run(tmp_path_fac
 
 
 def test_secure_noise_is_never_drawn_again(tmp_path):
-    """After a restart the same bytes go out, although the source cannot be repeated, and the next round goes on from them."""
+    """After a restart the same bytes go out, although the source cannot be repeated, and the next
+    round goes on from them.
+    """
     consortium = Consortium(tmp_path, source=Secure())
     consortium.run(until=5)
     before = [consortium.party("alice").message("bob", t) for t in range(1, 6)]
@@ -80,7 +84,9 @@ def test_a_release_is_debited_in_the_transaction_that_stores_it(consortium):
     failing = consortium.party("bob")
     for peer in failing.neighbours:
         failing.accept(peer, consortium.party(peer).message("bob", 3))
-    journal._db.change("CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+    journal._db.change(
+        "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+    )
     with pytest.raises(JournalError, match="disk full; nothing was sent"):
         failing.advance()
     assert journal.job("job-1").round == 3  # neither the event nor the release
@@ -167,12 +173,16 @@ def test_budgets_belong_to_the_data_set_and_not_to_the_job(tmp_path):
         again.party("alice")
     again.close()
     (tmp_path / "other").mkdir()
-    fresh = Consortium(tmp_path / "other", job="job-2", budget=Budget(features_epsilon=1.01 * spent))
+    fresh = Consortium(
+        tmp_path / "other", job="job-2", budget=Budget(features_epsilon=1.01 * spent)
+    )
     fresh.party("alice")  # without the first job the same budget suffices
     fresh.close()
     more = Consortium(tmp_path, job="job-2")
     more.run()
-    assert more.party("alice").ledger.line("features", "other servers").epsilon > 1.3 * spent  # √2 in μ
+    assert (
+        more.party("alice").ledger.line("features", "other servers").epsilon > 1.3 * spent
+    )  # √2 in μ
     more.close()
 
 
@@ -205,14 +215,18 @@ def test_the_objective_noise_of_earlier_jobs_is_spent_too(tmp_path):
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize(("saved_at", "rolled_at"), [(4, 8), (4, 5), (11, 12)])
 def test_a_rolled_back_journal_is_noticed(consortium, tmp_path, saved_at, rolled_at, restarted):
-    """Be it by one round, by the last one, and though the neighbours died too: what they were sent they had written down."""
+    """Be it by one round, by the last one, and though the neighbours died too: what they were sent
+    they had written down.
+    """
     consortium.run(until=saved_at)
     consortium.kill("carol")
     saved = shutil.copy(tmp_path / "carol.db", tmp_path / "old.db")
     consortium.run(until=rolled_at)
     consortium.close() if restarted else consortium.kill("carol")
     shutil.copy(saved, tmp_path / "carol.db")
-    with pytest.raises(PeerError, match=f"carol's journal was rolled back: it stands at round {saved_at}"):
+    with pytest.raises(
+        PeerError, match=f"carol's journal was rolled back: it stands at round {saved_at}"
+    ):
         consortium.meet("carol")
 
 
@@ -254,14 +268,20 @@ def test_an_old_hello_is_no_rollback(consortium):
     assert consortium.party("alice").welcome("bob", old)  # an earlier process, which was met
     consortium.kill("alice")
     consortium.meet("alice")
-    assert not consortium.party("alice").welcome("bob", old)  # alice herself is another: prove that you speak now
+    assert not consortium.party("alice").welcome(
+        "bob", old
+    )  # alice herself is another: prove that you speak now
 
 
 def test_what_neighbours_hear_of_a_data_set_does_not_depend_on_its_records(consortium):
     """Its digest would let them try records until it fits; the alias needs the node's key."""
     party = consortium.party("alice")
     said = msgspec.msgpack.decode(party.hello("bob"), type=wire.Hello)
-    assert said.dataset == consortium.identities["alice"].alias("data of alice") != consortium.identities["bob"].alias("data of alice")
+    assert (
+        said.dataset
+        == consortium.identities["alice"].alias("data of alice")
+        != consortium.identities["bob"].alias("data of alice")
+    )
     assert "data of alice" not in repr(said)
 
 
@@ -343,7 +363,9 @@ def parties(tmp_path_factory):
 
 @given(position=st.integers(0, 10**6), bit=st.integers(0, 7))
 def test_no_single_bit_can_be_changed_on_the_way(parties, position, bit):
-    """A relay that flips a bit is noticed: either the message no longer parses or it is not signed."""
+    """A relay that flips a bit is noticed: either the message no longer parses or it is not
+    signed.
+    """
     if parties.party("bob").round == 0:
         parties.party("bob").advance()
     sent = bytearray(parties.party("bob").message("alice", 1))
@@ -392,13 +414,20 @@ def test_another_contract_under_the_same_name_is_refused(consortium, tmp_path):
 
 
 def test_a_journal_is_held_by_one_process_and_readable_by_its_owner_alone(tmp_path):
-    """Opening it again in the same process must not loosen the lock: POSIX drops it when any handle of the file is closed."""
+    """Opening it again in the same process must not loosen the lock: POSIX drops it when any handle
+    of the file is closed.
+    """
     path = tmp_path / "node.db"
     journal = Journal(path)
     with pytest.raises(JournalError, match="another process is using it"):
         Journal(path)
-    script = "import sys, pathlib; from pdml.node.journal import Journal; Journal(pathlib.Path(sys.argv[1]))"
-    other = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True)
+    script = (
+        "import sys, pathlib; from pdml.node.journal import Journal; "
+        "Journal(pathlib.Path(sys.argv[1]))"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True
+    )
     assert other.returncode != 0 and "another process is using it" in other.stderr
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
     journal.close()

@@ -1,4 +1,6 @@
-"""A relay that nobody has to trust: whatever it does, the right result, or a sentence; it reads nothing and is never believed."""
+"""A relay that nobody has to trust: whatever it does, the right result, or a sentence; it reads
+nothing and is never believed.
+"""
 
 import contextlib
 import random
@@ -48,7 +50,9 @@ def trains(federation, job, **options):
 
 
 def test_it_records_everything_and_reads_nothing(federation):
-    """Of all bytes that reached the relay after TLS none holds a vector, nor the half of one, nor a statement."""
+    """Of all bytes that reached the relay after TLS none holds a vector, nor the half of one, nor a
+    statement.
+    """
     with relay(federation) as evil:
         trains(federation, "recorded")
         seen = bytes(evil.seen)
@@ -83,14 +87,20 @@ def test_lost_late_doubled_and_reordered_messages_change_nothing(federation, mon
 
 
 def test_messages_swapped_between_nodes_and_requests_are_dropped(federation):
-    """Every fifth message goes to another node, in another's name, or as the answer to another question; then the true one."""
+    """Every fifth message goes to another node, in another's name, or as the answer to another
+    question; then the true one.
+    """
     rng = random.Random(6)
 
     def bend(subject, payload):
         _, to, sender, kind, request = subject.split(".")
         other = rng.choice([name for name in NAMES if name not in (to, sender)])
         wrong = rng.choice(
-            [f"pdml.{other}.{sender}.{kind}.{request}", f"pdml.{to}.{other}.{kind}.{request}", f"pdml.{to}.{sender}.q.{'0' * 16}"]
+            [
+                f"pdml.{other}.{sender}.{kind}.{request}",
+                f"pdml.{to}.{other}.{kind}.{request}",
+                f"pdml.{to}.{sender}.q.{'0' * 16}",
+            ]
         )
         return [*([(0.0, wrong, payload)] if rng.random() < 0.2 else []), (0.0, subject, payload)]
 
@@ -105,7 +115,11 @@ def test_changed_bits_are_noticed_and_accuse_nobody(federation):
         bent = bytearray(payload)
         if bent and rng.random() < 0.2:
             bent[rng.randrange(len(bent))] ^= 1 << rng.randrange(8)
-            return [(0.0, subject, bytes(bent))] if rng.random() < 0.1 else [(0.0, subject, bytes(bent)), (0.0, subject, payload)]
+            return (
+                [(0.0, subject, bytes(bent))]
+                if rng.random() < 0.1
+                else [(0.0, subject, bytes(bent)), (0.0, subject, payload)]
+            )
         return [(0.0, subject, payload)]
 
     with relay(federation, bend):
@@ -113,19 +127,26 @@ def test_changed_bits_are_noticed_and_accuse_nobody(federation):
 
 
 def test_it_cannot_answer_for_a_node(federation):
-    """It says OK for bob to everything that is asked of bob: nothing is believed, and the wait ends by its timeout."""
+    """It says OK for bob to everything that is asked of bob: nothing is believed, and the wait ends
+    by its timeout.
+    """
 
     def bend(subject, payload):
         _, to, sender, kind, request = subject.split(".")
         if to == "bob" and kind == "q":
             box = msgspec.msgpack.decode(payload, type=Box)
             fake = msgspec.structs.replace(box, content=b"\x93\xa2ok\xa0\x90" + bytes(16))
-            return [(0.0, f"pdml.{sender}.bob.a.{request}", data) for data in (msgspec.msgpack.encode(fake), payload, b"ok", b"")]
+            return [
+                (0.0, f"pdml.{sender}.bob.a.{request}", data)
+                for data in (msgspec.msgpack.encode(fake), payload, b"ok", b"")
+            ]
         return [(0.0, subject, payload)]
 
     with relay(federation, bend):
         began = time.monotonic()
-        with pytest.raises(Ended, match=r"not accepted by all within 3 s \(bob: it does not answer\)"):
+        with pytest.raises(
+            Ended, match=r"not accepted by all within 3 s \(bob: it does not answer\)"
+        ):
             federation.train("answered", start_timeout=3)
         assert time.monotonic() - began < 30
     assert all(federation.round("answered", name) == 0 for name in NAMES)
@@ -134,7 +155,10 @@ def test_it_cannot_answer_for_a_node(federation):
 def test_what_was_said_in_one_job_is_worth_nothing_in_the_next(federation):
     """It keeps everything of a first job and says it again, all of it, while a second one runs."""
     kept = []
-    with relay(federation, lambda subject, payload: (kept.append((subject, payload)), honest(subject, payload))[1]):
+    with relay(
+        federation,
+        lambda subject, payload: (kept.append((subject, payload)), honest(subject, payload))[1],
+    ):
         trains(federation, "kept")
     for name in NAMES:
         federation.kill(name)
@@ -157,13 +181,19 @@ def test_another_certificate_is_refused_before_a_word_is_said(federation, tmp_pa
             federation.start("alice", timeout=3)
         assert b"CONNECT" not in evil.seen and evil.signatures == []
         told = federation.status("alice")
-        assert not told["connected"] and "not the one that the study pins" in told["connection"]["why"]
+        assert (
+            not told["connected"] and "not the one that the study pins" in told["connection"]["why"]
+        )
     federation.kill("alice")
 
 
-@pytest.mark.parametrize("nonce", ["pdml job offer 1\0 rm -rf", "pdml training message 2\0", "a b", "x" * 200, ""])
+@pytest.mark.parametrize(
+    "nonce", ["pdml job offer 1\0 rm -rf", "pdml training message 2\0", "a b", "x" * 200, ""]
+)
 def test_its_login_challenge_gets_no_signature_of_anything_else(federation, nonce):
-    """The relay chooses what a node signs to log in: nothing that could pass for a node's own word."""
+    """The relay chooses what a node signs to log in: nothing that could pass for a node's own
+    word.
+    """
     for name in NAMES:
         if name in federation.processes:
             federation.kill(name)
@@ -171,7 +201,10 @@ def test_its_login_challenge_gets_no_signature_of_anything_else(federation, nonc
         with pytest.raises(TimeoutError):
             federation.start("alice", timeout=2)
         key = federation.study.signing_keys["alice"]
-        assert not any(signature and verified(key, nonce.encode(), signature.encode()) for signature in evil.signatures)
+        assert not any(
+            signature and verified(key, nonce.encode(), signature.encode())
+            for signature in evil.signatures
+        )
     federation.kill("alice")
 
 
@@ -197,4 +230,11 @@ def test_it_cannot_fill_a_nodes_memory(federation):
 
 def memory(pid):
     """Megabytes."""
-    return next(int(line.split()[1]) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")) / 1024
+    return (
+        next(
+            int(line.split()[1])
+            for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+            if line.startswith("VmRSS")
+        )
+        / 1024
+    )

@@ -1,7 +1,9 @@
-"""Long form of the faults: `python tests/node/torture_train.py KILLS NODES [NODES ...]`, so many kills in all, shared by the sizes.
+"""Long form of the faults: `python tests/node/torture_train.py KILLS NODES [NODES ...]`, so many
+kills in all, shared by the sizes.
 
-Random nodes and the relay are killed with kill -9 at random moments and started again, as a service manager does, while jobs run. Every
-job must end with the local engine's bits at every member, every failure with a sentence that names somebody, and nothing may hang.
+Random nodes and the relay are killed with kill -9 at random moments and started again, as a service
+manager does, while jobs run. Every job must end with the local engine's bits at every member, every
+failure with a sentence that names somebody, and nothing may hang.
 """
 
 import contextlib
@@ -25,7 +27,9 @@ LONGEST = 120.0  # seconds from an offer to an end, whatever it is
 
 
 def pause(federation, rng):
-    """A node that does not answer for a while, as behind a slow link: its neighbours wait and send again."""
+    """A node that does not answer for a while, as behind a slow link: its neighbours wait and send
+    again.
+    """
     name = rng.choice(federation.names)
     for number in (signal.SIGSTOP, signal.SIGCONT):
         with contextlib.suppress(ProcessLookupError):
@@ -34,7 +38,9 @@ def pause(federation, rng):
 
 
 def attempt(federation, job, rng, *, resume, kills):
-    """One offer, with so many kills while it lasts; whether it is done, and how many were killed."""
+    """One offer, with so many kills while it lasts; whether it is done, and how many were
+    killed.
+    """
     by, killed = rng.choice(federation.names), 0
     offered = federation.offer(job, by=by, resume=resume, start_timeout=30, round_timeout=30)
     known = time.monotonic() + 5  # killed as it took the wish, the offerer has forgotten it
@@ -45,14 +51,22 @@ def attempt(federation, job, rng, *, resume, kills):
         time.sleep(rng.uniform(0, 0.4))
         if rng.random() < 0.1:
             pause(federation, rng)
-        victims = rng.sample(federation.names, rng.choice((1, 1, 2))) if rng.random() < 0.85 else ["relay"]
+        victims = (
+            rng.sample(federation.names, rng.choice((1, 1, 2)))
+            if rng.random() < 0.85
+            else ["relay"]
+        )
         for name in victims:
             federation.kill(name)
             killed += 1
         federation.start(*victims, timeout=60)
         if all(ended(federation, offered, name) for name in federation.names):
             break
-    federation.wait(lambda: all(ended(federation, offered, name) for name in federation.names), deadline - time.monotonic(), "the job")
+    federation.wait(
+        lambda: all(ended(federation, offered, name) for name in federation.names),
+        deadline - time.monotonic(),
+        "the job",
+    )
     said = {name: federation.state(offered, name) for name in federation.names}
     done = all(finished(federation, job, name) for name in federation.names)
     for name, (state, sentence) in said.items():
@@ -72,7 +86,9 @@ def finished(federation, job, name):
 
 
 def torture(nodes, kills, rng):
-    """Jobs one after the other in one consortium, until so many were killed; how many jobs that took."""
+    """Jobs one after the other in one consortium, until so many were killed; how many jobs that
+    took.
+    """
     names = tuple(f"node{i}" for i in range(nodes))
     folder = Path(tempfile.mkdtemp())  # kept, with all logs, if something fails
     federation = Federation(folder, study_of(names, plan=replace(PLAN, rounds=ROUNDS)))
@@ -85,7 +101,9 @@ def torture(nodes, kills, rng):
             while not done:
                 more = min(kills - killed, 8) if tries < 6 else 0
                 try:
-                    done, dead = attempt(federation, f"job-{jobs}", rng, resume=tries > 0, kills=more)
+                    done, dead = attempt(
+                        federation, f"job-{jobs}", rng, resume=tries > 0, kills=more
+                    )
                 except Ended as error:
                     done, dead = False, 0
                     print(f"  {error}", flush=True)
@@ -93,8 +111,14 @@ def torture(nodes, kills, rng):
             for name in names:
                 np.testing.assert_array_equal(federation.released(f"job-{jobs}", name), expected)
                 with federation.journal(name) as journal:
-                    assert journal.releases(federation.homes[name].holdings().dataset) == jobs * ROUNDS
-            print(f"{nodes} nodes, job {jobs}: the right bits after {tries} offers; {killed} of {kills} kills", flush=True)
+                    assert (
+                        journal.releases(federation.homes[name].holdings().dataset) == jobs * ROUNDS
+                    )
+            print(
+                f"{nodes} nodes, job {jobs}: the right bits after {tries} offers; {killed} "
+                f"of {kills} kills",
+                flush=True,
+            )
     shutil.rmtree(folder)
     return jobs, killed
 
@@ -106,7 +130,9 @@ def main():
         jobs, killed = torture(nodes, -(-kills // len(sizes)), rng)
         total += killed
         print(
-            f"{nodes} nodes: {killed} kills, {jobs} jobs, each ended with the local engine's bits and no round released twice", flush=True
+            f"{nodes} nodes: {killed} kills, {jobs} jobs, each ended with the local "
+            "engine's bits and no round released twice",
+            flush=True,
         )
     print(f"{total} kills in all")
 

@@ -1,4 +1,6 @@
-"""Averaging over rounds: public weights, never a larger predicted error, and a gain where the schedule leaves one."""
+"""Averaging over rounds: public weights, never a larger predicted error, and a gain where the
+schedule leaves one.
+"""
 
 from dataclasses import replace
 
@@ -36,16 +38,31 @@ plans = st.builds(
 
 @settings(max_examples=25)
 @given(plan=plans)
-def test_weights_sum_to_one_and_never_predict_worse_than_the_last_iterate(plan: TrainingPlan) -> None:
+def test_weights_sum_to_one_and_never_predict_worse_than_the_last_iterate(
+    plan: TrainingPlan,
+) -> None:
     found = averaging.moments(plan, SIZES, GRAPH)
     weights = averaging.best_weights(found)
-    assert weights.shape == (plan.rounds,) and (weights >= 0).all() and weights.sum() == pytest.approx(1)
-    assert found.forecast(weights).error <= found.forecast(averaging.last_iterate(plan.rounds)).error + 1e-12
+    assert (
+        weights.shape == (plan.rounds,)
+        and (weights >= 0).all()
+        and weights.sum() == pytest.approx(1)
+    )
+    assert (
+        found.forecast(weights).error
+        <= found.forecast(averaging.last_iterate(plan.rounds)).error + 1e-12
+    )
 
 
 def test_the_weights_are_a_minimum() -> None:
-    """No other weighting of the rounds does better: 200 random ones, uniform, and every single round."""
-    found = averaging.moments(TrainingPlan(rounds=20, noise_scale=1.0, noise_decay=0.999, objective_bound=0.0), SIZES, GRAPH)
+    """No other weighting of the rounds does better: 200 random ones, uniform, and every single
+    round.
+    """
+    found = averaging.moments(
+        TrainingPlan(rounds=20, noise_scale=1.0, noise_decay=0.999, objective_bound=0.0),
+        SIZES,
+        GRAPH,
+    )
     best = found.forecast(averaging.best_weights(found)).error
     rng = np.random.default_rng(0)
     others = [*rng.dirichlet(np.full(20, 0.3), size=200), np.full(20, 0.05), *np.eye(20)]
@@ -53,16 +70,29 @@ def test_the_weights_are_a_minimum() -> None:
 
 
 def test_constant_noise_is_averaged_and_fast_fading_noise_is_not() -> None:
-    """What theory says: with ρ near 1 late rounds are equally loud and averaging them helps; with ρ = 0.5 the last is best."""
-    base = TrainingPlan(rounds=30, penalty=0.05, regularization=0.01, objective_bound=0.0, noise_scale=1.0, noise_decay=0.999)
-    flat, fading = (averaging.moments(replace(base, noise_decay=decay), SIZES, GRAPH) for decay in (0.999, 0.5))
+    """What theory says: with ρ near 1 late rounds are equally loud and averaging them helps; with ρ
+    = 0.5 the last is best.
+    """
+    base = TrainingPlan(
+        rounds=30,
+        penalty=0.05,
+        regularization=0.01,
+        objective_bound=0.0,
+        noise_scale=1.0,
+        noise_decay=0.999,
+    )
+    flat, fading = (
+        averaging.moments(replace(base, noise_decay=decay), SIZES, GRAPH) for decay in (0.999, 0.5)
+    )
     last = averaging.last_iterate(30)
     assert flat.forecast(averaging.best_weights(flat)).iterates < 0.9 * flat.forecast(last).iterates
     assert averaging.best_weights(fading)[-1] > 0.9
 
 
 def test_weights_depend_on_public_things_alone() -> None:
-    """Same plan, sizes and graph: the same bits. There is no argument through which a record could come in."""
+    """Same plan, sizes and graph: the same bits. There is no argument through which a record could
+    come in.
+    """
     plan = TrainingPlan(rounds=10)
     first, second = (averaging.round_weights(plan, SIZES, GRAPH)[0] for _ in range(2))
     assert (first == second).all()
@@ -85,7 +115,9 @@ def test_a_running_average_is_the_weighted_sum() -> None:
 
 
 def accuracies(plan: TrainingPlan, seeds: int) -> np.ndarray:
-    """(seeds, 2): the last iterate's and the average's accuracy on fresh twonorm records, same noise for both."""
+    """(seeds, 2): the last iterate's and the average's accuracy on fresh twonorm records, same
+    noise for both.
+    """
     x, y = twonorm(7500, np.random.default_rng(0))
     wide, _ = rows.clip(rows.append_bias(x), 1.0)
     train, test, index = wide[:3500], wide[3500:], (y > 0).astype(np.int64)
@@ -94,18 +126,37 @@ def accuracies(plan: TrainingPlan, seeds: int) -> np.ndarray:
     runs = []
     parts = [rows.take(train, 350 * i, 350 * (i + 1)) for i in range(10)]
     for seed in range(seeds):
-        codes = labels.codes(flip_labels(index[:3500], np.ones(3500), 2, Simulated(seed).stream(LABELS)), 1.0, 2)
-        members = [Server(i, 10, int(GRAPH.degrees[i]), parts[i], codes[350 * i : 350 * (i + 1)], 1.0, 1.0, 2, train) for i in range(10)]
+        codes = labels.codes(
+            flip_labels(index[:3500], np.ones(3500), 2, Simulated(seed).stream(LABELS)), 1.0, 2
+        )
+        members = [
+            Server(
+                i,
+                10,
+                int(GRAPH.degrees[i]),
+                parts[i],
+                codes[350 * i : 350 * (i + 1)],
+                1.0,
+                1.0,
+                2,
+                train,
+            )
+            for i in range(10)
+        ]
         runs.append(local.Run(plan, members, Simulated(seed)))
     last = local.sweep(GRAPH, runs, observe=average)
     assert average.released is not None
     pairs = zip(last, average.released, strict=True)
     both = [(out.released.mean(axis=0)[0], mean.mean(axis=0)[0]) for out, mean in pairs]
-    return np.array([[np.mean((test @ w > 0) == (index[3500:] == 1)) for w in pair] for pair in both])
+    return np.array(
+        [[np.mean((test @ w > 0) == (index[3500:] == 1)) for w in pair] for pair in both]
+    )
 
 
 def test_averaging_helps_an_unfading_schedule_on_twonorm_at_a_strict_budget() -> None:
-    """Features ε = 1: noise that hardly fades. Paired over 8 seeds (fixed, so no false alarm): better on average."""
+    """Features ε = 1: noise that hardly fades. Paired over 8 seeds (fixed, so no false alarm):
+    better on average.
+    """
     planned = propose(Budget(features_epsilon=1.0, labels_epsilon=1.0), SIZES, GRAPH).plan
     flat = replace(planned, rounds=50, penalty=0.03, noise_decay=0.999)
     found = accuracies(replace(flat, noise_scale=_loud_enough(flat)), 8)
@@ -113,7 +164,9 @@ def test_averaging_helps_an_unfading_schedule_on_twonorm_at_a_strict_budget() ->
 
 
 def test_averaging_costs_nothing_at_the_planner_s_own_plan() -> None:
-    """There √C has already balanced the rounds: the average is as accurate as the last iterate within half a point."""
+    """There √C has already balanced the rounds: the average is as accurate as the last iterate
+    within half a point.
+    """
     planned = propose(Budget(features_epsilon=1.0, labels_epsilon=1.0), SIZES, GRAPH).plan
     found = accuracies(planned, 6)
     assert found[:, 1].mean() > found[:, 0].mean() - 0.005 and found[:, 0].mean() > 0.93

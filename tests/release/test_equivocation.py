@@ -130,7 +130,9 @@ def test_a_voucher_and_its_statement_prove_it_by_themselves(two_faced, told_by, 
     lied = evidence.kept(two_faced.journals["carol"], "job-1", 2, "bob")
     honest = evidence.kept(two_faced.journals["alice"], "job-1", 2, "bob")
     said = statement.signed_by(told_by["bob"], "bob", two_faced.keys)
-    elsewhere = statement.sign(msgspec.structs.replace(said, terms="6" * 64), two_faced.identities["bob"])
+    elsewhere = statement.sign(
+        msgspec.structs.replace(said, terms="6" * 64), two_faced.identities["bob"]
+    )
     for terms in (two_faced.contract.digest, ""):
         proof = evidence.packed([lied], statements=[told_by["bob"]])
         assert evidence.proof_of(proof, terms, two_faced.keys).sender == "bob"
@@ -140,7 +142,9 @@ def test_a_voucher_and_its_statement_prove_it_by_themselves(two_faced, told_by, 
             (lied, elsewhere, "about another job"),
         ):
             with pytest.raises(PeerError, match=why):
-                evidence.proof_of(evidence.packed([voucher], statements=[data]), terms, two_faced.keys)
+                evidence.proof_of(
+                    evidence.packed([voucher], statements=[data]), terms, two_faced.keys
+                )
 
 
 def test_two_statements_of_one_server_prove_it(two_faced, told_by, tmp_path):

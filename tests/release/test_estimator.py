@@ -18,7 +18,14 @@ from pdml.datasets import adult, raetsch, twonorm
 from pdml.errors import DataError, InvalidInput
 from pdml.release.estimator import CLASSES_LEAK, RANGES_LEAK, RISK_LEAK
 
-OPEN = TrainingPlan(rounds=2000, regularization=0.05, penalty=0.05, objective_bound=0, noise_scale=0, tolerance=1e-10)
+OPEN = TrainingPlan(
+    rounds=2000,
+    regularization=0.05,
+    penalty=0.05,
+    objective_bound=0,
+    noise_scale=0,
+    tolerance=1e-10,
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +33,12 @@ def data():
     return twonorm(1500, np.random.default_rng(0))
 
 
-@parametrize_with_checks([PDMLClassifier(), PDMLClassifier(epsilon=None, n_servers=3, topology="ring", fit_intercept=False)])
+@parametrize_with_checks(
+    [
+        PDMLClassifier(),
+        PDMLClassifier(epsilon=None, n_servers=3, topology="ring", fit_intercept=False),
+    ]
+)
 def test_scikit_learn_checks(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # skipped checks warn
@@ -45,7 +57,9 @@ def test_it_learns_from_flipped_labels(data):
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
 @pytest.mark.parametrize("name", ["german", "waveform", "adult"])
 def test_without_privacy_it_is_scikit_learns_optimum(data_dir, name, storage):
-    """ε = ∞, R = V = 0: the same objective, mean loss + (a/2n)|w|², so the same coefficients to 1e-6."""
+    """ε = ∞, R = V = 0: the same objective, mean loss + (a/2n)|w|², so the same coefficients to
+    1e-6.
+    """
     if name == "adult":
         raw = adult.load()
         x, y = adult.unit_rows(raw)[:4000].toarray(), raw.y[:4000]
@@ -56,7 +70,9 @@ def test_without_privacy_it_is_scikit_learns_optimum(data_dir, name, storage):
     x, y = x[:m], y[:m]
     settings = {"n_servers": 5, "topology": "complete", "fit_intercept": False, "plan": OPEN}
     ours = PDMLClassifier(None, random_state=0, **settings).fit(storage(x), y)
-    theirs = LogisticRegression(C=1 / (OPEN.regularization / 5 * m), fit_intercept=False, tol=1e-12, max_iter=100_000).fit(x, y)
+    theirs = LogisticRegression(
+        C=1 / (OPEN.regularization / 5 * m), fit_intercept=False, tol=1e-12, max_iter=100_000
+    ).fit(x, y)
     distance = np.linalg.norm(ours.coef_ - theirs.coef_) / np.linalg.norm(theirs.coef_)
     assert distance <= 1e-6
 
@@ -66,8 +82,12 @@ def test_without_privacy_softmax_is_scikit_learns_optimum():
     x = rng.normal(size=(400, 3))
     y = np.argmax(x + rng.normal(size=(400, 3)), axis=1)
     x /= np.linalg.norm(x, axis=1).max()
-    ours = PDMLClassifier(None, n_servers=4, topology="complete", fit_intercept=False, plan=OPEN, random_state=0).fit(x, y)
-    theirs = LogisticRegression(C=1 / (OPEN.regularization / 4 * 400), fit_intercept=False, tol=1e-12, max_iter=100_000).fit(x, y)
+    ours = PDMLClassifier(
+        None, n_servers=4, topology="complete", fit_intercept=False, plan=OPEN, random_state=0
+    ).fit(x, y)
+    theirs = LogisticRegression(
+        C=1 / (OPEN.regularization / 4 * 400), fit_intercept=False, tol=1e-12, max_iter=100_000
+    ).fit(x, y)
     assert np.linalg.norm(ours.coef_ - theirs.coef_) <= 1e-6 * np.linalg.norm(theirs.coef_)
 
 
@@ -85,9 +105,14 @@ def test_random_state_makes_it_reproducible_to_the_bit(data):
 def test_pipelines_searches_and_frames(data):
     x, y = data
     frame = pd.DataFrame(x, columns=[f"feature {i}" for i in range(20)])
-    pipe = make_pipeline(FunctionTransformer(feature_names_out="one-to-one").set_output(transform="pandas"), PDMLClassifier(random_state=0))
+    pipe = make_pipeline(
+        FunctionTransformer(feature_names_out="one-to-one").set_output(transform="pandas"),
+        PDMLClassifier(random_state=0),
+    )
     assert cross_val_score(pipe, frame, y, cv=3).mean() > 0.9
-    search = GridSearchCV(PDMLClassifier(random_state=0), {"epsilon": [0.1, 3.0]}, cv=3).fit(frame, y)
+    search = GridSearchCV(PDMLClassifier(random_state=0), {"epsilon": [0.1, 3.0]}, cv=3).fit(
+        frame, y
+    )
     assert search.best_params_ == {"epsilon": 3.0}
     model = search.best_estimator_
     assert list(model.feature_names_in_) == list(frame.columns)
@@ -122,7 +147,11 @@ def test_records_stay_with_their_server(data):
     owner = np.repeat([0, 1, 2], [1000, 300, 200])
     model = PDMLClassifier(n_servers=3, topology="ring", random_state=0).fit(x, y, servers=owner)
     assert model.model_.provenance["records_per_server"] == [1000, 300, 200]
-    for wrong, sentence in ((owner + 1, "every index from 0 to 2"), (owner[:5], "one server index per record"), (owner * 0, "every index")):
+    for wrong, sentence in (
+        (owner + 1, "every index from 0 to 2"),
+        (owner[:5], "one server index per record"),
+        (owner * 0, "every index"),
+    ):
         with pytest.raises(InvalidInput, match=sentence):
             PDMLClassifier(n_servers=3).fit(x, y, servers=wrong)
 
@@ -156,7 +185,9 @@ def test_declared_ranges_and_the_leak_of_undeclared_ones():
     leaky = PDMLClassifier(None, feature_ranges="from_data", diagnostics=True).fit(x, y)
     assert leaky.leaks_ == [RISK_LEAK, CLASSES_LEAK, RANGES_LEAK]
     assert leaky.model_.provenance["leaks"] == [CLASSES_LEAK, RANGES_LEAK]  # the file has no risk
-    np.testing.assert_array_equal(model.predict(np.array([[17.0, -5.0]])), model.predict(np.array([[18.0, 0.0]])))
+    np.testing.assert_array_equal(
+        model.predict(np.array([[17.0, -5.0]])), model.predict(np.array([[18.0, 0.0]]))
+    )
     for wrong, sentence in (
         ([(0, 1)], "each of the 2 features"),
         ([(1, 0), (0, 1)], "low < high"),
@@ -175,10 +206,14 @@ def test_history_and_ledger_tell_the_same_story(data):
     model.set_params(random_state=0).fit(x, y)
     assert seen == [(t, 12) for t in range(1, 13)]
     history = model.history_
-    assert all(len(getattr(history, name)) == 12 for name in ("risk", "consensus", "noise", "spent"))
+    assert all(
+        len(getattr(history, name)) == 12 for name in ("risk", "consensus", "noise", "spent")
+    )
     assert history.risk[-1] < history.risk[0]
     assert (np.diff(history.spent) > 0).all()
-    assert history.spent[-1] == pytest.approx(model.privacy_.line("features", "other servers").epsilon, rel=1e-6)
+    assert history.spent[-1] == pytest.approx(
+        model.privacy_.line("features", "other servers").epsilon, rel=1e-6
+    )
     assert model.privacy_.source == "simulated"
     assert model.model_.provenance["noise_source"] == "simulated"
     assert np.isnan(PDMLClassifier(rounds=2).fit(x, y).history_.risk).all()  # a leak is opt-in

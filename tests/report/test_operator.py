@@ -1,4 +1,6 @@
-"""The operator's page: figures that are the mathematics', words for every state, and nothing but text from outside."""
+"""The operator's page: figures that are the mathematics', words for every state, and nothing but
+text from outside.
+"""
 
 import re
 from dataclasses import replace
@@ -19,7 +21,12 @@ from pdml.report.operator import render
 from pdml.report.operator_preview import estimates, preview
 from pdml.study import Study
 
-STUDY = replace(example_study.STUDY, title="A <b>small</b> study", question="Are you <i>ill</i>?", min_records=100)
+STUDY = replace(
+    example_study.STUDY,
+    title="A <b>small</b> study",
+    question="Are you <i>ill</i>?",
+    min_records=100,
+)
 PLANNED = replace(STUDY, plan={"rounds": 30, "noise_scale": 0.5}, budget=None)
 
 
@@ -52,18 +59,26 @@ def summary(no: int, yes: int, **changes: object) -> Summary:
     micros=st.lists(st.integers(100_000, 4_000_000), min_size=1, max_size=3, unique=True),
 )
 def test_the_estimate_is_unbiased_and_its_error_exact(truth: list[int], micros: list[int]) -> None:
-    """With expected reports in place of counts the estimate is the truth, and the variance that of the randomised response."""
+    """With expected reports in place of counts the estimate is the truth, and the variance that of
+    the randomised response.
+    """
     classes = len(truth)
     counts, variance = {}, np.zeros(classes)
     for micro in micros:
         p = threshold(micro, classes) / WORD
         q = p / (classes - 1)
         counts[micro] = tuple(n * (1 - p) + (sum(truth) - n) * q for n in truth)
-        variance += [(n * p * (1 - p) + (sum(truth) - n) * q * (1 - q)) / (1 - p - q) ** 2 for n in truth]
+        variance += [
+            (n * p * (1 - p) + (sum(truth) - n) * q * (1 - q)) / (1 - p - q) ** 2 for n in truth
+        ]
     found = estimates(tuple(map(str, range(classes))), counts)  # type: ignore[arg-type]
     people = len(micros) * sum(truth)
-    np.testing.assert_allclose([one.share for one in found], np.array(truth) / sum(truth), atol=1e-9)
-    np.testing.assert_allclose([one.error for one in found], np.sqrt(variance) / people, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        [one.share for one in found], np.array(truth) / sum(truth), atol=1e-9
+    )
+    np.testing.assert_allclose(
+        [one.error for one in found], np.sqrt(variance) / people, rtol=1e-6, atol=1e-9
+    )
 
 
 def test_two_classes_in_closed_form() -> None:
@@ -74,15 +89,22 @@ def test_two_classes_in_closed_form() -> None:
 
 
 def test_what_can_be_trained_is_the_ledgers_own_answer() -> None:
-    """The last safe round is where the planned spending meets the budget: a budget of what is planned allows just the plan."""
+    """The last safe round is where the planned spending meets the budget: a budget of what is
+    planned allows just the plan.
+    """
     held = preview(PLANNED, summary(600, 400))
     assert held.rounds == 30 and held.last_safe_round is None  # no budget
     features, label = held.spending
     assert 0 < features.planned < inf and 0 < label.planned < inf and features.allowed == inf
-    limits = Budget(features_epsilon=1.0001 * features.planned, labels_epsilon=1.0001 * label.planned)
+    limits = Budget(
+        features_epsilon=1.0001 * features.planned, labels_epsilon=1.0001 * label.planned
+    )
     exact = preview(replace(PLANNED, budget=limits), summary(600, 400))
     assert exact.last_safe_round == 30
-    tight = preview(replace(PLANNED, budget=replace(limits, features_epsilon=0.9 * features.planned)), summary(600, 400))
+    tight = preview(
+        replace(PLANNED, budget=replace(limits, features_epsilon=0.9 * features.planned)),
+        summary(600, 400),
+    )
     assert tight.last_safe_round is not None and tight.last_safe_round < 30
     more = preview(PLANNED, summary(6000, 4000))
     assert more.spending[0].planned < features.planned  # more reports, less to learn about each
@@ -97,9 +119,13 @@ def test_weight_and_worth() -> None:
 
 
 def coverage(people: int, ill: int, micro: int, shrink: float = 1.0) -> float:
-    """The exact chance that the interval holds the true share, over all that the devices' draws can make of the answers."""
+    """The exact chance that the interval holds the true share, over all that the devices' draws can
+    make of the answers.
+    """
     p = threshold(micro, 2) / WORD
-    yes = np.convolve(binom.pmf(range(ill + 1), ill, 1 - p), binom.pmf(range(people - ill + 1), people - ill, p))
+    yes = np.convolve(
+        binom.pmf(range(ill + 1), ill, 1 - p), binom.pmf(range(people - ill + 1), people - ill, p)
+    )
     held = 0.0
     for count, chance in enumerate(yes):
         _, one = estimates(("no", "yes"), {micro: (people - count, count)})
@@ -112,22 +138,37 @@ def coverage(people: int, ill: int, micro: int, shrink: float = 1.0) -> float:
 @pytest.mark.parametrize("people", [20, 50, 200])
 @pytest.mark.parametrize("micro", [200_000, 1_000_000, 3_000_000])
 def test_the_range_holds_the_truth_in_about_95_of_100_collections(people: int, micro: int) -> None:
-    shares = [coverage(people, ill, micro) for ill in {0, 1, people // 10, people // 3, people // 2, people}]
+    shares = [
+        coverage(people, ill, micro)
+        for ill in {0, 1, people // 10, people // 3, people // 2, people}
+    ]
     assert min(shares) > 0.94, shares
-    if (people, micro) >= (200, 1_000_000):  # of fewer, or with more noise, any range is nearly everything
-        assert min(coverage(people, ill, micro, shrink=0.5) for ill in (people // 3, people // 2)) < 0.8
+    if (people, micro) >= (
+        200,
+        1_000_000,
+    ):  # of fewer, or with more noise, any range is nearly everything
+        assert (
+            min(coverage(people, ill, micro, shrink=0.5) for ill in (people // 3, people // 2))
+            < 0.8
+        )
 
 
 @pytest.mark.parametrize(("counts", "told"), [((10, 9), False), ((10, 10), True), ((0, 0), False)])
-def test_nothing_is_estimated_from_fewer_than_twenty_reports(counts: tuple[int, int], told: bool) -> None:
+def test_nothing_is_estimated_from_fewer_than_twenty_reports(
+    counts: tuple[int, int], told: bool
+) -> None:
     page = render(summary(*counts), preview(STUDY, summary(*counts)))
-    assert ("In brackets stands the range" in page) is told and ("from 20 reports on" in page) is not told
+    assert ("In brackets stands the range" in page) is told and (
+        "from 20 reports on" in page
+    ) is not told
     assert page.count('<td class="number">–</td>') == (0 if told else 2)
 
 
 @given(no=st.integers(0, 400), yes=st.integers(0, 400))
 def test_no_share_is_told_that_cannot_be(no: int, yes: int) -> None:
-    """However chance fell: no estimate below 0 or above 100%, each with its range, and no "710%" of anything."""
+    """However chance fell: no estimate below 0 or above 100%, each with its range, and no "710%" of
+    anything.
+    """
     page = render(summary(no, yes), preview(STUDY, summary(no, yes)))
     visible = re.sub("<[^>]*>", " ", page.partition("<body>")[2])
     shares = [float(each) for each in re.findall(r"([-−]?[0-9.]+)%", visible.replace("−", "-"))]
@@ -143,7 +184,11 @@ def test_no_share_is_told_that_cannot_be(no: int, yes: int) -> None:
         (STUDY, (0, 0), "Not enough yet: 100 reports more"),
         (STUDY, (600, 400), "The study settles no plan yet"),
         (PLANNED, (600, 400), "Ready: 30 rounds"),
-        (replace(PLANNED, budget=Budget(features_epsilon=0.001)), (600, 400), "would exceed the budget for features"),
+        (
+            replace(PLANNED, budget=Budget(features_epsilon=0.001)),
+            (600, 400),
+            "would exceed the budget for features",
+        ),
     ],
 )
 def test_every_state_has_its_sentence(study: Study, counts: tuple[int, int], words: str) -> None:
@@ -172,7 +217,12 @@ def test_minutes_are_bars_in_proportion() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "window", "words"), [("open", True, ">open<"), ("open", False, "outside its opening times"), ("frozen", True, ">frozen<")]
+    ("state", "window", "words"),
+    [
+        ("open", True, ">open<"),
+        ("open", False, "outside its opening times"),
+        ("frozen", True, ">frozen<"),
+    ],
 )
 def test_the_state_is_said(state: str, window: bool, words: str) -> None:
     now = summary(1, 1, state=State(state), in_window=window)

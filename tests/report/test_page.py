@@ -1,4 +1,6 @@
-"""The page is one inert document: it shows its input, loads nothing, runs nothing, and takes text as text."""
+"""The page is one inert document: it shows its input, loads nothing, runs nothing, and takes text
+as text.
+"""
 
 import re
 from dataclasses import replace
@@ -36,7 +38,11 @@ PAGE = Page(
     reference_risk=0.1,
     n_servers=3,
     edges=((0, 1), (1, 2)),
-    servers=(ServerRow("alice", 1200, 1, 0.9712), ServerRow("bob", 800, 2, 0.9), ServerRow("carol", 500, 1, None)),
+    servers=(
+        ServerRow("alice", 1200, 1, 0.9712),
+        ServerRow("bob", 800, 2, 0.9),
+        ServerRow("carol", 500, 1, None),
+    ),
     released_accuracy=0.97439,
     reference_accuracy=0.97712,
     accuracy_note="on 5,000 fresh test records",
@@ -81,14 +87,27 @@ class Tree(HTMLParser):
         return [element for element in self.elements if element[0] in tags]
 
     def classed(self, name):
-        return [element for element in self.elements if name in (element[1].get("class") or "").split()]
+        return [
+            element for element in self.elements if name in (element[1].get("class") or "").split()
+        ]
 
 
 def inert(page: str) -> None:
-    assert not re.search(r"https?:|//[a-z]|src=|@import|url\(|<script|<iframe|<object|<embed|<form|javascript:", page, re.IGNORECASE)
+    assert not re.search(
+        r"https?:|//[a-z]|src=|@import|url\(|<script|<iframe|<object|<embed|<form|javascript:",
+        page,
+        re.IGNORECASE,
+    )
     tree = Tree(page)
-    assert not [name for _, attributes, _ in tree.elements for name in attributes if name.startswith("on")]
-    targets = [value for _, attributes, _ in tree.elements for name, value in attributes.items() if name.endswith("href")]
+    assert not [
+        name for _, attributes, _ in tree.elements for name in attributes if name.startswith("on")
+    ]
+    targets = [
+        value
+        for _, attributes, _ in tree.elements
+        for name, value in attributes.items()
+        if name.endswith("href")
+    ]
     assert all(target.startswith("#") or target == "data:," for target in targets)
 
 
@@ -100,7 +119,12 @@ def cards(page: str) -> dict[str, tuple[str, float | None]]:
             name = inside
         elif tag == "dd" and "big" in attributes.get("class", ""):
             found[name] = (inside, None)
-        elif tag == "data" and name in found and found[name][1] is None and found[name][0].endswith(inside):
+        elif (
+            tag == "data"
+            and name in found
+            and found[name][1] is None
+            and found[name][0].endswith(inside)
+        ):
             found[name] = (found[name][0], float(attributes["value"]))
         elif tag == "section" and attributes["aria-labelledby"] != "summary":
             break
@@ -110,7 +134,10 @@ def cards(page: str) -> dict[str, tuple[str, float | None]]:
 def test_the_page_is_self_contained_and_inert():
     page = render(PAGE)
     inert(page)
-    assert """http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:\"""" in page
+    assert (
+        """http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:\""""
+        in page
+    )
     assert page.startswith("<!DOCTYPE html>") and '<html lang="en">' in page
 
 
@@ -134,7 +161,9 @@ def test_every_number_of_the_summary_is_the_input():
 
 def test_the_ledger_shows_every_line():
     tree = Tree(render(PAGE))
-    rows = [re.sub(r"\s+", " ", text) for tag, _, text in tree.elements if tag == "tr"][1 : 1 + len(LINES)]
+    rows = [re.sub(r"\s+", " ", text) for tag, _, text in tree.elements if tag == "tr"][
+        1 : 1 + len(LINES)
+    ]
     for row, line in zip(rows, LINES, strict=True):
         assert numbers.epsilon(line.epsilon) in row and line.reason in row
     assert "at even odds before, at most 73.1% sure after" in rows[0]
@@ -147,7 +176,10 @@ def test_the_ledger_shows_every_line():
 def test_a_simulation_says_that_it_protects_nobody_and_a_deployment_names_its_source():
     assert "protects nobody" in Tree(render(PAGE)).classed("banner")[0][2]
     deployed = render(replace(PAGE, source="operating system <entropy>"))
-    assert "protects nobody" not in deployed and "Source of the noise: operating system &lt;entropy&gt;." in deployed
+    assert (
+        "protects nobody" not in deployed
+        and "Source of the noise: operating system &lt;entropy&gt;." in deployed
+    )
 
 
 def test_the_risk_is_marked_as_unprotected():
@@ -156,7 +188,10 @@ def test_the_risk_is_marked_as_unprotected():
     assert "Covered by no guarantee:" not in without and "Is the model learning?" not in without
 
 
-EVIL = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>&amp; http://evil.example \x00\ud800 $x$"
+EVIL = (
+    "<script>alert('x')</script>\"><img src=x onerror=alert(1)>&amp; "
+    "http://evil.example \x00\ud800 $x$"
+)
 
 
 def test_text_from_outside_is_only_ever_text():
@@ -184,13 +219,24 @@ def test_text_from_outside_is_only_ever_text():
 def test_headings_captions_scopes_and_names():
     page = render(PAGE)
     tree = Tree(page)
-    assert [tag for tag, *_ in tree.all("h1", "h2", "h3")] == ["h1", "h2", "h2", "h2", "h2", "h2", "h2"]
+    assert [tag for tag, *_ in tree.all("h1", "h2", "h3")] == [
+        "h1",
+        "h2",
+        "h2",
+        "h2",
+        "h2",
+        "h2",
+        "h2",
+    ]
     assert [text for _, _, text in tree.all("h2")] == [
         "In short", "What each party can learn", "How the training went", "The servers", "Settings", "Notes",
     ]  # fmt: skip
     assert len(tree.all("table")) == len(tree.all("caption")) == 3
     assert all(attributes.get("scope") in ("col", "row") for _, attributes, _ in tree.all("th"))
-    assert all(attributes["role"] == "img" and attributes["aria-label"] for _, attributes, _ in tree.all("svg"))
+    assert all(
+        attributes["role"] == "img" and attributes["aria-label"]
+        for _, attributes, _ in tree.all("svg")
+    )
     ids = [attributes["id"] for _, attributes, _ in tree.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
     pointed = re.findall(r'(?:aria-labelledby|aria-describedby)="([^"]+)"', page)
@@ -198,7 +244,9 @@ def test_headings_captions_scopes_and_names():
 
 
 def test_figures_follow_the_page_into_the_dark_and_the_text_on_them_does_not_change():
-    page = render(replace(PAGE, servers=tuple(ServerRow(f"#0067a{i}", 1, 1, 0.5) for i in (7, 8, 9))))
+    page = render(
+        replace(PAGE, servers=tuple(ServerRow(f"#0067a{i}", 1, 1, 0.5) for i in (7, 8, 9)))
+    )
     assert "stroke: var(--blue)" in page and ">#0067a8</text>" in page
 
 
@@ -207,22 +255,44 @@ def test_missing_numbers_are_said_to_be_missing():
     page = render(bare)
     inert(page)
     assert cards(page) == {"Accuracy of the released model": ("not on this page", None)}
-    assert "assume that everybody can learn everything" in page and "nan" not in page.lower() and "None" not in page
-    unknown = replace(PAGE, released_accuracy=nan, servers=tuple(replace(row, accuracy=None) for row in PAGE.servers))
+    assert (
+        "assume that everybody can learn everything" in page
+        and "nan" not in page.lower()
+        and "None" not in page
+    )
+    unknown = replace(
+        PAGE,
+        released_accuracy=nan,
+        servers=tuple(replace(row, accuracy=None) for row in PAGE.servers),
+    )
     assert cards(render(unknown))["Accuracy of the released model"] == ("not on this page", None)
     for words in ("Accuracy, server by server", ">Accuracy<"):  # the figure, and the table's column
         assert words in render(PAGE) and words not in render(unknown)
 
 
 def test_one_round_and_no_guarantee_at_all():
-    page = render(replace(PAGE, history=history(rounds=1, spent=np.array([inf]), consensus=np.array([0.0]), noise=np.array([0.0]))))
+    page = render(
+        replace(
+            PAGE,
+            history=history(
+                rounds=1, spent=np.array([inf]), consensus=np.array([0.0]), noise=np.array([0.0])
+            ),
+        )
+    )
     inert(page)
     assert "no guarantee" in page and cards(page)["Largest distance between models"] == ("0", 0.0)
 
 
 def test_a_thousand_servers_are_folded():
     servers = tuple(ServerRow(f"server {i}", i, 2, i / 2000) for i in range(1000))
-    page = render(replace(PAGE, n_servers=1000, edges=tuple((i, (i + 1) % 1000) for i in range(1000)), servers=servers))
+    page = render(
+        replace(
+            PAGE,
+            n_servers=1000,
+            edges=tuple((i, (i + 1) % 1000) for i in range(1000)),
+            servers=servers,
+        )
+    )
     tree = Tree(page)
     assert len(tree.all("details")) == 1 and "Show all 1,000 servers" in page
     assert sum(text.startswith("server ") for tag, _, text in tree.elements if tag == "th") == 1000

@@ -1,4 +1,6 @@
-"""Figures are well-formed, named, self-contained SVG, the same for the same input, and survive what training can produce."""
+"""Figures are well-formed, named, self-contained SVG, the same for the same input, and survive what
+training can produce.
+"""
 
 import re
 import subprocess
@@ -12,7 +14,14 @@ from scipy.special import ndtri
 from pdml.accounting import profiles
 from pdml.core.graph import build
 from pdml.errors import InvalidInput
-from pdml.report import accuracy_figure, consensus_figure, graph_figure, layout, risk_figure, spent_figure
+from pdml.report import (
+    accuracy_figure,
+    consensus_figure,
+    graph_figure,
+    layout,
+    risk_figure,
+    spent_figure,
+)
 from pdml.report.plots import DRAWN_LINKS, NAMED_SERVERS
 from pdml.report.svg import NAMESPACE
 
@@ -26,7 +35,9 @@ FIGURES = {
     "consensus": lambda: consensus_figure(FALLING, FALLING / 3),
     "spent": lambda: spent_figure(SPENT, 1e-6),
     "spent, unprotected": lambda: spent_figure(np.where(SPENT > 5, np.inf, SPENT), 1e-6),
-    "graph": lambda: graph_figure(8, RING.edges, np.linspace(0.8, 0.9, 8).tolist(), [f"clinic {i}" for i in range(8)]),
+    "graph": lambda: graph_figure(
+        8, RING.edges, np.linspace(0.8, 0.9, 8).tolist(), [f"clinic {i}" for i in range(8)]
+    ),
     "graph without values": lambda: graph_figure(8, RING.edges),
     "accuracy": lambda: accuracy_figure([0.8, 0.9, None], 0.91, 0.93),
 }
@@ -52,7 +63,11 @@ def test_figures_are_named_and_self_contained(draw):
     root = parse(svg)
     assert root.get("role") == "img" and root.get("aria-label")
     assert root[0].tag.endswith("title") and root[0].text == root.get("aria-label")
-    assert root[1].tag.endswith("desc") and root[1].text and root.get("aria-describedby") == root[1].get("id")
+    assert (
+        root[1].tag.endswith("desc")
+        and root[1].text
+        and root.get("aria-describedby") == root[1].get("id")
+    )
     assert svg.count("http") == 1 and f'xmlns="{NAMESPACE}"' in svg
     assert not re.search(r"url\(|src=|@import|<style|<script|<image|<metadata|DejaVu", svg)
     assert words(svg), "text is kept as text"
@@ -90,7 +105,14 @@ def test_ids_are_unique_in_a_page_with_all_figures_and_every_reference_resolves(
     assert set(re.findall(r'href="#([^"]+)"', page)) <= set(ids)
 
 
-@pytest.mark.parametrize("draw", [lambda v: risk_figure(v, 1.0), lambda v: consensus_figure(v, v), lambda v: spent_figure(v, 1e-6)])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda v: risk_figure(v, 1.0),
+        lambda v: consensus_figure(v, v),
+        lambda v: spent_figure(v, 1e-6),
+    ],
+)
 @pytest.mark.parametrize("value", [0.0, 1e-12, 0.5, 1e9])
 def test_one_round_is_a_point(draw, value):
     assert "1" in words(draw([value]))  # the round's number on the axis
@@ -100,14 +122,20 @@ def test_one_round_is_a_point(draw, value):
 def test_descriptions_carry_the_numbers():
     assert "from 2.00 to 0.100 in 40 rounds" in described(FIGURES["risk"]())
     assert "without privacy ends at 0.200" in described(FIGURES["risk"]())
-    assert "80.0% to 90.0%" in described(FIGURES["accuracy"]()) and "Without privacy: 93.0%" in described(FIGURES["accuracy"]())
+    assert "80.0% to 90.0%" in described(
+        FIGURES["accuracy"]()
+    ) and "Without privacy: 93.0%" in described(FIGURES["accuracy"]())
 
 
 def test_rounds_without_a_guarantee_are_said_and_shown():
     svg = spent_figure([0.5, 1.0, np.inf, np.inf], 1e-6)
-    assert "no guarantee" in words(svg) and "From round 3 on there is no guarantee" in described(svg)
+    assert "no guarantee" in words(svg) and "From round 3 on there is no guarantee" in described(
+        svg
+    )
     svg = spent_figure([np.inf], 1e-6)
-    assert "no guarantee" in words(svg) and described(svg) == "From round 1 on there is no guarantee."
+    assert (
+        "no guarantee" in words(svg) and described(svg) == "From round 1 on there is no guarantee."
+    )
     assert "no guarantee" not in words(spent_figure(SPENT, 1e-6))
 
 
@@ -130,7 +158,9 @@ def test_any_size_of_epsilon_has_readable_ticks(epsilon):
 def test_gaps_and_zeros():
     parse(risk_figure([np.nan, 0.5, np.inf, 0.3]))
     assert "noise in each coefficient" not in words(consensus_figure(FALLING, np.zeros(T)))
-    assert "the models are equal and no noise was added" in words(consensus_figure(np.zeros(3), np.zeros(3)))
+    assert "the models are equal and no noise was added" in words(
+        consensus_figure(np.zeros(3), np.zeros(3))
+    )
 
 
 def test_what_cannot_be_drawn_is_refused():
@@ -172,10 +202,14 @@ def test_two_servers_and_servers_that_cannot_reach_each_other():
 @pytest.mark.parametrize("topology", ["random", "complete"])
 def test_a_thousand_servers_have_no_labels_and_a_bounded_size(topology):
     graph = build(topology, 1000, np.random.default_rng(0))
-    svg = graph_figure(1000, graph.edges, np.linspace(0.6, 0.9, 1000).tolist(), [f"name {i}" for i in range(1000)])
+    svg = graph_figure(
+        1000, graph.edges, np.linspace(0.6, 0.9, 1000).tolist(), [f"name {i}" for i in range(1000)]
+    )
     assert not any("name" in word for word in words(svg))
     assert len(svg) < 400_000
-    assert ("Only 4,000 of the links are drawn" in described(svg)) == (len(graph.edges) > DRAWN_LINKS)
+    assert ("Only 4,000 of the links are drawn" in described(svg)) == (
+        len(graph.edges) > DRAWN_LINKS
+    )
 
 
 def test_up_to_forty_servers_are_named():
@@ -185,9 +219,26 @@ def test_up_to_forty_servers_are_named():
 
 
 def test_names_are_text_whatever_they_look_like():
-    names = ["<script>alert(1)</script>", "$\\frac{1}{2}$", "a & b", "bad\x00\x1b\ud800", "病院", "two\nlines", "x" * 200, ""]
+    names = [
+        "<script>alert(1)</script>",
+        "$\\frac{1}{2}$",
+        "a & b",
+        "bad\x00\x1b\ud800",
+        "病院",
+        "two\nlines",
+        "x" * 200,
+        "",
+    ]
     drawn = words(graph_figure(8, RING.edges, names=names))
-    assert {"<script>alert(1)<…", "$\\frac{1}{2}$", "a & b", "bad\ufffd\ufffd\ufffd", "病院", "two lines", "x" * 17 + "…"} <= set(drawn)
+    assert {
+        "<script>alert(1)<…",
+        "$\\frac{1}{2}$",
+        "a & b",
+        "bad\ufffd\ufffd\ufffd",
+        "病院",
+        "two lines",
+        "x" * 17 + "…",
+    } <= set(drawn)
 
 
 def test_missing_accuracies_are_left_out_but_not_the_servers():

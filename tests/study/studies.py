@@ -12,12 +12,18 @@ from pdml.encoder import Category, Encoder, Number
 from pdml.study import ServerEntry, Study, Wording
 from pdml.tables import MISSING
 
-slugs = st.builds(str.__add__, st.sampled_from(string.ascii_lowercase), st.text(string.ascii_lowercase + string.digits + "._-", max_size=8))
+slugs = st.builds(
+    str.__add__,
+    st.sampled_from(string.ascii_lowercase),
+    st.text(string.ascii_lowercase + string.digits + "._-", max_size=8),
+)
 letters = st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp", "Cf"))
 texts = st.text(letters, min_size=1, max_size=12).map(str.strip).filter(bool)
 levels = texts.filter(lambda text: text not in MISSING)
 epsilons = st.integers(10_000, 20_000_000).map(lambda micro: micro / 1e6)
-times = st.datetimes(datetime(1900, 1, 1), datetime(2900, 1, 1)).map(lambda moment: moment.replace(microsecond=0, tzinfo=UTC))
+times = st.datetimes(datetime(1900, 1, 1), datetime(2900, 1, 1)).map(
+    lambda moment: moment.replace(microsecond=0, tzinfo=UTC)
+)
 
 
 @st.composite
@@ -31,10 +37,17 @@ def numbers(draw: st.DrawFn, name: str) -> Number:
 
 @st.composite
 def encoders(draw: st.DrawFn) -> Encoder:
-    names = draw(st.lists(texts.filter(lambda text: "=" not in text), min_size=1, max_size=4, unique=True))
+    names = draw(
+        st.lists(texts.filter(lambda text: "=" not in text), min_size=1, max_size=4, unique=True)
+    )
     several = st.lists(levels, min_size=1, max_size=5, unique=True).map(tuple)
     return Encoder(
-        attributes=tuple(draw(numbers(name)) if draw(st.booleans()) else Category(name=name, levels=draw(several)) for name in names)
+        attributes=tuple(
+            draw(numbers(name))
+            if draw(st.booleans())
+            else Category(name=name, levels=draw(several))
+            for name in names
+        )
     )
 
 
@@ -52,7 +65,9 @@ def answers(draw: st.DrawFn, encoder: Encoder, *, wild: bool = True) -> dict[str
                 found[attribute.name] = draw(every | outside if wild else every)
                 continue
             inside = st.floats(attribute.low, attribute.high)
-            found[attribute.name] = draw(inside | st.floats(allow_nan=False, allow_infinity=False) if wild else inside)
+            found[attribute.name] = draw(
+                inside | st.floats(allow_nan=False, allow_infinity=False) if wild else inside
+            )
     return found
 
 
@@ -62,7 +77,12 @@ def studies(draw: st.DrawFn) -> Study:
     names = draw(st.lists(slugs, min_size=2, max_size=5, unique=True))
     # A tree and a few more links: connected whatever is drawn.
     edges = {(names[draw(st.integers(0, i - 1))], names[i]) for i in range(1, len(names))}
-    edges |= {(a, b) for a in names for b in names if names.index(a) < names.index(b) and draw(st.booleans())}
+    edges |= {
+        (a, b)
+        for a in names
+        for b in names
+        if names.index(a) < names.index(b) and draw(st.booleans())
+    }
     encoder = draw(encoders())
     opens, closes = draw(st.none() | times), draw(st.none() | times)
     if opens and closes and closes <= opens:
@@ -80,10 +100,25 @@ def studies(draw: st.DrawFn) -> Study:
         encoder=encoder,
         servers=tuple(ServerEntry(name, f"https://{i}.example") for i, name in enumerate(names)),
         edges=tuple(edges),
-        budget=draw(st.none() | st.builds(Budget, features_epsilon=limit, labels_epsilon=st.just(math.inf) | limit)),
-        plan=draw(st.sampled_from([{}, {"rounds": 3}, {"penalty": 0.5, "noise_scale": (1.0,) * len(names), "loss": "logistic"}])),
+        budget=draw(
+            st.none()
+            | st.builds(Budget, features_epsilon=limit, labels_epsilon=st.just(math.inf) | limit)
+        ),
+        plan=draw(
+            st.sampled_from(
+                [
+                    {},
+                    {"rounds": 3},
+                    {"penalty": 0.5, "noise_scale": (1.0,) * len(names), "loss": "logistic"},
+                ]
+            )
+        ),
         opens=opens,
         closes=closes,
         min_records=draw(st.integers(1, 10**6)),
-        wording={encoder.attributes[0].name: draw(st.builds(Wording, label=texts, help=st.just("") | texts))},
+        wording={
+            encoder.attributes[0].name: draw(
+                st.builds(Wording, label=texts, help=st.just("") | texts)
+            )
+        },
     )

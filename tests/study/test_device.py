@@ -1,4 +1,6 @@
-"""The encoding on the device: exact vectors, norm at most 1 however it is summed, and an inverse."""
+"""The encoding on the device: exact vectors, norm at most 1 however it is summed, and an
+inverse.
+"""
 
 import json
 import math
@@ -17,14 +19,23 @@ from studies import answers, encoders
 
 from pdml.encoder import Category, Encoder, Number
 from pdml.errors import DataError, InvalidInput
-from pdml.messages import Report, acceptable, decode_report, encode_report, features_of, pack_features
+from pdml.messages import (
+    Report,
+    acceptable,
+    decode_report,
+    encode_report,
+    features_of,
+    pack_features,
+)
 from pdml.study import Study, device
 from pdml.tables import Table
 
 PATH = Path(__file__).parents[1] / "vectors" / "encoding.json"
 VECTORS = json.loads(PATH.read_text(encoding="utf-8"))
 CASES = [(study, case) for study in VECTORS["studies"] for case in study["cases"]]
-PAIR = Encoder(attributes=(Number(name="age", low=18, high=100), Category(name="sex", levels=("f", "m"))))
+PAIR = Encoder(
+    attributes=(Number(name="age", low=18, high=100), Category(name="sex", levels=("f", "m")))
+)
 
 
 def test_the_vectors_are_those_of_their_maker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +47,9 @@ def test_the_vectors_are_those_of_their_maker(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("study, case", CASES, ids=[f"{i}" for i in range(len(CASES))])
 def test_vectors(study: dict[str, Any], case: dict[str, Any]) -> None:
-    """Made from rationals without this package: the entries' bits, the report's bytes, the answers shown again."""
+    """Made from rationals without this package: the entries' bits, the report's bytes, the answers
+    shown again.
+    """
     contract = Study.from_canonical(study["canonical"].encode())
     features = contract.encode(case["answers"])
     assert features.astype("<f4").tobytes().hex() == case["features_hex"]
@@ -75,7 +88,9 @@ console.log(JSON.stringify(hex));
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs a JavaScript engine (node)")
 def test_the_formula_gives_the_same_bits_in_javascript() -> None:
-    done = subprocess.run(["node", "-e", SCRIPT, str(PATH)], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        ["node", "-e", SCRIPT, str(PATH)], capture_output=True, text=True, timeout=60, check=True
+    )
     assert json.loads(done.stdout) == [case["features_hex"] for _, case in CASES]
 
 
@@ -107,7 +122,11 @@ def test_the_margin_holds_for_the_widest_reports(ones: int) -> None:
 def test_a_table_has_the_bits_of_its_rows(data: st.DataObject) -> None:
     encoder = data.draw(encoders())
     people = data.draw(st.lists(answers(encoder), min_size=1, max_size=4))
-    table = Table(columns={a.name: np.array([person[a.name] for person in people]) for a in encoder.attributes})
+    table = Table(
+        columns={
+            a.name: np.array([person[a.name] for person in people]) for a in encoder.attributes
+        }
+    )
     rows = device.encode_table(encoder, table)
     assert rows.dtype == np.float32 and rows.shape == (len(people), encoder.n_features + 1)
     assert rows.tobytes() == b"".join(device.encode(encoder, person).tobytes() for person in people)
@@ -138,17 +157,41 @@ def test_decoding_gives_the_answers_back(data: st.DataObject) -> None:
 
 @given(st.integers(18, 100), st.sampled_from("fm"))
 def test_whole_ages_are_shown_as_they_were_given(age: int, sex: str) -> None:
-    assert device.decode(PAIR, device.encode(PAIR, {"age": age, "sex": sex})) == {"age": age, "sex": sex}
+    assert device.decode(PAIR, device.encode(PAIR, {"age": age, "sex": sex})) == {
+        "age": age,
+        "sex": sex,
+    }
 
 
 def test_numbers_as_text_and_spaces_are_understood() -> None:
-    assert (device.encode(PAIR, {"age": " 34 ", "sex": " m"}) == device.encode(PAIR, {"age": 34, "sex": "m"})).all()
-    assert (device.encode(PAIR, {"age": np.float32(34), "sex": "m"}) == device.encode(PAIR, {"age": np.int64(34), "sex": "m"})).all()
+    assert (
+        device.encode(PAIR, {"age": " 34 ", "sex": " m"})
+        == device.encode(PAIR, {"age": 34, "sex": "m"})
+    ).all()
+    assert (
+        device.encode(PAIR, {"age": np.float32(34), "sex": "m"})
+        == device.encode(PAIR, {"age": np.int64(34), "sex": "m"})
+    ).all()
 
 
 @pytest.mark.parametrize(
     "age",
-    [None, True, "", "NA", "old", "1_0", "nan", math.nan, math.inf, "1e999", 10**400, 1 << 20_000, [3], 1j],
+    [
+        None,
+        True,
+        "",
+        "NA",
+        "old",
+        "1_0",
+        "nan",
+        math.nan,
+        math.inf,
+        "1e999",
+        10**400,
+        1 << 20_000,
+        [3],
+        1j,
+    ],
     ids=lambda age: type(age).__name__,
 )
 def test_answers_that_are_no_finite_numbers(age: Any) -> None:

@@ -1,4 +1,6 @@
-"""Keys and relay in a study: optional, covered by the hash, and written into a file without touching the rest of it."""
+"""Keys and relay in a study: optional, covered by the hash, and written into a file without
+touching the rest of it.
+"""
 
 import base64
 from dataclasses import replace
@@ -19,7 +21,9 @@ def entry(name, signing="11" * 32, sealing=SEALING):
 
 
 def pinned(text=TEXT, *entries, revision=False):
-    return edit.pin_servers(text, entries or [entry("alice")], revision=revision, source="study.toml")
+    return edit.pin_servers(
+        text, entries or [entry("alice")], revision=revision, source="study.toml"
+    )
 
 
 def test_a_study_without_keys_keeps_its_hash_and_one_with_keys_has_another():
@@ -28,7 +32,9 @@ def test_a_study_without_keys_keeps_its_hash_and_one_with_keys_has_another():
     assert study.hash != STUDY.hash
     assert study.server("alice").signing_key == "11" * 32
     assert study.signing_keys == {"alice": "11" * 32}
-    assert Study.from_canonical(study.canonical()) == study == Study.from_text(template.render(study))
+    assert (
+        Study.from_canonical(study.canonical()) == study == Study.from_text(template.render(study))
+    )
 
 
 def test_pinning_keeps_every_other_line():
@@ -44,10 +50,14 @@ def test_other_keys_need_a_revision_which_names_what_it_replaces():
         pinned(pinned(), entry("alice", "22" * 32, OTHER))
     second = Study.from_text(pinned(pinned(), entry("alice", "22" * 32, OTHER), revision=True))
     assert second.replaces == first.hash and second.revises(first) and not first.revises(second)
-    assert second.server("alice") == ServerEntry("alice", first.server("alice").url, "22" * 32, OTHER)
+    assert second.server("alice") == ServerEntry(
+        "alice", first.server("alice").url, "22" * 32, OTHER
+    )
     assert not replace(second, min_records=7).revises(first)  # nothing but keys may change
     assert not replace(second, replaces="0" * 64).revises(first)
-    third = Study.from_text(pinned(template.render(second), entry("alice", "33" * 32), revision=True))
+    third = Study.from_text(
+        pinned(template.render(second), entry("alice", "33" * 32), revision=True)
+    )
     assert third.replaces == second.hash
 
 
@@ -86,7 +96,19 @@ def test_one_key_alone_is_refused():
         Study.from_text(text)
 
 
-@pytest.mark.parametrize("address", ["relay", "relay:0", "relay:65536", "Relay:1", "a b:1", "https://relay:1", ":1", "x" * 300 + ":1"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "relay",
+        "relay:0",
+        "relay:65536",
+        "Relay:1",
+        "a b:1",
+        "https://relay:1",
+        ":1",
+        "x" * 300 + ":1",
+    ],
+)
 def test_bad_relays_are_refused(address):
     with pytest.raises(InvalidInput, match=r"relay\.address must be HOST:PORT"):
         edit.set_relay(TEXT, Relay(address), revision=False, source="study.toml")

@@ -20,13 +20,20 @@ from pdml.study import ServerEntry, Study
 from pdml.study.contract import MOST_BYTES
 from pdml.study.template import plain, render
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "encoding.json").read_text(encoding="utf-8"))
+VECTORS = json.loads(
+    (Path(__file__).parents[1] / "vectors" / "encoding.json").read_text(encoding="utf-8")
+)
 STUDY = Study.from_text(TEXT, "study.toml")
 
 
 def test_the_file_s_fields() -> None:
     assert pdml.Study is Study
-    assert (STUDY.id, STUDY.classes, STUDY.menu, STUDY.default_epsilon) == ("hiv-2026", ("no", "yes"), (0.4, 1.0, 2.0), 1.0)
+    assert (STUDY.id, STUDY.classes, STUDY.menu, STUDY.default_epsilon) == (
+        "hiv-2026",
+        ("no", "yes"),
+        (0.4, 1.0, 2.0),
+        1.0,
+    )
     assert STUDY.epsilon_micro == (400_000, 1_000_000, 2_000_000)
     assert STUDY.width == 5 and [a.name for a in STUDY.attributes] == ["age", "sex"]
     assert STUDY.opens is not None and STUDY.opens.isoformat() == "2026-03-01T07:00:00+00:00"
@@ -34,16 +41,24 @@ def test_the_file_s_fields() -> None:
     assert STUDY.edges == (("alice", "bob"), ("bob", "carol"))
     assert STUDY.neighbours("bob") == ("alice", "carol") and STUDY.neighbours("carol") == ("bob",)
     assert STUDY.graph().edges == ((0, 1), (1, 2))
-    assert STUDY.budget is not None and STUDY.budget.labels_epsilon == 0.1 and STUDY.budget.labels_delta == 1e-6
+    assert (
+        STUDY.budget is not None
+        and STUDY.budget.labels_epsilon == 0.1
+        and STUDY.budget.labels_delta == 1e-6
+    )
     assert dict(STUDY.plan) == {"rounds": 60, "noise_scale": (1.0, 2.5, 3.0)}
     assert STUDY.wording["sex"].label == "Your sex"
-    with pytest.raises(InvalidInput, match="no server 'dave': its servers are 'alice', 'bob', 'carol'"):
+    with pytest.raises(
+        InvalidInput, match="no server 'dave': its servers are 'alice', 'bob', 'carol'"
+    ):
         STUDY.server("dave")
 
 
 @pytest.mark.parametrize("kind, links", [("ring", 4), ("complete", 6)])
 def test_topologies_by_name(kind: str, links: int) -> None:
-    servers = "".join(f'[[servers]]\nname = "s{i}"\nurl = "https://s{i}.example"\n' for i in range(4))
+    servers = "".join(
+        f'[[servers]]\nname = "s{i}"\nurl = "https://s{i}.example"\n' for i in range(4)
+    )
     text = TEXT.split("[[servers]]")[0] + servers + f'[topology]\nkind = "{kind}"\n'
     study = Study.from_text(text)
     assert len(study.edges) == links
@@ -56,20 +71,32 @@ def test_topologies_by_name(kind: str, links: int) -> None:
 
 
 def shuffled(text: str, order: list[int], junk: str) -> str:
-    """The same document: keys of each table in another order, comments and blank lines in between."""
+    """The same document: keys of each table in another order, comments and blank lines in
+    between.
+    """
     blocks = [block.strip().split("\n") for block in re.split(r"\n(?=\[)", text)]
     out = []
     for block in blocks:
         pairs = sorted(block[1:], key=lambda line: order[crc32(line.encode()) % len(order)])
-        out.append(f"{junk}\n".join([block[0], *(line.replace(" = ", "=", 1) for line in pairs if line)]))
+        out.append(
+            f"{junk}\n".join([block[0], *(line.replace(" = ", "=", 1) for line in pairs if line)])
+        )
     return f"\n{junk}\n".join(out)
 
 
-@given(st.permutations(range(7)), st.sampled_from(["", "# a comment", "   ", "\t# [study]", "\r"]), st.booleans())
+@given(
+    st.permutations(range(7)),
+    st.sampled_from(["", "# a comment", "   ", "\t# [study]", "\r"]),
+    st.booleans(),
+)
 def test_the_hash_ignores_layout(order: list[int], junk: str, floats: bool) -> None:
     text = shuffled(TEXT, order, junk)
     if floats:
-        text = text.replace("[18, 100]", "[18.0, 1e2]").replace("08:00:00+01:00", "07:00:00Z").replace("1e-6", "0.000001")
+        text = (
+            text.replace("[18, 100]", "[18.0, 1e2]")
+            .replace("08:00:00+01:00", "07:00:00Z")
+            .replace("1e-6", "0.000001")
+        )
     assert Study.from_text(text).hash == STUDY.hash
 
 
@@ -104,11 +131,15 @@ def test_the_hash_sees_every_change(old: str, new: str) -> None:
 def test_the_hash_is_sha256_of_the_canonical_json() -> None:
     data = STUDY.canonical()
     assert hashlib.sha256(data).hexdigest() == STUDY.hash
-    again = json.dumps(json.loads(data), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    again = json.dumps(
+        json.loads(data), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    ).encode()
     assert again == data and b": " not in data
 
 
-@pytest.mark.parametrize("vector", VECTORS["studies"], ids=lambda vector: json.loads(vector["canonical"])["study"]["id"])
+@pytest.mark.parametrize(
+    "vector", VECTORS["studies"], ids=lambda vector: json.loads(vector["canonical"])["study"]["id"]
+)
 def test_the_shared_vectors_hash(vector: dict[str, Any]) -> None:
     study = Study.from_canonical(vector["canonical"].encode())
     assert study.hash == vector["hash"] and list(study.epsilon_micro) == vector["menu_millionths"]
@@ -117,10 +148,20 @@ def test_the_shared_vectors_hash(vector: dict[str, Any]) -> None:
 @given(studies())
 @settings(max_examples=60)
 def test_every_form_gives_the_same_study(study: Study) -> None:
-    for other in (Study.from_canonical(study.canonical()), Study.from_text(render(study)), pickle.loads(pickle.dumps(study))):
-        assert other == study and other.canonical() == study.canonical() and hash(other) == hash(study)
-    assert json.loads(study.canonical())["label"]["epsilon"]["menu"] == pytest.approx(study.menu, rel=0)
-    assert [round(epsilon * 1e6) for epsilon in study.menu] == list(study.epsilon_micro)  # what a browser computes
+    for other in (
+        Study.from_canonical(study.canonical()),
+        Study.from_text(render(study)),
+        pickle.loads(pickle.dumps(study)),
+    ):
+        assert (
+            other == study and other.canonical() == study.canonical() and hash(other) == hash(study)
+        )
+    assert json.loads(study.canonical())["label"]["epsilon"]["menu"] == pytest.approx(
+        study.menu, rel=0
+    )
+    assert [round(epsilon * 1e6) for epsilon in study.menu] == list(
+        study.epsilon_micro
+    )  # what a browser computes
 
 
 # What is refused
@@ -132,7 +173,9 @@ def test_every_form_gives_the_same_study(study: Study) -> None:
         st.none() | st.booleans() | st.floats() | st.text(max_size=5),
         lambda inner: (
             st.lists(inner, max_size=3)
-            | st.dictionaries(st.sampled_from(["study", "label", "id", "servers", "plan", "x"]), inner, max_size=4)
+            | st.dictionaries(
+                st.sampled_from(["study", "label", "id", "servers", "plan", "x"]), inner, max_size=4
+            )
         ),
     ).map(lambda value: json.dumps(value).encode("utf-8", "surrogatepass"))
 )
@@ -150,7 +193,13 @@ def swapped(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 def paths(value: Any) -> list[tuple[Any, ...]]:
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    pairs = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [()] + [(key, *rest) for key, item in pairs for rest in paths(item)]
 
 
@@ -192,7 +241,9 @@ def test_any_value_anywhere_is_a_study_or_a_study_error(path: tuple[Any, ...], j
 def test_errors_travel_between_processes() -> None:
     error = StudyError("a.toml", [(3, "x must be y")])
     again = pickle.loads(pickle.dumps(error))
-    assert (str(again), again.mistakes) == (str(error), ((3, "x must be y"),)) and "line 3" in str(again)
+    assert (str(again), again.mistakes) == (str(error), ((3, "x must be y"),)) and "line 3" in str(
+        again
+    )
 
 
 def test_canonical_form_has_one_spelling() -> None:
@@ -205,10 +256,22 @@ def test_canonical_form_has_one_spelling() -> None:
 def test_studies_made_in_python_obey_the_same_rules() -> None:
     given = {
         name: getattr(STUDY, name)
-        for name in ("id", "title", "question", "classes", "menu", "default_epsilon", "encoder", "servers", "edges")
+        for name in (
+            "id",
+            "title",
+            "question",
+            "classes",
+            "menu",
+            "default_epsilon",
+            "encoder",
+            "servers",
+            "edges",
+        )
     }
     assert Study(**given).width == 5
-    with pytest.raises(StudyError, match=r"2 mistakes: study.id must .*; label.epsilon.default must be on the menu"):
+    with pytest.raises(
+        StudyError, match=r"2 mistakes: study.id must .*; label.epsilon.default must be on the menu"
+    ):
         Study(**{**given, "id": "A B", "default_epsilon": 3.0})
     with pytest.raises(InvalidInput, match="declared types"):
         Study(**{**given, "encoder": None})

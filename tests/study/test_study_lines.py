@@ -71,7 +71,13 @@ def test_by_hand() -> None:
 
 
 def paths(value: Any, path: Path = ()) -> set[Path]:
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    pairs = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return {path} - {()} | {found for key, item in pairs for found in paths(item, (*path, key))}
 
 
@@ -109,7 +115,12 @@ def values(draw: st.DrawFn, depth: int = 0) -> str:
         return f"[{inner[:-1] if inner and draw(st.booleans()) else inner}{draw(gaps)}]"
     names = draw(st.lists(keys, max_size=3, unique=True))
     return (
-        "{" + ",".join(f"{draw(spaces)}{name}{draw(spaces)}={draw(spaces)}{draw(values(depth + 1))}{draw(spaces)}" for name in names) + "}"
+        "{"
+        + ",".join(
+            f"{draw(spaces)}{name}{draw(spaces)}={draw(spaces)}{draw(values(depth + 1))}{draw(spaces)}"
+            for name in names
+        )
+        + "}"
     )
 
 
@@ -117,12 +128,23 @@ def values(draw: st.DrawFn, depth: int = 0) -> str:
 def documents(draw: st.DrawFn) -> str:
     text = ""
     for _ in range(draw(st.integers(1, 6))):
-        header = ".".join(f"{draw(spaces)}{key}{draw(spaces)}" for key in draw(st.lists(keys, min_size=1, max_size=3)))
+        header = ".".join(
+            f"{draw(spaces)}{key}{draw(spaces)}"
+            for key in draw(st.lists(keys, min_size=1, max_size=3))
+        )
         kind = draw(st.sampled_from(["", "[]", "[[]]", "[[]]"]))
-        text += f"{draw(spaces)}{kind[: len(kind) // 2]}{header}{kind[len(kind) // 2 :]}{draw(ends)}" if kind else ""
+        text += (
+            f"{draw(spaces)}{kind[: len(kind) // 2]}{header}{kind[len(kind) // 2 :]}{draw(ends)}"
+            if kind
+            else ""
+        )
         for name in draw(st.lists(keys, max_size=3, unique=True)):
-            dotted = f"{name}{draw(spaces)}.{draw(spaces)}{draw(keys)}" if draw(st.booleans()) else name
-            text += f"{draw(spaces)}{dotted}{draw(spaces)}={draw(spaces)}{draw(values())}{draw(ends)}"
+            dotted = (
+                f"{name}{draw(spaces)}.{draw(spaces)}{draw(keys)}" if draw(st.booleans()) else name
+            )
+            text += (
+                f"{draw(spaces)}{dotted}{draw(spaces)}={draw(spaces)}{draw(values())}{draw(ends)}"
+            )
     return text
 
 

@@ -29,69 +29,274 @@ WRONG = [
     ('id = "hiv-2026"', "", 1, "study.id is missing"),
     ("title =", "titel =", 3, "study.titel is unknown: did you mean 'title'?"),
     ('"Who is at risk?"', "3", 3, "study.title must be text in quotes, got 3"),
-    ('"Who is at risk?"', '" x"', 3, "study.title must be text that neither is empty nor begins or ends with spaces"),
+    (
+        '"Who is at risk?"',
+        '" x"',
+        3,
+        "study.title must be text that neither is empty nor begins or ends with spaces",
+    ),
     ('"Who is at risk?"', f'"{"x" * 201}"', 3, "study.title must have at most 200 characters"),
     ('"Who is at risk?"', '"a\\u202eb"', 3, "study.title must be free of control characters"),
     ('"A survey."', '"a\\u0000b"', 4, "study.description must be free of control characters"),
-    ("2026-03-01T08:00:00+01:00", "2026-03-01T08:00:00", 5, "study.opens must be a time with its zone"),
+    (
+        "2026-03-01T08:00:00+01:00",
+        "2026-03-01T08:00:00",
+        5,
+        "study.opens must be a time with its zone",
+    ),
     ("2026-03-01T08:00:00+01:00", "2026-03-01", 5, "study.opens must be a time with its zone"),
-    ("2026-03-01T08:00:00+01:00", "0001-01-01T00:00:00+10:00", 5, "study.opens must be a time within the calendar"),
-    ("2026-06-01T00:00:00Z", "2025-06-01T00:00:00Z", 6, "study.closes must be later than opens, got '2025-06-01 00:00:00+00:00'"),
-    ("min_records = 200", "min_records = 0", 7, "study.min_records must be a whole number from 1 to"),
+    (
+        "2026-03-01T08:00:00+01:00",
+        "0001-01-01T00:00:00+10:00",
+        5,
+        "study.opens must be a time within the calendar",
+    ),
+    (
+        "2026-06-01T00:00:00Z",
+        "2025-06-01T00:00:00Z",
+        6,
+        "study.closes must be later than opens, got '2025-06-01 00:00:00+00:00'",
+    ),
+    (
+        "min_records = 200",
+        "min_records = 0",
+        7,
+        "study.min_records must be a whole number from 1 to",
+    ),
     ("min_records = 200", "min_records = 2.5", 7, "study.min_records must be a whole number"),
     ("min_records = 200", "min_records = true", 7, "study.min_records must be a whole number"),
     ("question = ", "qestion = ", 10, "label.qestion is unknown: did you mean 'question'?"),
     ('["no", "yes"]', '["no"]', 11, "label.classes must be a list of 2 to 100 texts"),
     ('["no", "yes"]', '["no", "no"]', 11, "label.classes[2] must differ from the others, got 'no'"),
     ('["no", "yes"]', '["no", 1]', 11, "label.classes[2] must be text in quotes, got 1"),
-    ("[0.4, 1.0, 2.0]", "[1.0, 0.4, 2.0]", 12, "label.epsilon.menu[2] must be larger than the one before it, got 0.4"),
-    ("[0.4, 1.0, 2.0]", "[0.4, 1.0, 1]", 12, "label.epsilon.menu[3] must differ from the others on the menu, got 1"),
-    ("[0.4, 1.0, 2.0]", "[0.001, 1.0]", 12, "label.epsilon.menu[1] must lie in [0.01, 20], got 0.001"),
+    (
+        "[0.4, 1.0, 2.0]",
+        "[1.0, 0.4, 2.0]",
+        12,
+        "label.epsilon.menu[2] must be larger than the one before it, got 0.4",
+    ),
+    (
+        "[0.4, 1.0, 2.0]",
+        "[0.4, 1.0, 1]",
+        12,
+        "label.epsilon.menu[3] must differ from the others on the menu, got 1",
+    ),
+    (
+        "[0.4, 1.0, 2.0]",
+        "[0.001, 1.0]",
+        12,
+        "label.epsilon.menu[1] must lie in [0.01, 20], got 0.001",
+    ),
     ("[0.4, 1.0, 2.0]", "[1.0, 21]", 12, "label.epsilon.menu[2] must lie in [0.01, 20], got 21"),
-    ("[0.4, 1.0, 2.0]", "[1.0, 1.0000001]", 12, "label.epsilon.menu[2] must have at most six decimals"),
+    (
+        "[0.4, 1.0, 2.0]",
+        "[1.0, 1.0000001]",
+        12,
+        "label.epsilon.menu[2] must have at most six decimals",
+    ),
     ("[0.4, 1.0, 2.0]", "[1.0, nan]", 12, "label.epsilon.menu[2] must be a finite number, got nan"),
     ("[0.4, 1.0, 2.0]", "[]", 12, "label.epsilon.menu must be a list of 1 to 10 epsilons"),
-    ("[0.4, 1.0, 2.0]", "[0.4, 1.0, 2.944439]", 12, "label.epsilon.menu[3] must be at most 2.944438, got 2.944439: above it"),
-    ("default = 1.0", "default = 1.0, accept_weak = 1", 12, "label.epsilon.accept_weak must be true or false, got 1"),
-    ("default = 1.0", "default = 1.0, accept_weak = true", 12, "label.epsilon.accept_weak must be left out, got True: no epsilon"),
-    ("default = 1.0", "default = 3", 12, "label.epsilon.default must be on the menu (0.4, 1, 2), got 3"),
-    ("{ menu = [0.4, 1.0, 2.0], default = 1.0 }", "1.0", 12, "label.epsilon must be a table, got 1.0"),
-    ('kind = "number"', 'kind = "numbr"', 16, "attributes[1].kind must be 'number' or 'category', got 'numbr'"),
-    ("[18, 100]", "[100, 18]", 17, "attributes[1].range must run from a smaller to a larger number, got [100, 18]"),
+    (
+        "[0.4, 1.0, 2.0]",
+        "[0.4, 1.0, 2.944439]",
+        12,
+        "label.epsilon.menu[3] must be at most 2.944438, got 2.944439: above it",
+    ),
+    (
+        "default = 1.0",
+        "default = 1.0, accept_weak = 1",
+        12,
+        "label.epsilon.accept_weak must be true or false, got 1",
+    ),
+    (
+        "default = 1.0",
+        "default = 1.0, accept_weak = true",
+        12,
+        "label.epsilon.accept_weak must be left out, got True: no epsilon",
+    ),
+    (
+        "default = 1.0",
+        "default = 3",
+        12,
+        "label.epsilon.default must be on the menu (0.4, 1, 2), got 3",
+    ),
+    (
+        "{ menu = [0.4, 1.0, 2.0], default = 1.0 }",
+        "1.0",
+        12,
+        "label.epsilon must be a table, got 1.0",
+    ),
+    (
+        'kind = "number"',
+        'kind = "numbr"',
+        16,
+        "attributes[1].kind must be 'number' or 'category', got 'numbr'",
+    ),
+    (
+        "[18, 100]",
+        "[100, 18]",
+        17,
+        "attributes[1].range must run from a smaller to a larger number, got [100, 18]",
+    ),
     ("[18, 100]", "[18, 18]", 17, "attributes[1].range must run from a smaller to a larger number"),
-    ("[18, 100]", "[-1e308, 1e308]", 17, "attributes[1].range must have a width that a computer can divide by"),
-    ("[18, 100]", "[0, 5e-324]", 17, "attributes[1].range must have a width that a computer can divide by"),
+    (
+        "[18, 100]",
+        "[-1e308, 1e308]",
+        17,
+        "attributes[1].range must have a width that a computer can divide by",
+    ),
+    (
+        "[18, 100]",
+        "[0, 5e-324]",
+        17,
+        "attributes[1].range must have a width that a computer can divide by",
+    ),
     ("[18, 100]", "[18, inf]", 17, "attributes[1].range[2] must be a finite number, got inf"),
-    ("[18, 100]", "[18.5, 100]\nwhole = true", 17, "attributes[1].range must begin and end with whole numbers, got [18.5, 100]"),
-    ("[18, 100]", '[18, 100]\nwhole = "yes"', 18, "attributes[1].whole must be true or false, got 'yes'"),
-    ('levels = ["female", "male", "other"]', 'levels = ["a"]\nwhole = true', 23, "attributes[2].whole is unknown"),
+    (
+        "[18, 100]",
+        "[18.5, 100]\nwhole = true",
+        17,
+        "attributes[1].range must begin and end with whole numbers, got [18.5, 100]",
+    ),
+    (
+        "[18, 100]",
+        '[18, 100]\nwhole = "yes"',
+        18,
+        "attributes[1].whole must be true or false, got 'yes'",
+    ),
+    (
+        'levels = ["female", "male", "other"]',
+        'levels = ["a"]\nwhole = true',
+        23,
+        "attributes[2].whole is unknown",
+    ),
     ("[18, 100]", "18", 17, "attributes[1].range must be [low, high], got 18"),
     ("range = [18, 100]", "", 14, "attributes[1].range is missing"),
     ("range = [18, 100]", 'levels = ["a"]', 17, "attributes[1].levels is unknown"),
-    ('name = "sex"', 'name = "age"', 20, "attributes[2].name must differ from the names of the other attributes, got 'age'"),
-    ('"female", "male"', '"male", "male"', 22, "attributes[2].levels[2] must differ from the others, got 'male'"),
-    ('"female", "male"', '"female", "NA"', 22, "attributes[2].levels[2] must be another text, got 'NA': in a table it stands"),
-    ('name = "bob"', 'name = "alice"', 29, "servers[2].name must differ from the names of the other servers"),
+    (
+        'name = "sex"',
+        'name = "age"',
+        20,
+        "attributes[2].name must differ from the names of the other attributes, got 'age'",
+    ),
+    (
+        '"female", "male"',
+        '"male", "male"',
+        22,
+        "attributes[2].levels[2] must differ from the others, got 'male'",
+    ),
+    (
+        '"female", "male"',
+        '"female", "NA"',
+        22,
+        "attributes[2].levels[2] must be another text, got 'NA': in a table it stands",
+    ),
+    (
+        'name = "bob"',
+        'name = "alice"',
+        29,
+        "servers[2].name must differ from the names of the other servers",
+    ),
     ('name = "bob"', 'name = "Bob"', 29, "servers[2].name must be 1 to 63 lower-case"),
-    ("https://alice.example", "http://alice.example", 27, "servers[1].url must begin with https://"),
-    ("https://alice.example", "http://localhost.evil.example", 27, "servers[1].url must begin with https://"),
-    ("https://alice.example", "ftp://alice.example", 27, "servers[1].url must be an address such as"),
-    ("https://alice.example", "https://u:p@alice.example", 27, "servers[1].url must be an address such as"),
-    ("https://alice.example", "https://alice.example:99999", 27, "servers[1].url must be an address such as"),
-    ("https://alice.example", "https://alice.example?a", 27, "servers[1].url must be an address such as"),
+    (
+        "https://alice.example",
+        "http://alice.example",
+        27,
+        "servers[1].url must begin with https://",
+    ),
+    (
+        "https://alice.example",
+        "http://localhost.evil.example",
+        27,
+        "servers[1].url must begin with https://",
+    ),
+    (
+        "https://alice.example",
+        "ftp://alice.example",
+        27,
+        "servers[1].url must be an address such as",
+    ),
+    (
+        "https://alice.example",
+        "https://u:p@alice.example",
+        27,
+        "servers[1].url must be an address such as",
+    ),
+    (
+        "https://alice.example",
+        "https://alice.example:99999",
+        27,
+        "servers[1].url must be an address such as",
+    ),
+    (
+        "https://alice.example",
+        "https://alice.example?a",
+        27,
+        "servers[1].url must be an address such as",
+    ),
     ("https://alice.example", "https://[::1", 27, "servers[1].url must be an address such as"),
-    ("https://alice.example", "https://bob.example/", 30, "servers[2].url must differ from the addresses of the other servers"),
-    ('["carol", "bob"]', '["carol", "bobb"]', 36, "topology.edges[2][2] must be the name of a server, got 'bobb': did you mean 'bob'?"),
-    ('["carol", "bob"]', '["carol", "carol"]', 36, "topology.edges[2] must link two different servers"),
-    ('["carol", "bob"]', '["alice", "bob"]', 36, "topology.edges[2] must link servers that are not linked yet"),
-    (', ["carol", "bob"]', "", 36, "topology.edges must connect all servers, but 'carol' cannot be reached from 'alice'"),
+    (
+        "https://alice.example",
+        "https://bob.example/",
+        30,
+        "servers[2].url must differ from the addresses of the other servers",
+    ),
+    (
+        '["carol", "bob"]',
+        '["carol", "bobb"]',
+        36,
+        "topology.edges[2][2] must be the name of a server, got 'bobb': did you mean 'bob'?",
+    ),
+    (
+        '["carol", "bob"]',
+        '["carol", "carol"]',
+        36,
+        "topology.edges[2] must link two different servers",
+    ),
+    (
+        '["carol", "bob"]',
+        '["alice", "bob"]',
+        36,
+        "topology.edges[2] must link servers that are not linked yet",
+    ),
+    (
+        ', ["carol", "bob"]',
+        "",
+        36,
+        "topology.edges must connect all servers, but 'carol' cannot be reached from 'alice'",
+    ),
     ('["carol", "bob"]', '["carol"]', 36, "topology.edges[2] must be a pair of names of servers"),
-    ('edges = [["bob", "alice"], ["carol", "bob"]]', 'kind = "star"', 36, "topology.kind must be 'ring' or 'complete', got 'star'"),
-    ('edges = [["bob", "alice"], ["carol", "bob"]]', "", 35, "topology must have either edges or a kind"),
-    ("features = { epsilon = 1.0", "features = { epsilon = -1.0", 39, "budget.features.epsilon must be positive, got -1.0"),
-    ("features = { epsilon = 1.0", "features = { epsilon = inf", 39, "budget.features.epsilon must be a finite number"),
+    (
+        'edges = [["bob", "alice"], ["carol", "bob"]]',
+        'kind = "star"',
+        36,
+        "topology.kind must be 'ring' or 'complete', got 'star'",
+    ),
+    (
+        'edges = [["bob", "alice"], ["carol", "bob"]]',
+        "",
+        35,
+        "topology must have either edges or a kind",
+    ),
+    (
+        "features = { epsilon = 1.0",
+        "features = { epsilon = -1.0",
+        39,
+        "budget.features.epsilon must be positive, got -1.0",
+    ),
+    (
+        "features = { epsilon = 1.0",
+        "features = { epsilon = inf",
+        39,
+        "budget.features.epsilon must be a finite number",
+    ),
     ("delta = 1e-6", "delta = 1.0", 39, "budget.features.delta must lie between 0 and 1"),
-    ("labels = { epsilon = 0.1 }", "labels = { delta = 0.1 }", 40, "budget.labels.epsilon is missing"),
+    (
+        "labels = { epsilon = 0.1 }",
+        "labels = { delta = 0.1 }",
+        40,
+        "budget.labels.epsilon is missing",
+    ),
     ("rounds = 60", "rounds = 60.5", 43, "plan.rounds must be a whole number"),
     ("rounds = 60", "round = 60", 43, "plan.round is unknown: did you mean 'rounds'?"),
     ("[1, 2.5, 3]", '[1, "x", 3]', 44, "plan.noise_scale[2] must be a finite number, got 'x'"),
@@ -100,13 +305,20 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("old, new, line, told", WRONG, ids=[f"{row[3].split(' ')[0]}-{i}" for i, row in enumerate(WRONG)])
+@pytest.mark.parametrize(
+    "old, new, line, told",
+    WRONG,
+    ids=[f"{row[3].split(' ')[0]}-{i}" for i, row in enumerate(WRONG)],
+)
 def test_one_mistake_is_told_with_its_line(old: str, new: str, line: int, told: str) -> None:
     assert TEXT.count(old) >= 1
     found = mistakes(TEXT.replace(old, new, 1))
     assert [at for at, text in found if text.startswith(told)] == [line]
-    # A server's name is referred to, and a key of the other kind of attribute leaves its own missing; nothing else doubles.
-    assert len(found) == 1 or told.startswith(("servers[2].name", "attributes[1].levels is unknown"))
+    # A server's name is referred to, and a key of the other kind of attribute leaves its own
+    # missing; nothing else doubles.
+    assert len(found) == 1 or told.startswith(
+        ("servers[2].name", "attributes[1].levels is unknown")
+    )
 
 
 def test_all_mistakes_are_told_at_once_in_the_order_of_lines() -> None:
@@ -114,7 +326,15 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_lines() -> None:
     rows = [
         row
         for row in WRONG
-        if row[0] in ('id = "hiv-2026"', '["no", "yes"]', "default = 1.0", "[18, 100]", '"female", "male"', "rounds = 60")
+        if row[0]
+        in (
+            'id = "hiv-2026"',
+            '["no", "yes"]',
+            "default = 1.0",
+            "[18, 100]",
+            '"female", "male"',
+            "rounds = 60",
+        )
     ]
     chosen = {row[0]: row for row in reversed(rows) if row[1]}
     for old, new, _, _ in chosen.values():
@@ -127,28 +347,50 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_lines() -> None:
 
 
 def test_an_empty_file_lacks_every_table() -> None:
-    assert [text for _, text in mistakes("")] == [f"{name} is missing" for name in ("study", "label", "attributes", "servers", "topology")]
+    assert [text for _, text in mistakes("")] == [
+        f"{name} is missing" for name in ("study", "label", "attributes", "servers", "topology")
+    ]
 
 
 def test_servers_that_are_cut_off_are_named() -> None:
-    servers = "".join(f'[[servers]]\nname = "s{i}"\nurl = "https://s{i}.example"\n' for i in range(5))
-    text = TEXT.split("[[servers]]")[0] + servers + '[topology]\nedges = [["s0", "s3"], ["s1", "s2"]]\n'
+    servers = "".join(
+        f'[[servers]]\nname = "s{i}"\nurl = "https://s{i}.example"\n' for i in range(5)
+    )
+    text = (
+        TEXT.split("[[servers]]")[0]
+        + servers
+        + '[topology]\nedges = [["s0", "s3"], ["s1", "s2"]]\n'
+    )
     ((_, told),) = mistakes(text)
-    assert told == "topology.edges must connect all servers, but 's1', 's2', 's4' cannot be reached from 's0'"
+    assert (
+        told == "topology.edges must connect all servers, but 's1', 's2', 's4' cannot be "
+        "reached from 's0'"
+    )
 
 
 def test_one_server_is_refused() -> None:
-    text = TEXT.split("[[servers]]")[0] + '[[servers]]\nname = "a"\nurl = "https://a.example"\n[topology]\nkind = "ring"\n'
-    assert [told for _, told in mistakes(text)] == ["servers must be 2 to 1,000 tables, got 1: one server alone has nobody to hide from"]
+    text = (
+        TEXT.split("[[servers]]")[0]
+        + '[[servers]]\nname = "a"\nurl = "https://a.example"\n[topology]\nkind = "ring"\n'
+    )
+    assert [told for _, told in mistakes(text)] == [
+        "servers must be 2 to 1,000 tables, got 1: one server alone has nobody to hide from"
+    ]
 
 
 def test_too_many_features_and_features_of_one_name_are_refused() -> None:
     wide = ", ".join(f'"{i}"' for i in range(999))
-    many = "".join(f'[[attributes]]\nname = "a{i}"\nkind = "category"\nlevels = [{wide}]\n' for i in range(11))
+    many = "".join(
+        f'[[attributes]]\nname = "a{i}"\nkind = "category"\nlevels = [{wide}]\n' for i in range(11)
+    )
     head, tail = TEXT.split("[[attributes]]", 1)[0], "[[servers]]" + TEXT.split("[[servers]]", 1)[1]
-    assert any("at most 10,000 features together, got 10,990" in told for _, told in mistakes(head + many + tail))
+    assert any(
+        "at most 10,000 features together, got 10,990" in told
+        for _, told in mistakes(head + many + tail)
+    )
     twins = (
-        '[[attributes]]\nname = "a"\nkind = "category"\nlevels = ["b=c"]\n[[attributes]]\nname = "a=b"\nkind = "category"\nlevels = ["c"]\n'
+        '[[attributes]]\nname = "a"\nkind = "category"\nlevels = '
+        '["b=c"]\n[[attributes]]\nname = "a=b"\nkind = "category"\nlevels = ["c"]\n'
     )
     assert any("'a=b=c' twice" in told for _, told in mistakes(head + twins + tail))
 
@@ -156,7 +398,9 @@ def test_too_many_features_and_features_of_one_name_are_refused() -> None:
 def test_a_thousand_mistakes_are_found_quickly_and_the_sentence_stays_short() -> None:
     pairs = ", ".join(f'["x{i}", "y{i}"]' for i in range(500))
     with pytest.raises(StudyError) as caught:
-        Study.from_text(TEXT.replace('edges = [["bob", "alice"], ["carol", "bob"]]', f"edges = [{pairs}]"))
+        Study.from_text(
+            TEXT.replace('edges = [["bob", "alice"], ["carol", "bob"]]', f"edges = [{pairs}]")
+        )
     assert len(caught.value.mistakes) == 1000
     assert "1000 mistakes" in str(caught.value) and "and 980 more" in str(caught.value)
 
@@ -176,5 +420,9 @@ def test_the_documentation_names_every_key_and_its_example_is_a_study() -> None:
     tables = tomllib.loads(TEXT)
     tables.pop("plan")
     flat = json.dumps([tables, {"help": 1}], default=str)
-    for key in {*re.findall(r'"(\w+)": ', flat), *Report.__struct_fields__} - {*tables} | {"label", "features", "labels"}:
+    for key in {*re.findall(r'"(\w+)": ', flat), *Report.__struct_fields__} - {*tables} | {
+        "label",
+        "features",
+        "labels",
+    }:
         assert f"`{key}`" in page, key

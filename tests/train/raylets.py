@@ -5,7 +5,9 @@ import shutil
 import tempfile
 from contextlib import contextmanager
 
-os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray's switch for "stay on loopback", read when it is imported
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = (
+    "0"  # Ray's switch for "stay on loopback", read when it is imported
+)
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 
@@ -20,7 +22,11 @@ def raylets():
     try:
         for name in ("north", "south"):
             made.add_node(
-                num_cpus=2, resources={name: 10}, node_ip_address="127.0.0.1", object_store_memory=100 * 2**20, include_dashboard=False
+                num_cpus=2,
+                resources={name: 10},
+                node_ip_address="127.0.0.1",
+                object_store_memory=100 * 2**20,
+                include_dashboard=False,
             )
         yield made
     finally:

@@ -9,7 +9,9 @@ from pdml.train.engines.jobs import spread
 @pytest.mark.parametrize("jobs", [0, 1, 2])
 def test_progress_is_told_and_order_is_kept(jobs):
     told = []
-    found = spread(divmod, [(k, 3) for k in range(8)], jobs, lambda done, of: told.append((done, of)))
+    found = spread(
+        divmod, [(k, 3) for k in range(8)], jobs, lambda done, of: told.append((done, of))
+    )
     assert found == [divmod(k, 3) for k in range(8)]
     assert told[0] == (0, 8) and told[-1] == (8, 8) and told == sorted(told)
 

@@ -1,4 +1,6 @@
-"""The local engine equals the state machine, sweeps equal single runs, and without noise ADMM finds the optimum."""
+"""The local engine equals the state machine, sweeps equal single runs, and without noise ADMM finds
+the optimum.
+"""
 
 from dataclasses import replace
 
@@ -16,11 +18,33 @@ from pdml.train.node import Node, Server
 from pdml.train.plan import TrainingPlan
 
 HAS_NUMBA = solver.compiled_loops() is not None
-modes = [False, pytest.param(True, marks=pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed"))]
-PLAN = TrainingPlan(rounds=25, regularization=0.05, penalty=0.05, objective_bound=0.5, noise_scale=0.1, noise_decay=0.8, tolerance=1e-11)
+modes = [
+    False,
+    pytest.param(True, marks=pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed")),
+]
+PLAN = TrainingPlan(
+    rounds=25,
+    regularization=0.05,
+    penalty=0.05,
+    objective_bound=0.5,
+    noise_scale=0.1,
+    noise_decay=0.8,
+    tolerance=1e-11,
+)
 
 
-def federation(graph, sizes, *, storage=np.ascontiguousarray, classes=2, seed=0, epsilon=1.0, plan=PLAN, d=6, one_class=None):
+def federation(
+    graph,
+    sizes,
+    *,
+    storage=np.ascontiguousarray,
+    classes=2,
+    seed=0,
+    epsilon=1.0,
+    plan=PLAN,
+    d=6,
+    one_class=None,
+):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(sum(sizes), d)) * (rng.random((sum(sizes), d)) < 0.6)
     truth = np.argmax(x @ rng.normal(size=(d, classes)), axis=1)
@@ -55,7 +79,10 @@ def state_machines(graph, run, use_numba=False):
     states = [node.start() for node in nodes]
     for _ in range(run.plan.rounds):
         heard = [[states[j].sent for j in graph.neighbours(i)] for i in range(graph.n)]
-        states = [node.step(state, messages)[0] for node, state, messages in zip(nodes, states, heard, strict=True)]
+        states = [
+            node.step(state, messages)[0]
+            for node, state, messages in zip(nodes, states, heard, strict=True)
+        ]
         yield np.array([state.sent for state in states])
 
 
@@ -78,7 +105,12 @@ def test_engine_equals_the_state_machine_round_by_round(case, storage, use_numba
     graph, sizes, options = CASES[case]
     run = federation(graph, sizes, storage=storage, **options)
     seen = []
-    trained = local.train(graph, run, observe=lambda t, released, point: seen.append(released[0].copy()), use_numba=use_numba)
+    trained = local.train(
+        graph,
+        run,
+        observe=lambda t, released, point: seen.append(released[0].copy()),
+        use_numba=use_numba,
+    )
     for t, releases in enumerate(state_machines(graph, run, use_numba)):
         np.testing.assert_allclose(seen[t], releases, atol=1e-10, rtol=0)
     np.testing.assert_array_equal(trained.released, seen[-1])
@@ -160,11 +192,16 @@ def test_sweeps_that_cannot_share_are_refused():
 
 
 def test_labels_reach_releases_only_through_the_linear_term():
-    """Two servers with opposite labels whose q - η/n agree send the same bits in every round: why η counts once, whatever T."""
+    """Two servers with opposite labels whose q - η/n agree send the same bits in every round: why η
+    counts once, whatever T.
+    """
     graph = Graph.ring(3)
     run = federation(graph, [40] * 3)
     server = run.servers[0]
-    nodes = [Node(replace(server, codes=codes), run.plan, run.source) for codes in (server.codes, -server.codes)]
+    nodes = [
+        Node(replace(server, codes=codes), run.plan, run.source)
+        for codes in (server.codes, -server.codes)
+    ]
     assert not np.allclose(nodes[0].linear, nodes[1].linear)
     nodes[1].linear = nodes[0].linear
     states = [node.start() for node in nodes]

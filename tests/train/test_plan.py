@@ -22,14 +22,19 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in WRONG.items() for value in values]
+)
 def test_values_outside_their_domain_are_refused_by_name(name, value):
     with pytest.raises(InvalidInput, match=f"^{name} must"):
         TrainingPlan(**{name: value})
 
 
 def test_the_reason_is_given():
-    with pytest.raises(InvalidInput, match=r"noise_decay must .*, got 1\.2: the iterate noise must fade \(Theorem 1\)"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"noise_decay must .*, got 1\.2: the iterate noise must fade \(Theorem 1\)",
+    ):
         TrainingPlan(noise_decay=1.2)
 
 
@@ -52,13 +57,25 @@ def test_ridge_is_the_strong_convexity_of_the_primal_problem():
 
 def test_default_tolerance_is_one_percent_of_what_a_record_can_do():
     kappa = 1 / math.tanh(0.5)
-    assert TrainingPlan().tolerance_for(0, 10, 4500, 1.0, 1.0, 2) == pytest.approx(0.01 * (1 + kappa) / 4500)
+    assert TrainingPlan().tolerance_for(0, 10, 4500, 1.0, 1.0, 2) == pytest.approx(
+        0.01 * (1 + kappa) / 4500
+    )
     assert TrainingPlan(tolerance=1e-7).tolerance_for(0, 10, 4500, 1.0, 1.0, 2) == 1e-7
 
 
 def test_events_are_known_before_the_run():
-    plan = TrainingPlan(rounds=3, regularization=0.1, penalty=0.2, objective_bound=6.0, noise_scale=0.5, noise_decay=0.9, tolerance=1e-4)
-    first, *sent = plan.events(server=0, n_servers=5, degree=2, records=100, epsilon=1.0, norm_bound=1.0, width=7)
+    plan = TrainingPlan(
+        rounds=3,
+        regularization=0.1,
+        penalty=0.2,
+        objective_bound=6.0,
+        noise_scale=0.5,
+        noise_decay=0.9,
+        tolerance=1e-4,
+    )
+    first, *sent = plan.events(
+        server=0, n_servers=5, degree=2, records=100, epsilon=1.0, norm_bound=1.0, width=7
+    )
     kappa, ridge = 1 / math.tanh(0.5), 0.1 / 5 + 2 * 0.2 * 2
     assert isinstance(first, ObjectiveNoised)
     assert (first.stddev, first.size, first.n_servers) == (1.0, 7, 5)
@@ -72,7 +89,9 @@ def test_events_are_known_before_the_run():
 
 
 def test_square_loss_claims_nothing_for_features():
-    *_, last = TrainingPlan(loss="square").events(server=0, n_servers=2, degree=1, records=10, epsilon=1.0, norm_bound=1.0, width=3)
+    *_, last = TrainingPlan(loss="square").events(
+        server=0, n_servers=2, degree=1, records=10, epsilon=1.0, norm_bound=1.0, width=3
+    )
     assert isinstance(last, IterateReleased)
     assert last.record_sensitivity == math.inf
     assert last.label_sensitivity < math.inf

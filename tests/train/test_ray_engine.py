@@ -1,4 +1,6 @@
-"""Ray actors on a real cluster of two raylets: the local engine's numbers to the bit, and a dead actor is an error."""
+"""Ray actors on a real cluster of two raylets: the local engine's numbers to the bit, and a dead
+actor is an error.
+"""
 
 import os
 import signal
@@ -58,7 +60,11 @@ def test_it_is_the_local_engine_to_the_bit(cluster, run):
     expected = local.train(graph, whole)
     seen = []
     found = engine.train(
-        graph, whole.plan, whole.source, engine.shards_of(whole, 3), observe=lambda t, released, _: seen.append((t, released.shape))
+        graph,
+        whole.plan,
+        whole.source,
+        engine.shards_of(whole, 3),
+        observe=lambda t, released, _: seen.append((t, released.shape)),
     )
     np.testing.assert_array_equal(found.released, expected.released)
     mine, theirs = found.inside, expected.inside
@@ -116,13 +122,18 @@ class Mortal:
 
 def test_a_dead_actor_is_an_error_that_names_its_server(cluster, run, tmp_path):
     graph, whole = run
-    shards = [engine.Shard((i,), Mortal(server, tmp_path / str(i))) for i, server in enumerate(whole.servers)]
+    shards = [
+        engine.Shard((i,), Mortal(server, tmp_path / str(i)))
+        for i, server in enumerate(whole.servers)
+    ]
 
     def murder(t, *_):
         if t == 5:
             os.kill(int((tmp_path / "2").read_text()), signal.SIGKILL)
 
-    with pytest.raises(EngineError, match=r"the actor of server 3 died in round 6 .*nothing was restarted"):
+    with pytest.raises(
+        EngineError, match=r"the actor of server 3 died in round 6 .*nothing was restarted"
+    ):
         engine.train(graph, whole.plan, whole.source, shards, observe=murder)
 
 
@@ -136,9 +147,16 @@ class Slow(Mortal):
 
 def test_a_late_actor_is_an_error_that_names_its_server(cluster, run, tmp_path):
     graph, whole = run
-    loaders = [Slow(server, tmp_path / str(i)) if i == 1 else Mortal(server, tmp_path / str(i)) for i, server in enumerate(whole.servers)]
+    loaders = [
+        Slow(server, tmp_path / str(i)) if i == 1 else Mortal(server, tmp_path / str(i))
+        for i, server in enumerate(whole.servers)
+    ]
     shards = [engine.Shard((i,), load) for i, load in enumerate(loaders)]
-    with pytest.raises(EngineError, match=r"the actor of .*\bserver 2\b.* did not answer within 5 s while its records were loaded"):
+    with pytest.raises(
+        EngineError,
+        match=r"the actor of .*\bserver 2\b.* did not answer within 5 s while its records "
+        r"were loaded",
+    ):
         engine.train(graph, whole.plan, whole.source, shards, timeout=5)
 
 
@@ -149,7 +167,9 @@ class Missing(Mortal):
 
 def test_what_an_actor_refuses_reads_as_it_was_said(cluster, run, tmp_path):
     graph, whole = run
-    shards = [engine.Shard((i,), Missing(server, tmp_path)) for i, server in enumerate(whole.servers)]
+    shards = [
+        engine.Shard((i,), Missing(server, tmp_path)) for i, server in enumerate(whole.servers)
+    ]
     with pytest.raises(InvalidInput, match=r"^the records are not here$"):
         engine.train(graph, whole.plan, whole.source, shards)
 
@@ -179,7 +199,9 @@ def test_the_estimator_takes_it_by_name(cluster):
 
 
 def test_a_study_trains_on_a_cluster(cluster, tmp_path, capsys):
-    """`pdml train study.toml --engine ray`: each actor reads its own frozen data set, and the model is the local engine's."""
+    """`pdml train study.toml --engine ray`: each actor reads its own frozen data set, and the model
+    is the local engine's.
+    """
     from federation import NAMES as CLINICS
     from federation import freeze, study_of
 
@@ -207,7 +229,9 @@ def test_auto_is_the_cluster_of_the_environment_and_signals_stay_ours(left, monk
     try:
         ours = signal.getsignal(signal.SIGTERM)
         with engine.connected("auto"):
-            assert {node["NodeID"] for node in ray.nodes()} == {node.node_id for node in left.list_all_nodes()}
+            assert {node["NodeID"] for node in ray.nodes()} == {
+                node.node_id for node in left.list_all_nodes()
+            }
             assert signal.getsignal(signal.SIGTERM) is ours
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -235,5 +259,10 @@ def test_no_cluster_is_one_sentence(left, monkeypatch, address, sentence):
 
 def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(EngineError, match=r"this needs Ray, which is not installed: pip install 'pdml\[ray\]'"), engine.connected():
+    with (
+        pytest.raises(
+            EngineError, match=r"this needs Ray, which is not installed: pip install 'pdml\[ray\]'"
+        ),
+        engine.connected(),
+    ):
         pass

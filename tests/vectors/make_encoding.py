@@ -1,9 +1,11 @@
-"""Write encoding.json: what every implementation of a study and of its encoding, in whatever language, must produce.
+"""Write encoding.json: what every implementation of a study and of its encoding, in whatever
+language, must produce.
 
     python tests/vectors/make_encoding.py
 
-Nothing of the package is imported. Every operation is done in rationals and rounded once to a double (Python's `float` of
-a fraction is correctly rounded), square roots by integers; float32 entries are the doubles rounded once more.
+Nothing of the package is imported. Every operation is done in rationals and rounded once to a
+double (Python's `float` of a fraction is correctly rounded), square roots by integers; float32
+entries are the doubles rounded once more.
 """
 
 import base64
@@ -26,7 +28,11 @@ def study(name, attributes, classes=("no", "yes"), **head):
     """A document in the layout of study.toml, everything that has a default written out."""
     return {
         "study": {"id": name, "title": f"The study {name}", "min_records": 50, **head},
-        "label": {"question": "Which one?", "classes": list(classes), "epsilon": {"menu": [0.4, 1, 2], "default": 1}},
+        "label": {
+            "question": "Which one?",
+            "classes": list(classes),
+            "epsilon": {"menu": [0.4, 1, 2], "default": 1},
+        },
         "attributes": attributes,
         "servers": SERVERS,
         "topology": {"edges": RING},
@@ -59,7 +65,11 @@ STUDIES = (
         ],
     ),
     (
-        study("zeros", [number("x", -1, 1), number("y", 0, 0.1), number("z", -5e-324, 1)], opens="2026-03-01T08:00:00Z"),
+        study(
+            "zeros",
+            [number("x", -1, 1), number("y", 0, 0.1), number("z", -5e-324, 1)],
+            opens="2026-03-01T08:00:00Z",
+        ),
         [
             {"x": 0, "y": 0, "z": 0},
             {"x": -0.0, "y": -0.0, "z": -0.0},
@@ -70,7 +80,14 @@ STUDIES = (
         ],
     ),
     (
-        study("far", [number("year", 1900000, 1900010), number("huge", -1e300, 1e300), number("tiny", 1e-9, 3e-9)]),
+        study(
+            "far",
+            [
+                number("year", 1900000, 1900010),
+                number("huge", -1e300, 1e300),
+                number("tiny", 1e-9, 3e-9),
+            ],
+        ),
         [
             {"year": 1900003.25, "huge": 1.5e299, "tiny": 2.2e-9},
             {"year": 1900010, "huge": -1e300, "tiny": 1e-9},
@@ -80,7 +97,10 @@ STUDIES = (
     (
         study(
             "letters",
-            [category("größe", "klein", "groß", "😀"), {**number("Alter", 0, 120), "label": "Wie alt?", "help": "In Jahren."}],
+            [
+                category("größe", "klein", "groß", "😀"),
+                {**number("Alter", 0, 120), "label": "Wie alt?", "help": "In Jahren."},
+            ],
             classes=("nein", "vielleicht", "ja"),
             description='Zwei\nZeilen mit "Zitat" und \\.',
         ),
@@ -104,7 +124,9 @@ def rounded(value):
 
 
 def root(value):
-    """The double nearest to a square root: enough bits by integers, and a bit that says whether something is left."""
+    """The double nearest to a square root: enough bits by integers, and a bit that says whether
+    something is left.
+    """
     shift = 2 * 160
     scaled = value.numerator * (1 << shift) // value.denominator
     low = isqrt(scaled)
@@ -154,14 +176,20 @@ def plain(value):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [plain(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+    return (
+        int(value)
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+        else value
+    )
 
 
 def vectors():
     random = Random(5)
     studies = []
     for document, people in STUDIES:
-        canonical = json.dumps(plain(document), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        canonical = json.dumps(
+            plain(document), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         cases = []
         for answers in people:
@@ -184,10 +212,19 @@ def vectors():
                     "report_bytes": json.dumps(report, separators=(",", ":")),
                 }
             )
-        studies.append({"canonical": canonical, "hash": digest, "menu_millionths": [400_000, 1_000_000, 2_000_000], "cases": cases})
+        studies.append(
+            {
+                "canonical": canonical,
+                "hash": digest,
+                "menu_millionths": [400_000, 1_000_000, 2_000_000],
+                "cases": cases,
+            }
+        )
     return {
-        "about": "e = (clamp(v, low, high) - low)/(high - low) + 0, levels one-hot, a constant 1 at the end; "
-        "s = sum of e*e from left to right; x = float32(e * ((1 - 2^-20)/sqrt(s))), all in IEEE doubles. "
+        "about": "e = (clamp(v, low, high) - low)/(high - low) + 0, levels one-hot, a "
+        "constant 1 at the end; "
+        "s = sum of e*e from left to right; x = float32(e * ((1 - 2^-20)/sqrt(s))), all in "
+        "IEEE doubles. "
         "features_hex: little-endian float32. hash: sha256 of the canonical text in UTF-8.",
         "studies": studies,
     }

@@ -1,4 +1,6 @@
-"""Who can learn what: events, profiles, the joint degree, the ledger, budgets and the last safe round."""
+"""Who can learn what: events, profiles, the joint degree, the ledger, budgets and the last safe
+round.
+"""
 
 from pdml.accounting.budget import Budget, last_safe_round
 from pdml.accounting.ledger import Ledger, Line

@@ -16,9 +16,11 @@ MOST_ROUNDS = 20_000  # ADMM is done long before, and fading noise protects nobo
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The most that the other servers together may learn: (ε, δ) for features and for labels; ε = ∞ leaves a row free.
+    """The most that the other servers together may learn: (ε, δ) for features and for labels; ε = ∞
+    leaves a row free.
 
-    Against the own server nothing is spent round by round: labels have the ε of their devices, features nothing.
+    Against the own server nothing is spent round by round: labels have the ε of their devices,
+    features nothing.
     """
 
     features_epsilon: float = inf
@@ -30,24 +32,43 @@ class Budget:
         for name in ("features_epsilon", "labels_epsilon"):
             _validate.real(name, getattr(self, name), low=0)
         for name in ("features_delta", "labels_delta"):
-            _validate.real(name, getattr(self, name), low=0, high=1, open_high=True, why="a delta of 1 allows everything")
+            _validate.real(
+                name,
+                getattr(self, name),
+                low=0,
+                high=1,
+                open_high=True,
+                why="a delta of 1 allows everything",
+            )
 
     def limit(self, data: str) -> tuple[float, float]:
         """(ε, δ) for "features" or "label"."""
-        return (self.features_epsilon, self.features_delta) if data == "features" else (self.labels_epsilon, self.labels_delta)
+        return (
+            (self.features_epsilon, self.features_delta)
+            if data == "features"
+            else (self.labels_epsilon, self.labels_delta)
+        )
 
 
 def last_safe_round(
-    planned: Sequence[Sequence[Event]], *, budget: Budget, classes: int = 2, already: Sequence[Sequence[Event]] | None = None
+    planned: Sequence[Sequence[Event]],
+    *,
+    budget: Budget,
+    classes: int = 2,
+    already: Sequence[Sequence[Event]] | None = None,
 ) -> int:
-    """The last round of a planned training up to which every server stays within ``budget``; 0 if the first is too much.
+    """The last round of a planned training up to which every server stays within ``budget``; 0 if
+    the first is too much.
 
-    ``planned[i]`` are the events of server i in all rounds, ``already[i]`` those of earlier trainings on the same records,
-    which are spent whatever happens.
+    ``planned[i]`` are the events of server i in all rounds, ``already[i]`` those of earlier
+    trainings on the same records, which are spent whatever happens.
     """
     before = [()] * len(planned) if already is None else already
     if len(before) != len(planned):
-        raise InvalidInput(f"already must hold the events of every server ({len(planned)} of them), got {len(before)}")
+        raise InvalidInput(
+            f"already must hold the events of every server ({len(planned)} of them), got "
+            f"{len(before)}"
+        )
     new, old = ([spending.split(events) for events in each] for each in (planned, before))
     whole = [(*early, *late) for early, late in zip(before, planned, strict=True)]
     label_epsilon, eta = spending.together([spending.split(events) for events in whole])

@@ -1,4 +1,6 @@
-"""What was released, as frozen records. Mechanisms make them, the ledger reads them, and neither knows the other."""
+"""What was released, as frozen records. Mechanisms make them, the ledger reads them, and neither
+knows the other.
+"""
 
 from dataclasses import dataclass
 
@@ -24,10 +26,12 @@ class LabelFlipped:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveNoised:
-    """Server i fixed q_i - η_i/n; all that others see of its labels is a function of this one vector.
+    """Server i fixed q_i - η_i/n; all that others see of its labels is a function of this one
+    vector.
 
-    ``label_shift`` bounds how far one reported label moves q_i (already divided by m_i), in Euclidean norm;
-    ``fixed_shift`` is its part that is the same for every label: rounding (None: not known, so that all of it must count as such).
+    ``label_shift`` bounds how far one reported label moves q_i (already divided by m_i), in
+    Euclidean norm; ``fixed_shift`` is its part that is the same for every label: rounding (None:
+    not known, so that all of it must count as such).
     """
 
     kind: str
@@ -43,9 +47,10 @@ class ObjectiveNoised:
 class IterateReleased:
     """Server i sent w_i(t) + θ_i(t).
 
-    ``label_sensitivity`` and ``record_sensitivity`` bound how far one reported label, or one whole record, moves w_i(t);
-    both hold the certified tolerance of the primal solve, of which ``solver_slack`` is the part that no label can make smaller
-    (None: not known, so that all of the label's sensitivity must count as such).
+    ``label_sensitivity`` and ``record_sensitivity`` bound how far one reported label, or one whole
+    record, moves w_i(t); both hold the certified tolerance of the primal solve, of which
+    ``solver_slack`` is the part that no label can make smaller (None: not known, so that all of the
+    label's sensitivity must count as such).
     """
 
     t: int

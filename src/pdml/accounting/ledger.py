@@ -1,7 +1,7 @@
 """The ledger: from events to who can learn what, with numbers (theory, section 3).
 
-Rows are {label, features} x {own server, other servers, own and others together}; the servers' worst one speaks for all
-unless a server is named.
+Rows are {label, features} x {own server, other servers, own and others together}; the servers'
+worst one speaks for all unless a server is named.
 """
 
 from collections.abc import Sequence
@@ -47,8 +47,8 @@ class Line:
 class Ledger:
     """What a training has spent, server by server.
 
-    ``events[i]`` are those of server i; ``source`` says what the noise was drawn from ("simulated" protects nobody);
-    ``reports``, where known, give every record its own line.
+    ``events[i]`` are those of server i; ``source`` says what the noise was drawn from ("simulated"
+    protects nobody); ``reports``, where known, give every record its own line.
     """
 
     events: tuple[tuple[Event, ...], ...]
@@ -108,11 +108,16 @@ class Ledger:
 
     def up_to(self, rounds: int) -> "Ledger":
         """The ledger as it stood after ``rounds`` rounds."""
-        kept = tuple(tuple(e for e in events if not isinstance(e, IterateReleased) or e.t <= rounds) for events in self.events)
+        kept = tuple(
+            tuple(e for e in events if not isinstance(e, IterateReleased) or e.t <= rounds)
+            for events in self.events
+        )
         return replace(self, events=kept)
 
     def check(self, budget: Budget) -> None:
-        """Refuse, in one sentence, a ledger that spends more than ``budget`` against the other servers."""
+        """Refuse, in one sentence, a ledger that spends more than ``budget`` against the other
+        servers.
+        """
         for data in ("features", "label"):
             limit, delta = budget.limit(data)
             each = [self.profile(data, "other servers", i) for i in range(len(self.events))]
@@ -120,37 +125,54 @@ class Ledger:
                 continue
             spent = [profiles.epsilon_at(profile, delta) for profile in each]
             server = max(range(len(spent)), key=spent.__getitem__)
-            rounds = max((e.t for events in self.events for e in events if isinstance(e, IterateReleased)), default=0)
+            rounds = max(
+                (e.t for events in self.events for e in events if isinstance(e, IterateReleased)),
+                default=0,
+            )
             what = "no bound at all" if isinf(spent[server]) else f"epsilon {spent[server]:.3g}"
             raise BudgetExceeded(
-                f"{rounds} rounds would spend {what} on the {data} against other servers (delta {delta:g}, server {server + 1}), "
+                f"{rounds} rounds would spend {what} on the {data} against other servers "
+                f"(delta {delta:g}, server {server + 1}), "
                 f"but the budget is epsilon {limit:.3g}{self._way_out(budget)}"
             )
 
     def _way_out(self, budget: Budget) -> str:
         sent = [[e.t for e in events if isinstance(e, IterateReleased)] for events in self.events]
-        if any(len(set(rounds)) < len(rounds) for rounds in sent):  # several trainings: `last_safe_round` takes them apart
+        if any(
+            len(set(rounds)) < len(rounds) for rounds in sent
+        ):  # several trainings: `last_safe_round` takes them apart
             return ""
         safe = self.last_safe_round(budget)
         return f": the last safe round is {safe}" if safe else ": not even the first round is safe"
 
     def last_safe_round(self, budget: Budget) -> int:
-        """The last round up to which this one training stays within ``budget``; 0 if the first is too much."""
+        """The last round up to which this one training stays within ``budget``; 0 if the first is
+        too much.
+        """
         return last_safe_round(self.events, budget=budget, classes=self.classes)
 
     def user_lines(self) -> UserLines:
         """Each record's own ε, in the order of the input: never above the worst case in `lines`."""
         if self.reports is None:
-            raise InvalidInput("this ledger does not know who reported with which epsilon: only its worst case can be told")
+            raise InvalidInput(
+                "this ledger does not know who reported with which epsilon: only its worst "
+                "case can be told"
+            )
         return user_lines(self.events, self.reports, delta=self.delta, classes=self.classes)
 
     def user_line(self, record: int) -> list[Line]:
         """The whole table as it stands for one record."""
         if self.reports is None or not 0 <= record < len(self.reports.servers):
             known = 0 if self.reports is None else len(self.reports.servers)
-            raise InvalidInput(f"record must be the index of one of the {known} known reports, got {record}")
+            raise InvalidInput(
+                f"record must be the index of one of the {known} known reports, got {record}"
+            )
         chosen = slice(record, record + 1)
-        alone = Reports(self.reports.servers[chosen], self.reports.epsilons[chosen], self.reports.weights[chosen])
+        alone = Reports(
+            self.reports.servers[chosen],
+            self.reports.epsilons[chosen],
+            self.reports.weights[chosen],
+        )
         own = user_lines(self.events, alone, delta=self.delta, classes=self.classes)
         table = []
         for line in self.lines(int(alone.servers[0])):
@@ -164,7 +186,9 @@ class Ledger:
         return table
 
     def epsilons(self, data: str) -> list[float]:
-        """ε of labels or features against other servers after each round (worst server), at the ledger's δ."""
+        """ε of labels or features against other servers after each round (worst server), at the
+        ledger's δ.
+        """
         _check_row(data, "other servers")
         sent = [spending.split(events) for events in self.events]
         mu = np.sqrt(np.cumsum(spending.costs(sent, data), axis=0))
@@ -199,11 +223,17 @@ class Ledger:
 
 def _check_row(data: str, adversary: str) -> None:
     if data not in DATA or adversary not in ADVERSARIES:
-        raise InvalidInput(f"the ledger has rows for {DATA} against {ADVERSARIES}, got {data!r} against {adversary!r}")
+        raise InvalidInput(
+            f"the ledger has rows for {DATA} against {ADVERSARIES}, got {data!r} against "
+            f"{adversary!r}"
+        )
 
 
 _REASONS = {
-    ("label", "other servers"): "randomised response, then objective noise or iterate noise, whichever is better",
+    (
+        "label",
+        "other servers",
+    ): "randomised response, then objective noise or iterate noise, whichever is better",
     ("features", "own server"): "the own server receives them: no protection",
     ("features", "other servers"): "iterate noise over all rounds sent",
     ("features", "own and others together"): "no protection",

@@ -1,4 +1,5 @@
-"""Privacy profiles δ(ε), and the exact joint profile of randomised response followed by a noisy training.
+"""Privacy profiles δ(ε), and the exact joint profile of randomised response followed by a noisy
+training.
 
 A profile maps ε >= 0 to the smallest δ for which the mechanism is (ε, δ)-DP under replacement.
 Every formula is written for arrays: parameters and ε are broadcast against each other, so that one
@@ -50,7 +51,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def pure_profile(epsilon_p: Values) -> Profile:
-    """The worst profile of a pure ε_p mechanism: randomised response, δ(ε) = (e^ε_p - e^ε)/(1 + e^ε_p) below ε_p."""
+    """The worst profile of a pure ε_p mechanism: randomised response, δ(ε) = (e^ε_p - e^ε)/(1 +
+    e^ε_p) below ε_p.
+    """
     pure = np.asarray(epsilon_p, dtype=float)
 
     def delta(epsilon: Values) -> Values:
@@ -79,7 +82,8 @@ def truncated(profile: Profile, outside: float) -> Profile:
     """The same noise conditioned on a region of mass 1 - ``outside``.
 
     For any event A: P̃(A) <= P(A)/(1-o) <= (e^ε Q(A) + δ)/(1-o) and Q(A) <= (1-o) Q̃(A) + o, so
-    δ̃ = (δ + e^ε o)/(1 - o). This bound is convex in e^ε; a profile never grows, so beyond its lowest point it stays there.
+    δ̃ = (δ + e^ε o)/(1 - o). This bound is convex in e^ε; a profile never grows, so beyond its
+    lowest point it stays there.
     """
     if not 0 <= outside < 1:
         return nothing_profile
@@ -99,10 +103,11 @@ def truncated(profile: Profile, outside: float) -> Profile:
 def truncated_gaussian_profile(mu: Values, *, outside: Values, edge: Values) -> Profile:
     """Gaussian noise conditioned on a box, against the same noise shifted.
 
-    Both densities are the Gaussian's divided by the same mass 1 - o (``outside`` = o), each on its own box. Where both live their
-    ratio is the Gaussian's; where only the first lives, on a strip of mass at most ``edge`` under the first and o under the second
-    Gaussian, p takes the place of p - e^ε q. So δ̃ <= (δ(ε) + min(edge, e^ε o))/(1 - o). The part with e^ε is lowest at
-    ε = -μΦ⁻¹(o) - μ²/2; a profile never grows, so beyond it stays there.
+    Both densities are the Gaussian's divided by the same mass 1 - o (``outside`` = o), each on its
+    own box. Where both live their ratio is the Gaussian's; where only the first lives, on a strip
+    of mass at most ``edge`` under the first and o under the second Gaussian, p takes the place of p
+    - e^ε q. So δ̃ <= (δ(ε) + min(edge, e^ε o))/(1 - o). The part with e^ε is lowest at ε = -μΦ⁻¹(o)
+    - μ²/2; a profile never grows, so beyond it stays there.
     """
     ratio, cut = np.asarray(mu, dtype=float), np.asarray(outside, dtype=float)
     protects = (cut >= 0) & (cut < 1)
@@ -122,9 +127,11 @@ def truncated_gaussian_profile(mu: Values, *, outside: Values, edge: Values) -> 
 
 
 def joint_profile(epsilon: Values, profile: Profile) -> Profile:
-    """Exact profile of binary randomised response ε followed by a mechanism with ``profile`` on its output.
+    """Exact profile of binary randomised response ε followed by a mechanism with ``profile`` on its
+    output.
 
-    δ_J(e') = (e^ε - e^e')/(1 + e^ε) · δ_M(e''), e'' = ln((e^(ε+e') - 1)/(e^ε - e^e')), for e' < ε, else 0.
+    δ_J(e') = (e^ε - e^e')/(1 + e^ε) · δ_M(e''), e'' = ln((e^(ε+e') - 1)/(e^ε - e^e')), for e' < ε,
+    else 0.
     """
     flip = np.asarray(epsilon, dtype=float)
     if np.isinf(flip).all():

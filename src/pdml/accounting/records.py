@@ -11,7 +11,9 @@ from pdml.accounting.events import Event, IterateReleased, LabelFlipped, Objecti
 from pdml.errors import DataError
 
 CLOSE = 1e-9
-_KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in (LabelFlipped, ObjectiveNoised, IterateReleased)}
+_KINDS: Mapping[str, type[Event]] = {
+    kind.__name__: kind for kind in (LabelFlipped, ObjectiveNoised, IterateReleased)
+}
 
 
 def plain(event: Event) -> dict[str, Any]:
@@ -65,12 +67,16 @@ def event_of(values: Mapping[str, Any]) -> Event:
 
 
 def dumps(event: Event) -> str:
-    """One line of JSON; Python writes floats so that they read back exactly, and infinity as Infinity."""
+    """One line of JSON; Python writes floats so that they read back exactly, and infinity as
+    Infinity.
+    """
     return json.dumps(plain(event), sort_keys=True)
 
 
 def loads(text: str) -> Event:
-    """The inverse; an event of an unknown kind is refused, for whatever it released would go uncounted."""
+    """The inverse; an event of an unknown kind is refused, for whatever it released would go
+    uncounted.
+    """
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,6 @@
-"""From one server's events to profiles: what each kind of noise is worth against the other servers (theory, section 3)."""
+"""From one server's events to profiles: what each kind of noise is worth against the other servers
+(theory, section 3).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -55,7 +57,9 @@ def split(events: Sequence[Event]) -> Split:
             case IterateReleased():
                 released.append(event)
             case _:
-                raise InvalidInput(f"the ledger does not know the event {event!r}, so it cannot say what was spent")
+                raise InvalidInput(
+                    f"the ledger does not know the event {event!r}, so it cannot say what was spent"
+                )
     return Split(tuple(flips), tuple(noised), tuple(released), by)
 
 
@@ -150,7 +154,11 @@ def objective_parts(events: Sequence[ObjectiveNoised], weight: Values = 1.0) -> 
     flat = np.zeros_like(scale) if events else np.ones_like(scale)
     kept = 1.0
     for event in events:
-        fixed = event.label_shift if event.fixed_shift is None else min(event.fixed_shift, event.label_shift)
+        fixed = (
+            event.label_shift
+            if event.fixed_shift is None
+            else min(event.fixed_shift, event.label_shift)
+        )
         shift = event.n_servers * (scale * (event.label_shift - fixed) + fixed)
         if event.kind == "none" or event.bound == 0:
             flat = np.ones_like(scale)
@@ -161,20 +169,30 @@ def objective_parts(events: Sequence[ObjectiveNoised], weight: Values = 1.0) -> 
                 square = square + ratio * ratio
             tail = exp(float(log_ndtr(-reach)))
             kept *= 1 + _expm1_product(2 * tail, event.size)
-            # Only [-R, -R + |s_k|] of coordinate k is missing from the shifted box. Its mass h(s_k) is convex up to R, so that
-            # Σ h(s_k) <= Σ s_k/|s| h(|s|) <= √d h(|s|); beyond R nothing is claimed.
+            # Only [-R, -R + |s_k|] of coordinate k is missing from the shifted box. Its mass h(s_k)
+            # is convex up to R, so that Σ h(s_k) <= Σ s_k/|s| h(|s|) <= √d h(|s|); beyond R nothing
+            # is claimed.
             strip = sqrt(event.size) * np.maximum(0.0, ndtr(ratio - reach) - tail)
             edge = edge + np.where(ratio <= reach, strip, inf)
         elif event.kind == "uniform_box":
-            # 1 - Π(1 - |s_k|/2R). In u_k = s_k² each -log(1 - sqrt(u_k)/2R) is concave while |s_k| <= R, so that for a given
-            # Euclidean shift up to R the worst direction spreads it evenly; beyond R nothing is claimed.
+            # 1 - Π(1 - |s_k|/2R). In u_k = s_k² each -log(1 - sqrt(u_k)/2R) is concave while |s_k|
+            # <= R, so that for a given Euclidean shift up to R the worst direction spreads it
+            # evenly; beyond R nothing is claimed.
             each = np.minimum(0.5, shift / (2 * event.bound)) / sqrt(event.size)
-            flat = flat + np.where(shift <= event.bound, -np.expm1(event.size * np.log1p(-each)), 1.0)
+            flat = flat + np.where(
+                shift <= event.bound, -np.expm1(event.size * np.log1p(-each)), 1.0
+            )
         elif event.kind == "uniform_ball":
-            # Two balls of radius R whose centres are s apart: the share of one outside the other, exactly.
-            flat = flat + betainc(0.5, (event.size + 1) / 2, np.minimum(1.0, shift / (2 * event.bound)) ** 2)
+            # Two balls of radius R whose centres are s apart: the share of one outside the other,
+            # exactly.
+            flat = flat + betainc(
+                0.5, (event.size + 1) / 2, np.minimum(1.0, shift / (2 * event.bound)) ** 2
+            )
         else:
-            raise InvalidInput(f"the ledger does not know objective noise of kind {event.kind!r}, so it cannot say what was spent")
+            raise InvalidInput(
+                f"the ledger does not know objective noise of kind {event.kind!r}, so it "
+                "cannot say what was spent"
+            )
     return ObjectiveParts(np.sqrt(square), edge, 1 - kept, np.minimum(1.0, flat))
 
 

@@ -47,7 +47,9 @@ def run(
     attacks: Sequence[str] = tuple(ATTACKS),
     on_attack: Callable[[str, int, int], None] | None = None,
 ) -> list[Finding]:
-    """Every finding of the named attacks; ``on_attack`` hears which one begins, as (name, index, how many)."""
+    """Every finding of the named attacks; ``on_attack`` hears which one begins, as (name, index,
+    how many).
+    """
     for name in attacks:
         _validate.choice("attack", name, tuple(ATTACKS))
         if package := lacks(name):

@@ -1,4 +1,6 @@
-"""Asking again: fresh randomness on the same secret averages away, and every repetition must be paid for."""
+"""Asking again: fresh randomness on the same secret averages away, and every repetition must be
+paid for.
+"""
 
 from dataclasses import replace
 
@@ -18,14 +20,19 @@ TRAININGS = 2
 
 
 def averaging(effort: Effort, seed: int) -> tuple[Finding, ...]:
-    """Repeated reports of one label, and repeated trainings (or restarts that draw anew) on the same records."""
+    """Repeated reports of one label, and repeated trainings (or restarts that draw anew) on the
+    same records.
+    """
     plain = inference.label_victim()
     share = inference.MU / np.sqrt(TRAININGS)
     again = (
         ("averaging: trained twice, theta", plain.with_noise(share, "label")),
         ("averaging: trained twice, eta", plain.with_objective_noise(share)),
     )
-    return (_reports(effort, seed), *(_trainings(name, victim, effort, seed + k) for k, (name, victim) in enumerate(again)))
+    return (
+        _reports(effort, seed),
+        *(_trainings(name, victim, effort, seed + k) for k, (name, victim) in enumerate(again)),
+    )
 
 
 def _reports(effort: Effort, seed: int) -> Finding:
@@ -41,14 +48,17 @@ def _reports(effort: Effort, seed: int) -> Finding:
         f"averaging: {REPORTS} reports",
         charged,
         found.epsilon,
-        f"unless the device repeats its first answer, the truth emerges: {grows}; {REPORTS} reports must be charged {REPORTS} times",
+        f"unless the device repeats its first answer, the truth emerges: {grows}; {REPORTS} "
+        f"reports must be charged {REPORTS} times",
     )
 
 
 def _counts(truth: int, reports: int, count: int, rng: np.random.Generator) -> Array:
     """How often 1 was reported, for each of ``count`` people."""
     epsilons, labels = np.full(count, EPSILON), np.full(count, truth)
-    return np.asarray(np.sum([flip_labels(labels, epsilons, 2, rng) for _ in range(reports)], axis=0), dtype=float)
+    return np.asarray(
+        np.sum([flip_labels(labels, epsilons, 2, rng) for _ in range(reports)], axis=0), dtype=float
+    )
 
 
 def _majority(reports: int, count: int, rng: np.random.Generator) -> float:
@@ -59,6 +69,8 @@ def _majority(reports: int, count: int, rng: np.random.Generator) -> float:
 
 def _trainings(name: str, once: Victim, effort: Effort, seed: int) -> Finding:
     twice = replace(once, trainings=TRAININGS)
-    finding = inference.attack(name, twice, inference.flip_first(twice), "label", inference.DELTA, effort, seed)
+    finding = inference.attack(
+        name, twice, inference.flip_first(twice), "label", inference.DELTA, effort, seed
+    )
     alone = once.claim("label", inference.DELTA)
     return replace(finding, sentence=f"{finding.sentence}; one training alone would be {alone:.3g}")

@@ -1,8 +1,9 @@
 """From samples of two worlds to a lower bound on ε that holds with a stated probability.
 
-(ε, δ)-privacy says P(A) <= e^ε Q(A) + δ for every event A, so an event chosen beforehand gives ε >= ln((P(A) - δ)/Q(A)).
-The event is learnt on one part of the samples and counted on the rest, with Clopper-Pearson limits for both
-probabilities: whatever was learnt, the bound is sound; learning badly only makes it weak.
+(ε, δ)-privacy says P(A) <= e^ε Q(A) + δ for every event A, so an event chosen beforehand gives ε >=
+ln((P(A) - δ)/Q(A)). The event is learnt on one part of the samples and counted on the rest, with
+Clopper-Pearson limits for both probabilities: whatever was learnt, the bound is sound; learning
+badly only makes it weak.
 """
 
 from collections.abc import Mapping
@@ -15,24 +16,38 @@ from pdml._types import Array
 from pdml.audit.finding import FALSE_ALARM
 
 CALIBRATION = 0.3  # the share of samples from which the event is learnt
-FLOOR = 1e-12  # of the largest eigenvalue: directions without any noise count, but do not divide by zero
+# of the largest eigenvalue: directions without any noise count, but do not divide by zero
+FLOOR = 1e-12
 
 
 def at_least(hits: Array | int, trials: int, alpha: float) -> Array:
-    """Clopper-Pearson: the probability of a hit is not below this, but for a chance of ``alpha``."""
+    """Clopper-Pearson: the probability of a hit is not below this, but for a chance of
+    ``alpha``.
+    """
     k = np.asarray(hits, dtype=float)
     return np.where(k <= 0, 0.0, betaincinv(np.maximum(k, 1e-9), trials - k + 1, alpha))
 
 
 def at_most(hits: Array | int, trials: int, alpha: float) -> Array:
-    """Clopper-Pearson: the probability of a hit is not above this, but for a chance of ``alpha``."""
+    """Clopper-Pearson: the probability of a hit is not above this, but for a chance of
+    ``alpha``.
+    """
     return 1 - at_least(trials - np.asarray(hits, dtype=float), trials, alpha)
 
 
-def epsilon_bound(hits: Array | int, trials: int, false_hits: Array | int, false_trials: int, delta: float, alpha: float) -> Array:
+def epsilon_bound(
+    hits: Array | int,
+    trials: int,
+    false_hits: Array | int,
+    false_trials: int,
+    delta: float,
+    alpha: float,
+) -> Array:
     """ε >= ln((P(A) - δ)/Q(A)), and 0 where that says nothing, but for a chance of ``alpha``."""
     gained = at_least(hits, trials, alpha / 2) - delta
-    return np.log(np.maximum(1.0, np.maximum(gained, 0.0) / at_most(false_hits, false_trials, alpha / 2)))
+    return np.log(
+        np.maximum(1.0, np.maximum(gained, 0.0) / at_most(false_hits, false_trials, alpha / 2))
+    )
 
 
 @dataclass(frozen=True)
@@ -45,7 +60,9 @@ class Separation:
 
 
 def separate(first: Array, second: Array, delta: float, alpha: float = FALSE_ALARM) -> Separation:
-    """The lower bound on ε from transcripts (samples, numbers) of two worlds, all drawn independently."""
+    """The lower bound on ε from transcripts (samples, numbers) of two worlds, all drawn
+    independently.
+    """
     return contradict(first, second, {delta: 1.0}, alpha)
 
 
@@ -62,7 +79,10 @@ def contradict(
     cut_first, cut_second = int(CALIBRATION * len(first)), int(CALIBRATION * len(second))
     direction = fisher(first[:cut_first], second[:cut_second])
     scores = [first @ direction, second @ direction]
-    learnt, counted = [scores[0][:cut_first], scores[1][:cut_second]], [scores[0][cut_first:], scores[1][cut_second:]]
+    learnt, counted = (
+        [scores[0][:cut_first], scores[1][:cut_second]],
+        [scores[0][cut_first:], scores[1][cut_second:]],
+    )
     trials = min(map(len, counted))
     events = {delta: _event(learnt, delta, alpha, trials) for delta in claims}
     delta = max(claims, key=lambda each: events[each][0] / max(claims[each], 1e-9))
@@ -76,11 +96,15 @@ def contradict(
 
 
 def fisher(first: Array, second: Array) -> Array:
-    """Σ⁻¹(mean₂ - mean₁): for Gaussian noise of one covariance the likelihood ratio test, and it sees correlated noise."""
+    """Σ⁻¹(mean₂ - mean₁): for Gaussian noise of one covariance the likelihood ratio test, and it
+    sees correlated noise.
+    """
     centred = [np.asarray(side - side.mean(axis=0)) for side in (first, second)]
     covariance = sum(side.T @ side for side in centred) / (len(first) + len(second))
     scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-    scale = np.where(scale > 1e-12 * max(1.0, float(np.abs(first).max())), scale, 1.0)  # a constant: leave its unit alone
+    scale = np.where(
+        scale > 1e-12 * max(1.0, float(np.abs(first).max())), scale, 1.0
+    )  # a constant: leave its unit alone
     values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
     values = np.maximum(values, FLOOR * max(float(values[-1]), FLOOR))
     difference = (second.mean(axis=0) - first.mean(axis=0)) / scale
@@ -101,7 +125,9 @@ def _event(
     for sign in (1, -1):
         inside, outside = (scores[1], scores[0]) if sign > 0 else (-scores[0], -scores[1])
         candidates = np.unique(np.concatenate([inside, outside]))
-        candidates = candidates[np.linspace(0, len(candidates) - 1, min(400, len(candidates))).astype(int)]
+        candidates = candidates[
+            np.linspace(0, len(candidates) - 1, min(400, len(candidates))).astype(int)
+        ]
         hits = len(inside) - np.searchsorted(np.sort(inside), candidates, side="right")
         false_hits = len(outside) - np.searchsorted(np.sort(outside), candidates, side="right")
         rate, false_rate = hits / (len(inside) + 1), (false_hits + 1) / (len(outside) + 1)

@@ -1,4 +1,6 @@
-"""What one attack found: what is claimed, what was measured, and whether the one contradicts the other."""
+"""What one attack found: what is claimed, what was measured, and whether the one contradicts the
+other.
+"""
 
 from dataclasses import dataclass
 from math import isinf
@@ -11,8 +13,8 @@ FALSE_ALARM = 1e-6  # the chance that a true claim is reported as violated, per 
 class Finding:
     """One claim and the attack on it.
 
-    ``measured_lower_bound`` holds with probability ``confidence``; a claim below it is violated. ``quantity`` says what both
-    are: an "epsilon", or a "ratio" to a bound that claims at most 1.
+    ``measured_lower_bound`` holds with probability ``confidence``; a claim below it is violated.
+    ``quantity`` says what both are: an "epsilon", or a "ratio" to a bound that claims at most 1.
     """
 
     name: str
@@ -37,7 +39,13 @@ class Finding:
 
 
 def compare(
-    name: str, claim: float, measured: float, sentence: str, *, quantity: str = "epsilon", confidence: float = 1 - FALSE_ALARM
+    name: str,
+    claim: float,
+    measured: float,
+    sentence: str,
+    *,
+    quantity: str = "epsilon",
+    confidence: float = 1 - FALSE_ALARM,
 ) -> Finding:
     """A finding that passes unless the measured lower bound is above the claim."""
     return Finding(

@@ -1,8 +1,9 @@
 """The paper's attack on objective noise alone ("Limitation of objective function perturbation").
 
-From wi_update, ∇J̃_i(w_i(t+1)) = -γ_i(t) + β Σ_l (w̃_i(t) + w̃_l(t)) - 2βN_i w_i(t+1), and γ_i follows from the messages. η_i is
-the same in every round, so the difference of two such gradients is one of ∇J_i: the records, without any noise. With θ on the
-adversary must put w̃_i for w_i, and is off by 2βN_i (θ_i(t+1) - θ_i(t)).
+From wi_update, ∇J̃_i(w_i(t+1)) = -γ_i(t) + β Σ_l (w̃_i(t) + w̃_l(t)) - 2βN_i w_i(t+1), and γ_i
+follows from the messages. η_i is the same in every round, so the difference of two such gradients
+is one of ∇J_i: the records, without any noise. With θ on the adversary must put w̃_i for w_i, and
+is off by 2βN_i (θ_i(t+1) - θ_i(t)).
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +27,9 @@ ROUNDS, RECORDS, WIDTH = 6, 40, 5
 
 @dataclass(frozen=True)
 class Recovered:
-    """Differences of successive gradients, (T - 1, C, d): as recovered from the messages, and as they were."""
+    """Differences of successive gradients, (T - 1, C, d): as recovered from the messages, and as
+    they were.
+    """
 
     guessed: Array
     true: Array
@@ -41,10 +44,14 @@ class Recovered:
 
 
 def gradient_difference(effort: Effort, seed: int) -> tuple[Finding, ...]:
-    """With θ off the differences are recovered to the solver's tolerance; with θ on the error is the noise's."""
+    """With θ off the differences are recovered to the solver's tolerance; with θ on the error is
+    the noise's.
+    """
     victim = _victim(seed)
     with threadpool_limits(1):
-        return _without_theta(replace(victim, plan=replace(victim.plan, noise_scale=0.0)), seed), _with_theta(victim, effort, seed)
+        return _without_theta(
+            replace(victim, plan=replace(victim.plan, noise_scale=0.0)), seed
+        ), _with_theta(victim, effort, seed)
 
 
 def _without_theta(victim: Victim, seed: int) -> Finding:
@@ -58,15 +65,20 @@ def _without_theta(victim: Victim, seed: int) -> Finding:
         "gradient_difference, theta off",
         claim,
         inf if exact else 0.0,
-        f"gradient differences recovered with relative error {found.relative_error:.1e} (correlation {found.correlation:.4f}): "
+        f"gradient differences recovered with relative error {found.relative_error:.1e} "
+        f"(correlation {found.correlation:.4f}): "
         f"features are open, and the ledger {says}",
         confidence=1.0,
     )
 
 
 def _with_theta(victim: Victim, effort: Effort, seed: int) -> Finding:
-    """The variance of the adversary's error, over disjoint pairs of rounds, against the one that the ledger counts on."""
-    noise = {event.t: event.stddev for event in victim.events() if isinstance(event, IterateReleased)}
+    """The variance of the adversary's error, over disjoint pairs of rounds, against the one that
+    the ledger counts on.
+    """
+    noise = {
+        event.t: event.stddev for event in victim.events() if isinstance(event, IterateReleased)
+    }
     factor = 2 * victim.plan.penalty * victim.degree
     total, freedom, errors, correlations = 0.0, 0, [], []
     for k in range(max(20, effort.transcripts // 100)):
@@ -90,11 +102,16 @@ def _with_theta(victim: Victim, effort: Effort, seed: int) -> Finding:
 
 
 def recover(victim: Victim, seed: int) -> Recovered:
-    """Run the attack on one transcript; the true gradients come from a twin without θ that takes the same steps."""
+    """Run the attack on one transcript; the true gradients come from a twin without θ that takes
+    the same steps.
+    """
     server = victim.server(Simulated(seed))
     node = Node(server, victim.plan, Simulated(seed))
     twin = Node(server, replace(victim.plan, noise_scale=0.0), Simulated(seed))
-    loss, weight = victim.plan.loss_for(victim.classes), victim.plan.regularization / victim.n_servers
+    loss, weight = (
+        victim.plan.loss_for(victim.classes),
+        victim.plan.regularization / victim.n_servers,
+    )
     penalty, degree = victim.plan.penalty, victim.degree
     state = node.start()
     dual, sent = np.zeros_like(state.sent), state.sent  # the adversary's own copies
@@ -103,8 +120,13 @@ def recover(victim: Victim, seed: int) -> Recovered:
         point = twin.step(state, [message] * degree)[1]
         state, released = node.step(state, [message] * degree)
         dual = steps.dual_step(dual, sent, degree * message, degree=degree, penalty=penalty)
-        guessed.append(-dual + penalty * degree * (sent + message) - 2 * penalty * degree * released)
-        true.append((victim.matrix.T @ loss.slope(victim.matrix @ point.T)).T / len(victim.matrix) + weight * point)
+        guessed.append(
+            -dual + penalty * degree * (sent + message) - 2 * penalty * degree * released
+        )
+        true.append(
+            (victim.matrix.T @ loss.slope(victim.matrix @ point.T)).T / len(victim.matrix)
+            + weight * point
+        )
         sent = released
     return Recovered(np.diff(guessed, axis=0), np.diff(true, axis=0))
 
@@ -115,5 +137,14 @@ def _victim(seed: int) -> Victim:
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
     heard = rng.normal(size=(ROUNDS, 1, WIDTH))
     heard[0] = 0
-    plan = TrainingPlan(rounds=ROUNDS, penalty=0.5, objective_bound=1.0, noise_scale=0.3, noise_decay=0.8, tolerance=1e-9)
-    return Victim(plan=plan, matrix=matrix, labels=rng.integers(0, 2, RECORDS), epsilon=1.0, heard=heard)
+    plan = TrainingPlan(
+        rounds=ROUNDS,
+        penalty=0.5,
+        objective_bound=1.0,
+        noise_scale=0.3,
+        noise_decay=0.8,
+        tolerance=1e-9,
+    )
+    return Victim(
+        plan=plan, matrix=matrix, labels=rng.integers(0, 2, RECORDS), epsilon=1.0, heard=heard
+    )

@@ -1,8 +1,10 @@
-"""Label inference and record membership: from all releases of one server, which of two neighbouring worlds is it?
+"""Label inference and record membership: from all releases of one server, which of two neighbouring
+worlds is it?
 
-The adversary simulates both worlds as often as it likes, learns the best linear test from that (Fisher's: the likelihood
-ratio for Gaussian noise, because earlier releases move later iterates almost linearly), and is then counted on fresh
-transcripts. Settings are such that the sensitivity bounds are nearly attained, so that a wrong factor shows.
+The adversary simulates both worlds as often as it likes, learns the best linear test from that
+(Fisher's: the likelihood ratio for Gaussian noise, because earlier releases move later iterates
+almost linearly), and is then counted on fresh transcripts. Settings are such that the sensitivity
+bounds are nearly attained, so that a wrong factor shows.
 """
 
 from dataclasses import replace
@@ -22,7 +24,9 @@ ROUNDS = 3
 
 
 def label_inference(effort: Effort, seed: int) -> tuple[Finding, ...]:
-    """One reported label, flipped: through θ, through η, and jointly with the randomised response that reported it."""
+    """One reported label, flipped: through θ, through η, and jointly with the randomised response
+    that reported it.
+    """
     plain = label_victim()
     cases = (
         ("label_inference through theta", plain.with_noise(MU, "label"), DELTA),
@@ -46,28 +50,46 @@ def record_membership(effort: Effort, seed: int) -> tuple[Finding, ...]:
     return (attack("record_membership", victim, other, "features", DELTA, effort, seed),)
 
 
-def attack(name: str, victim: Victim, other: Victim, data: str, delta: float, effort: Effort, seed: int) -> Finding:
+def attack(
+    name: str, victim: Victim, other: Victim, data: str, delta: float, effort: Effort, seed: int
+) -> Finding:
     """Tell ``victim`` from ``other`` by their transcripts, and compare with the ledger's line."""
-    worlds = [transcripts(one, effort.transcripts, seed, world, effort.jobs) for world, one in enumerate((victim, other))]
+    worlds = [
+        transcripts(one, effort.transcripts, seed, world, effort.jobs)
+        for world, one in enumerate((victim, other))
+    ]
     found = separate(worlds[0], worlds[1], delta)
     sent = victim.trainings * len(victim.heard)
     finding = compare(
         name,
         victim.claim(data, delta),
         found.epsilon,
-        f"from {sent} releases, at delta {delta:g}, with {effort.transcripts:,} transcripts per world; "
+        f"from {sent} releases, at delta {delta:g}, with {effort.transcripts:,} transcripts "
+        "per world; "
         f"a guess at even odds is right {found.accuracy:.1%} of the time",
     )
     if sent != victim.charged():
-        return replace(finding, passed=False, sentence=f"{sent} messages were sent, but the ledger has lines for {victim.charged()}")
+        return replace(
+            finding,
+            passed=False,
+            sentence=f"{sent} messages were sent, but the ledger has lines for {victim.charged()}",
+        )
     return finding
 
 
 def label_victim() -> Victim:
-    """Four records whose curvature is small beside μ_i, so that a flipped label moves w_i by almost its bound."""
+    """Four records whose curvature is small beside μ_i, so that a flipped label moves w_i by almost
+    its bound.
+    """
     matrix = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.0, -1.0]])
     plan = TrainingPlan(rounds=ROUNDS, penalty=5.0, objective_bound=0.0, noise_decay=0.8)
-    return Victim(plan=plan, matrix=matrix, labels=np.array([0, 1, 1, 0]), epsilon=1.0, heard=_heard(np.array([[0.5, -0.5]])))
+    return Victim(
+        plan=plan,
+        matrix=matrix,
+        labels=np.array([0, 1, 1, 0]),
+        epsilon=1.0,
+        heard=_heard(np.array([[0.5, -0.5]])),
+    )
 
 
 def three_classes() -> Victim:
@@ -100,7 +122,9 @@ def flip_first(victim: Victim) -> Victim:
 
 
 def record_victims() -> tuple[Victim, Victim]:
-    """Neighbours push w_i so far that the record's slope saturates in both worlds; its mirror image then pulls the other way."""
+    """Neighbours push w_i so far that the record's slope saturates in both worlds; its mirror image
+    then pulls the other way.
+    """
     across, along = np.sqrt(0.99), 0.1
     rest = np.array([[0.0, 1.0], [0.0, -1.0], [0.6, 0.8]])
     plan = TrainingPlan(rounds=ROUNDS, penalty=5.0, objective_bound=0.0, noise_decay=0.8)

@@ -1,4 +1,5 @@
-"""How far do certified solutions of neighbouring data sets lie apart? Never farther than the ledger's events say.
+"""How far do certified solutions of neighbouring data sets lie apart? Never farther than the
+ledger's events say.
 
 Random servers of many shapes, neighbours that differ by one reported label or one whole record,
 states and messages from moderate to far out (saturated slopes), solvers with different histories,
@@ -54,7 +55,8 @@ def sensitivity(effort: Effort, seed: int) -> tuple[Finding, ...]:
             "sensitivity: movement",
             1.0,
             moved,
-            f"the largest movement over {effort.pairs:,} neighbour pairs, as a share of its bound (tolerance included)",
+            f"the largest movement over {effort.pairs:,} neighbour pairs, as a share of its "
+            "bound (tolerance included)",
             quantity="ratio",
             confidence=1.0,
         ),
@@ -62,7 +64,8 @@ def sensitivity(effort: Effort, seed: int) -> tuple[Finding, ...]:
             "sensitivity: tolerance",
             1.0,
             left,
-            f"the largest gradient left by {2 * effort.pairs:,} certified solves, as a share of the tolerance",
+            f"the largest gradient left by {2 * effort.pairs:,} certified solves, as a "
+            "share of the tolerance",
             quantity="ratio",
             confidence=1.0,
         ),
@@ -76,7 +79,9 @@ def _chunk(seed: int, low: int, high: int) -> tuple[float, float]:
 
 
 def measure(pair: Pair) -> tuple[float, float]:
-    """Movement over its bound, and the larger gradient left over the tolerance, both recomputed from the records."""
+    """Movement over its bound, and the larger gradient left over the tolerance, both recomputed
+    from the records.
+    """
     event = next(event for event in pair.first.events() if isinstance(event, IterateReleased))
     bound = event.label_sensitivity if pair.data == "label" else event.record_sensitivity
     points, shares = [], []
@@ -131,16 +136,31 @@ def draw_pair(rng: np.random.Generator) -> Pair:
     else:
         message, sent = rng.normal(size=shape) * reach, rng.normal(size=shape) * reach
     dual = rng.normal(size=shape) * first.plan.penalty * (0.0 if len(first.heard) else reach)
-    detours = tuple(tuple(message + rng.normal(size=shape) * 10 ** rng.uniform(-3, 1) for _ in range(rng.integers(0, 3))) for _ in range(2))
+    detours = tuple(
+        tuple(
+            message + rng.normal(size=shape) * 10 ** rng.uniform(-3, 1)
+            for _ in range(rng.integers(0, 3))
+        )
+        for _ in range(2)
+    )
     return Pair(first, second, data, NodeState(1, sent, dual), message, detours)
 
 
 def _plan(penalty: float, regularization: float, loss: str = "logistic") -> TrainingPlan:
-    return TrainingPlan(rounds=1, objective_bound=0.0, noise_scale=0.0, penalty=penalty, regularization=regularization, loss=loss)
+    return TrainingPlan(
+        rounds=1,
+        objective_bound=0.0,
+        noise_scale=0.0,
+        penalty=penalty,
+        regularization=regularization,
+        loss=loss,
+    )
 
 
 def _worst(rng: np.random.Generator) -> tuple[Victim, Victim, str]:
-    """The mirrored record of `record_membership` with more or fewer others, and a strong penalty."""
+    """The mirrored record of `record_membership` with more or fewer others, and a strong
+    penalty.
+    """
     pair = record_victims()
     angle = rng.uniform(0, 0.15)
     plan = _plan(float(10 ** rng.uniform(0, 2)), float(10 ** rng.uniform(-3, 0)))
@@ -148,7 +168,10 @@ def _worst(rng: np.random.Generator) -> tuple[Victim, Victim, str]:
     mirrored = [np.vstack([[np.sin(angle), side * np.cos(angle)], others]) for side in (1, -1)]
     labels = np.zeros(len(others) + 1, dtype=np.int64)
     heard = pair[0].heard * (rng.uniform(0, 100) / FAR)
-    worlds = [replace(one, plan=plan, matrix=x, labels=labels, heard=heard) for one, x in zip(pair, mirrored, strict=True)]
+    worlds = [
+        replace(one, plan=plan, matrix=x, labels=labels, heard=heard)
+        for one, x in zip(pair, mirrored, strict=True)
+    ]
     return worlds[0], worlds[1], "features"
 
 
@@ -235,4 +258,6 @@ def _norm_cap(victim: Victim) -> float:
 def _rows(rng: np.random.Generator, count: int, width: int, bound: float) -> Array:
     """Rows on the sphere of radius B, often crowded into one direction."""
     rows = rng.normal(size=(count, width)) + (rng.random() < 0.5) * 3 * rng.normal(size=width)
-    return np.asarray(rows * (bound / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)))
+    return np.asarray(
+        rows * (bound / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+    )

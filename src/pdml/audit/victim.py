@@ -1,8 +1,10 @@
-"""One server under attack, run by the real code: `Node.step`, its solver, its noises and the label flip.
+"""One server under attack, run by the real code: `Node.step`, its solver, its noises and the label
+flip.
 
-The adversary is all the other servers together. What they send is fixed beforehand (`heard`), they know every record and
-every other label, and they see every message; so one server's transcript is all that matters, and no federation is run.
-That the engines release the same numbers as `Node` is tested to the bit in tests/train and tests/node.
+The adversary is all the other servers together. What they send is fixed beforehand (`heard`), they
+know every record and every other label, and they see every message; so one server's transcript is
+all that matters, and no federation is run. That the engines release the same numbers as `Node` is
+tested to the bit in tests/train and tests/node.
 """
 
 from dataclasses import dataclass, replace
@@ -37,8 +39,9 @@ class Effort:
 class Victim:
     """A server whose neighbours send ``heard``, (T, C, d); its record 0 is the one in question.
 
-    ``randomise``: the label of record 0 is a true one and goes through the device's flip; else all labels are reports.
-    ``trainings``: how often the same records are trained on, each time with fresh noise.
+    ``randomise``: the label of record 0 is a true one and goes through the device's flip; else all
+    labels are reports. ``trainings``: how often the same records are trained on, each time with
+    fresh noise.
     """
 
     plan: TrainingPlan
@@ -56,9 +59,20 @@ class Victim:
     def server(self, source: Source) -> Server:
         reported = self.labels.copy()
         if self.randomise:
-            reported[:1] = flip_labels(reported[:1], np.array([self.epsilon]), self.classes, source.stream(LABELS))
+            reported[:1] = flip_labels(
+                reported[:1], np.array([self.epsilon]), self.classes, source.stream(LABELS)
+            )
         codes = labels.codes(reported, self.epsilon, self.classes)
-        return Server(0, self.n_servers, self.degree, self.matrix, codes, self.epsilon, self.norm_bound, self.classes)
+        return Server(
+            0,
+            self.n_servers,
+            self.degree,
+            self.matrix,
+            codes,
+            self.epsilon,
+            self.norm_bound,
+            self.classes,
+        )
 
     def events(self) -> tuple[Event, ...]:
         """What the plan says that one training releases."""
@@ -74,9 +88,13 @@ class Victim:
         )
 
     def claim(self, data: str, delta: float) -> float:
-        """The ledger's ε at δ against the other servers: joint with the flip if there is one, else of the training alone."""
+        """The ledger's ε at δ against the other servers: joint with the flip if there is one, else
+        of the training alone.
+        """
         flip = LabelFlip(self.epsilon if self.randomise else inf).event()
-        ledger = Ledger(((flip, *(self.trainings * self.events())),), delta=delta, classes=self.classes)
+        ledger = Ledger(
+            ((flip, *(self.trainings * self.events())),), delta=delta, classes=self.classes
+        )
         return ledger.line(data, "other servers", 0).epsilon
 
     def charged(self) -> int:
@@ -86,7 +104,9 @@ class Victim:
     def transcript(self, seeds: IntArray) -> Array:
         """Every number that left the server, (messages, numbers); one seed per training."""
         sent: list[Array] = []
-        server = self.server(Simulated(int(seeds[0])))  # the device reports once, however often is trained
+        server = self.server(
+            Simulated(int(seeds[0]))
+        )  # the device reports once, however often is trained
         for seed in seeds:
             node = Node(server, self.plan, Simulated(int(seed)))
             state = node.start()
@@ -103,16 +123,31 @@ class Victim:
         return replace(self, plan=replace(self.plan, noise_scale=moved * sqrt(total) / mu))
 
     def with_objective_noise(self, mu: float) -> "Victim":
-        """The same without iterate noise, and R such that η alone is μ-GDP for labels (truncation apart)."""
+        """The same without iterate noise, and R such that η alone is μ-GDP for labels (truncation
+        apart).
+        """
         noised = next(event for event in self.events() if isinstance(event, ObjectiveNoised))
         bound = 6 * noised.n_servers * noised.label_shift / mu
-        return replace(self, plan=replace(self.plan, noise_scale=0.0, objective_noise="truncated_gaussian", objective_bound=bound))
+        return replace(
+            self,
+            plan=replace(
+                self.plan,
+                noise_scale=0.0,
+                objective_noise="truncated_gaussian",
+                objective_bound=bound,
+            ),
+        )
 
 
 def transcripts(victim: Victim, count: int, seed: int, world: int, jobs: int) -> Array:
     """Independent transcripts, (count, messages · numbers)."""
-    seeds = np.random.SeedSequence(seed, spawn_key=(world,)).generate_state(count * victim.trainings, np.uint64)
-    tasks = [(victim, chunk) for chunk in np.array_split(seeds.reshape(count, -1), max(1, count // CHUNK))]
+    seeds = np.random.SeedSequence(seed, spawn_key=(world,)).generate_state(
+        count * victim.trainings, np.uint64
+    )
+    tasks = [
+        (victim, chunk)
+        for chunk in np.array_split(seeds.reshape(count, -1), max(1, count // CHUNK))
+    ]
     return np.concatenate(spread(_transcripts, tasks, jobs))
 
 

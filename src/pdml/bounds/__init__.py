@@ -1,7 +1,9 @@
-"""What the paper proves about a training's risk, as named terms: as printed, corrected, and sharper than the paper.
+"""What the paper proves about a training's risk, as named terms: as printed, corrected, and sharper
+than the paper.
 
 from pdml.bounds import Setting, corrected, printed, sharper
-sharper.corollary1(Setting(graph=Graph.complete(5), records=(20_000,), width=20, epsilon=1.0, radius=10.0)).total
+sharper.corollary1(Setting(graph=Graph.complete(5), records=(20_000,), width=20, epsilon=1.0,
+radius=10.0)).total
 """
 
 from pdml.bounds import corrected, printed, sharper

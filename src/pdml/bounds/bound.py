@@ -8,7 +8,9 @@ TERMS = ("labels", "objective", "iterates", "optimisation")
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """Δ J_P of one classifier (``classifiers`` = 1), or summed over the servers' classifiers, is at most ``total``."""
+    """Δ J_P of one classifier (``classifiers`` = 1), or summed over the servers' classifiers, is at
+    most ``total``.
+    """
 
     statement: str
     variant: str

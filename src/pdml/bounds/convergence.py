@@ -1,13 +1,18 @@
-"""Lemma 5 (`classifier_converge`): its condition, the best that any choice of its parameters can reach, and its constants.
+"""Lemma 5 (`classifier_converge`): its condition, the best that any choice of its parameters can
+reach, and its constants.
 
-With σ_min, σ_max the extreme non-zero eigenvalues and Q = (L₋/2)^½ (so σ_min²(Q) = σ_min(L₋)/2) the lemma asks for b in (0, 1), λ₁ > 1 with
+With σ_min, σ_max the extreme non-zero eigenvalues and Q = (L₋/2)^½ (so σ_min²(Q) = σ_min(L₋)/2) the
+lemma asks for b in (0, 1), λ₁ > 1 with
 
-    (1 - b)(1 + φ) σ_min²(L₊) > σ_max²(L₊),        φ = (1 - 1/λ₁) · 2κ̂ σ_min²(Q) σ_min²(L₊) / (ϱ² σ_min²(L₊) + 2κ̂ σ_max²(L₊)).
+    (1 - b)(1 + φ) σ_min²(L₊) > σ_max²(L₊),
+    φ = (1 - 1/λ₁) · 2κ̂ σ_min²(Q) σ_min²(L₊) / (ϱ² σ_min²(L₊) + 2κ̂ σ_max²(L₊)).
 
-The left side only grows as b → 0 and λ₁ → ∞, so that some choice exists exactly where (1 + φ_∞) σ_min²/σ_max² > 1: ``ratio``.
+The left side only grows as b → 0 and λ₁ → ∞, so that some choice exists exactly where (1 + φ_∞)
+σ_min²/σ_max² > 1: ``ratio``.
 
-The lemma is quoted from elsewhere and is not true as printed, whatever its condition (docs/errata.md): these constants are computed to show
-what the paper says, and no corrected bound uses them.
+The lemma is quoted from elsewhere and is not true as printed, whatever its condition
+(docs/errata.md): these constants are computed to show what the paper says, and no corrected bound
+uses them.
 """
 
 from dataclasses import dataclass
@@ -30,11 +35,16 @@ class Curvature:
     @classmethod
     def printed(cls, setting: Setting) -> "Curvature":
         """aκ and nc₃ + aϱ (objective_convex, J_tildle_convex), with κ = ϱ = 1 for N = |w|²/2."""
-        return cls(convexity=setting.regularization, smoothness=setting.n * setting.curvature_bound + setting.regularization)
+        return cls(
+            convexity=setting.regularization,
+            smoothness=setting.n * setting.curvature_bound + setting.regularization,
+        )
 
     @classmethod
     def stacked(cls, setting: Setting) -> "Curvature":
-        """a/n and c₃ + a/n: the Hessian of J̃ in (w₁, ..., w_n) is block diagonal, so its eigenvalues do not add up over servers."""
+        """a/n and c₃ + a/n: the Hessian of J̃ in (w₁, ..., w_n) is block diagonal, so its
+        eigenvalues do not add up over servers.
+        """
         return cls(convexity=setting.ridge, smoothness=setting.curvature_bound + setting.ridge)
 
 
@@ -52,10 +62,16 @@ class Condition:
 
     @property
     def reason(self) -> str:
-        compared = f"(1 + phi) = {1 + self.growth:.4g} against sigma_max^2/sigma_min^2 of L+ = {self.spread:.4g}"
+        compared = (
+            f"(1 + phi) = {1 + self.growth:.4g} against sigma_max^2/sigma_min^2 of "
+            f"L+ = {self.spread:.4g}"
+        )
         if self.holds:
             return f"satisfiable: {compared}, ratio {self.ratio:.3g} > 1"
-        return f"no b and lambda_1 satisfy it: at best {compared}, ratio {self.ratio:.3g}, which must exceed 1"
+        return (
+            f"no b and lambda_1 satisfy it: at best {compared}, ratio {self.ratio:.3g}, "
+            "which must exceed 1"
+        )
 
 
 def growth(graph: Graph, curvature: Curvature, first: float = inf) -> float:
@@ -91,24 +107,36 @@ class Constants:
         return 0 < self.contraction < 1
 
 
-def constants(setting: Setting, curvature: Curvature, *, b: float, first: float, second: float, share: float) -> Constants | None:
+def constants(
+    setting: Setting, curvature: Curvature, *, b: float, first: float, second: float, share: float
+) -> Constants | None:
     """The lemma's constants for α = ``share``·min(M₁, M₂); None where the condition fails."""
     s = setting.graph.spectra()
     low, high, q = s.plus_min**2, s.plus_max**2, s.minus_min / 2
-    degree = float(np.max(setting.graph.degrees)) ** 2  # σ_max²(L̄): L̄ = ½(L₊ + L₋) is the degree matrix
+    degree = (
+        float(np.max(setting.graph.degrees)) ** 2
+    )  # σ_max²(L̄): L̄ = ½(L₊ + L₋) is the degree matrix
     convexity, smooth = curvature.convexity, curvature.smoothness**2
     phi = growth(setting.graph, curvature, first)
     gap = (1 - b) * (1 + phi) * low - high
     if gap <= 0:
         return None
     split = b * low * (1 - 1 / second)
-    alpha = share * min((1 + phi) * split / (4 * split + 16 * degree), gap / (4 * high + 4 * (1 - b) * low))
+    alpha = share * min(
+        (1 + phi) * split / (4 * split + 16 * degree), gap / (4 * high + 4 * (1 - b) * low)
+    )
     third = 1 + 2 * convexity * high / (smooth * low)
     fourth = 1 + sqrt((smooth * low + 2 * convexity * high) / (alpha * third * smooth * low))
     beta = sqrt(first * third * (fourth - 1) * smooth / (fourth * (first - 1) * high * q))
     inner = (sqrt(phi) + sqrt(2 * (first - 1) * q / (alpha * first * third * smooth))) ** 2
-    # |r_opt| <= |∇J̃(w̃*)| / (2β σ_min(Q)): r_opt lies in the range of Q, and |∇J̃_i| <= slope + aW/n + |η_i|/n.
-    slope = setting.plain_reach + setting.label_reach + setting.ridge * setting.radius + setting.objective_reach / setting.n
+    # |r_opt| <= |∇J̃(w̃*)| / (2β σ_min(Q)): r_opt lies in the range of Q, and |∇J̃_i| <= slope +
+    # aW/n + |η_i|/n.
+    slope = (
+        setting.plain_reach
+        + setting.label_reach
+        + setting.ridge * setting.radius
+        + setting.objective_reach / setting.n
+    )
     dual = setting.n * slope**2 / (4 * beta**2 * q)
     away = 4 * phi * first * degree / q + high * inner
     return Constants(
@@ -119,16 +147,27 @@ def constants(setting: Setting, curvature: Curvature, *, b: float, first: float,
         contraction=(1 + 4 * alpha) * high / ((1 - b) * (1 + phi - 4 * alpha) * low),
         penalty=beta,
         start=setting.n * setting.radius**2 + 4 / ((1 + 4 * alpha) * high) * dual,
-        noise=b * (second - 1) / (1 - b) + away / ((1 + phi) * (1 + phi - 4 * alpha) * (1 - b) * low),
+        noise=b * (second - 1) / (1 - b)
+        + away / ((1 + phi) * (1 + phi - 4 * alpha) * (1 - b) * low),
     )
 
 
 def choices(setting: Setting, curvature: Curvature) -> list[Constants]:
-    """Concrete parameters on a grid: every one satisfies the condition, which is empty where it cannot be met."""
+    """Concrete parameters on a grid: every one satisfies the condition, which is empty where it
+    cannot be met.
+    """
     best = condition(setting.graph, curvature)
     if not best.holds:
         return []
     largest = 1 - 1 / best.ratio  # b below this leaves room for λ₁ < ∞
-    grid = product((0.02, 0.1, 0.3, 0.6), (1.5, 3.0, 10.0, 100.0, 1e4), (1.5, 4.0, 30.0), (0.05, 0.3, 0.7, 0.95))
-    found = (constants(setting, curvature, b=part * largest, first=one, second=two, share=share) for part, one, two, share in grid)
+    grid = product(
+        (0.02, 0.1, 0.3, 0.6),
+        (1.5, 3.0, 10.0, 100.0, 1e4),
+        (1.5, 4.0, 30.0),
+        (0.05, 0.3, 0.7, 0.95),
+    )
+    found = (
+        constants(setting, curvature, b=part * largest, first=one, second=two, share=share)
+        for part, one, two, share in grid
+    )
     return [each for each in found if each is not None and each.valid]

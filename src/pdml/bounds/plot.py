@@ -13,12 +13,17 @@ _POINTS = 41
 
 
 def draw(setting: Setting, against: str, path: Path, kind: str) -> None:
-    """Corollary 1 in all variants and the sharper one's terms, from a hundredth to a hundred times the setting, as ``kind`` png or svg."""
+    """Corollary 1 in all variants and the sharper one's terms, from a hundredth to a hundred times
+    the setting, as ``kind`` png or svg.
+    """
     from matplotlib.figure import Figure
 
     factors = np.geomspace(0.01, 100, _POINTS)
     if against == "records":
-        settings = [replace(setting, records=tuple(max(1, round(m * f)) for m in setting.records)) for f in factors]
+        settings = [
+            replace(setting, records=tuple(max(1, round(m * f)) for m in setting.records))
+            for f in factors
+        ]
         places = [float(np.mean(s.records)) for s in settings]
     else:
         middle = setting.objective_bound or 1.0
@@ -35,6 +40,13 @@ def draw(setting: Setting, against: str, path: Path, kind: str) -> None:
             axes.plot(places, values, style, color="#1b6ca8", label=f"sharper: {term}")
     known = f"loss at w = 0: {setting.zero_loss:.2f}"
     axes.axhline(setting.zero_loss, color="black", linewidth=0.8, label=known)
-    axes.set(xscale="log", yscale="log", xlabel=AGAINST[against], ylabel="bound on the excess risk (Corollary 1)")
-    figure.legend(frameon=False, loc="outside right upper")  # beside the axes: no curve can run through it
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel=AGAINST[against],
+        ylabel="bound on the excess risk (Corollary 1)",
+    )
+    figure.legend(
+        frameon=False, loc="outside right upper"
+    )  # beside the axes: no curve can run through it
     figure.savefig(path, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)

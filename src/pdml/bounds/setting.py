@@ -1,4 +1,6 @@
-"""What the theorems of the paper need to know of a training: sizes, settings, and constants that follow from them."""
+"""What the theorems of the paper need to know of a training: sizes, settings, and constants that
+follow from them.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,26 +16,36 @@ from pdml.errors import InvalidInput
 from pdml.mechanisms.objective_noise import ObjectiveNoise
 
 
-def longest_best(servers: int, regularization: float, norm_bound: float = 1.0, loss: str = "logistic") -> float:
-    """The longest that w* can be, hence a W that is never too small for it: min(ncB/a, sqrt(2n g(0)/a)).
+def longest_best(
+    servers: int, regularization: float, norm_bound: float = 1.0, loss: str = "logistic"
+) -> float:
+    """The longest that w* can be, hence a W that is never too small for it: min(ncB/a, sqrt(2n
+    g(0)/a)).
 
-    ∇J_P(0) = -cE[yx] and a/n-strong convexity give the first, (a/2n)|w*|² <= J_P(w*) <= J_P(0) = g(0) the second, where ℓ >= 0.
+    ∇J_P(0) = -cE[yx] and a/n-strong convexity give the first, (a/2n)|w*|² <= J_P(w*) <= J_P(0) =
+    g(0) the second, where ℓ >= 0.
     """
     g = binary_loss(loss)
-    return min(servers * g.label_weight * norm_bound / regularization, sqrt(2 * servers * float(g.value(np.zeros(1))) / regularization))
+    return min(
+        servers * g.label_weight * norm_bound / regularization,
+        sqrt(2 * servers * float(g.value(np.zeros(1))) / regularization),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Two classes, N(w) = |w|²/2, w̃(0) = γ(0) = 0. ``radius`` is W: the class of the paper is {|w| <= W}.
+    """Two classes, N(w) = |w|²/2, w̃(0) = γ(0) = 0. ``radius`` is W: the class of the paper is {|w|
+    <= W}.
 
-    ``tolerance`` is the largest gradient norm that a primal solve may leave; the paper's argmin has none.
+    ``tolerance`` is the largest gradient norm that a primal solve may leave; the paper's argmin has
+    none.
     """
 
     graph: Graph
     records: tuple[int, ...]  # m_i
     width: int  # d, with the constant column
-    epsilon: float  # of labels; the smallest if they differ, as κ falls with ε and every bound grows with κ
+    # of labels; the smallest if they differ, as κ falls with ε and every bound grows with κ
+    epsilon: float
     radius: float  # W
     delta: float = 0.05
     norm_bound: float = 1.0  # B
@@ -51,25 +63,62 @@ class Setting:
         for name in ("records", "noise_scale"):
             given = getattr(self, name)
             if len(given) not in (1, self.n):
-                raise InvalidInput(f"{name} must be one number or one per server ({self.n} of them), got {len(given)}")
+                raise InvalidInput(
+                    f"{name} must be one number or one per server ({self.n} of them), got "
+                    f"{len(given)}"
+                )
             object.__setattr__(self, name, tuple(given) * (self.n // len(given)))
         for m in self.records:
             _validate.integer("records", m, low=1, high=10**12)
         for v in self.noise_scale:
             _validate.real("noise_scale", v, low=0, high=1e9)
         _validate.integer("width", self.width, low=1, high=10**9)
-        _validate.real("epsilon", self.epsilon, low=0, open_low=True, why="0 would report pure noise")
-        _validate.real("radius", self.radius, low=0, high=1e9, open_low=True, why="the class of classifiers is {|w| <= radius}")
+        _validate.real(
+            "epsilon", self.epsilon, low=0, open_low=True, why="0 would report pure noise"
+        )
+        _validate.real(
+            "radius",
+            self.radius,
+            low=0,
+            high=1e9,
+            open_low=True,
+            why="the class of classifiers is {|w| <= radius}",
+        )
         _validate.real("delta", self.delta, low=0, high=1, open_low=True, open_high=True)
         _validate.real("norm_bound", self.norm_bound, low=0, high=1e9, open_low=True)
         _validate.integer("rounds", self.rounds, low=1, high=10**9)
-        _validate.real("regularization", self.regularization, low=0, high=1e9, open_low=True, why="every bound divides by it")
-        _validate.real("penalty", self.penalty, low=0, high=1e9, open_low=True, why="without it servers never agree")
-        _validate.real("noise_decay", self.noise_decay, low=0, high=1, open_low=True, open_high=True, why="the iterate noise must fade")
+        _validate.real(
+            "regularization",
+            self.regularization,
+            low=0,
+            high=1e9,
+            open_low=True,
+            why="every bound divides by it",
+        )
+        _validate.real(
+            "penalty",
+            self.penalty,
+            low=0,
+            high=1e9,
+            open_low=True,
+            why="without it servers never agree",
+        )
+        _validate.real(
+            "noise_decay",
+            self.noise_decay,
+            low=0,
+            high=1,
+            open_low=True,
+            open_high=True,
+            why="the iterate noise must fade",
+        )
         _validate.real("tolerance", self.tolerance, low=0, high=1e9)
         ObjectiveNoise(self.objective_noise, self.objective_bound)
         if self._loss.slope_bound == inf:
-            raise InvalidInput(f"loss must have a bounded slope, got {self.loss!r}: the theorems assume it (Assumption 1)")
+            raise InvalidInput(
+                f"loss must have a bounded slope, got {self.loss!r}: the theorems assume it "
+                "(Assumption 1)"
+            )
 
     @property
     def n(self) -> int:
@@ -115,7 +164,9 @@ class Setting:
 
     @property
     def zero_loss(self) -> float:
-        """g(0): the risk of w = 0, and so the most that Δ J_P(0) can be; any bound above it says less than nothing."""
+        """g(0): the risk of w = 0, and so the most that Δ J_P(0) can be; any bound above it says
+        less than nothing.
+        """
         return float(self._loss.value(np.zeros(1)))
 
     @property
@@ -125,7 +176,9 @@ class Setting:
 
     @property
     def pooled(self) -> float:
-        """n²/Σ(1/m_i): as many equal records would weigh the same as these, of which each counts 1/(n·m_i)."""
+        """n²/Σ(1/m_i): as many equal records would weigh the same as these, of which each counts
+        1/(n·m_i).
+        """
         return float(self.n**2 / np.sum(1 / np.asarray(self.records, dtype=float)))
 
     # Noise
@@ -141,19 +194,24 @@ class Setting:
     def likely_objective_reach(self, miss: float) -> float:
         """A length that no η_i exceeds but for a chance of ``miss``.
 
-        A truncated Gaussian coordinate is stochastically smaller than a Gaussian one, and the norm of d standard Gaussians is 1-Lipschitz:
-        P(|η_i| >= σ(sqrt(d) + s)) <= exp(-s²/2); n servers share the chance.
+        A truncated Gaussian coordinate is stochastically smaller than a Gaussian one, and the norm
+        of d standard Gaussians is 1-Lipschitz: P(|η_i| >= σ(sqrt(d) + s)) <= exp(-s²/2); n servers
+        share the chance.
         """
         noise = ObjectiveNoise(self.objective_noise, self.objective_bound)
         if not noise.active or noise.kind != "truncated_gaussian":
             return self.objective_reach
-        return min(self.objective_reach, noise.stddev * (sqrt(self.width) + sqrt(2 * log(self.n / miss))))
+        return min(
+            self.objective_reach, noise.stddev * (sqrt(self.width) + sqrt(2 * log(self.n / miss)))
+        )
 
     def likely_mean_objective_reach(self, miss: float) -> float:
-        """The same for the mean of all η_i, which are independent: sqrt(E|η_i|²/n), and a deviation of order 1/sqrt(n).
+        """The same for the mean of all η_i, which are independent: sqrt(E|η_i|²/n), and a deviation
+        of order 1/sqrt(n).
 
-        The truncated Gaussian is more log-concave than the Gaussian on a convex set, so that 1-Lipschitz functions of it concentrate as
-        well (Bakry-Émery); for the uniforms McDiarmid's differences are 2|η_i|/n.
+        The truncated Gaussian is more log-concave than the Gaussian on a convex set, so that
+        1-Lipschitz functions of it concentrate as well (Bakry-Émery); for the uniforms McDiarmid's
+        differences are 2|η_i|/n.
         """
         noise, d = ObjectiveNoise(self.objective_noise, self.objective_bound), self.width
         if not noise.active:
@@ -161,8 +219,12 @@ class Setting:
         deviation = sqrt(2 * log(1 / miss))
         if noise.kind == "truncated_gaussian":
             return min(self.objective_reach, noise.stddev * (sqrt(d) + deviation) / sqrt(self.n))
-        square = d * noise.bound**2 / 3 if noise.kind == "uniform_box" else noise.bound**2 * d / (d + 2)
-        return min(self.objective_reach, (sqrt(square) + self.objective_reach * deviation) / sqrt(self.n))
+        square = (
+            d * noise.bound**2 / 3 if noise.kind == "uniform_box" else noise.bound**2 * d / (d + 2)
+        )
+        return min(
+            self.objective_reach, (sqrt(square) + self.objective_reach * deviation) / sqrt(self.n)
+        )
 
     @property
     def objective_limit(self) -> float:

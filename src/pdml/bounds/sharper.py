@@ -1,7 +1,9 @@
-"""Beyond the paper: labels enter only through their mean q, so that they need no supremum over classifiers, and pool over servers.
+"""Beyond the paper: labels enter only through their mean q, so that they need no supremum over
+classifiers, and pool over servers.
 
-The bounds fall like 1/m instead of 1/sqrt(m), hold without any class W (but for |w*| <= W where training starts from 0), and need neither
-Lemma 5 nor that noisy iterates stay in a ball. Derivations: docs/bounds.md.
+The bounds fall like 1/m instead of 1/sqrt(m), hold without any class W (but for |w*| <= W where
+training starts from 0), and need neither Lemma 5 nor that noisy iterates stay in a ball.
+Derivations: docs/bounds.md.
 """
 
 from math import log, sqrt
@@ -19,12 +21,16 @@ _SHELLS = 200
 
 
 def label_deviation(setting: Setting, records: float, miss: float) -> float:
-    """cκB(1 + sqrt(2 ln(1/miss)))/sqrt(m): |q̂ - q| exceeds it with probability at most ``miss`` (McDiarmid)."""
+    """cκB(1 + sqrt(2 ln(1/miss)))/sqrt(m): |q̂ - q| exceeds it with probability at most ``miss``
+    (McDiarmid).
+    """
     return setting.label_reach * (1 + sqrt(2 * log(1 / miss))) / sqrt(records)
 
 
 def plain_deviation(setting: Setting, records: float, miss: float) -> float:
-    """sup|g'|B(2 + sqrt(2 ln(1/miss)))/sqrt(m): the same for the label-free part, per unit of the radius around w*."""
+    """sup|g'|B(2 + sqrt(2 ln(1/miss)))/sqrt(m): the same for the label-free part, per unit of the
+    radius around w*.
+    """
     return setting.plain_reach * (2 + sqrt(2 * log(1 / miss))) / sqrt(records)
 
 
@@ -34,8 +40,12 @@ def corollary2(setting: Setting) -> Bound:
 
 
 def corollary1(setting: Setting) -> Bound:
-    """Δ J_P(w̃_opt) <= (S²/2 + G(S + G))·n/a, S = L + |η̄|/n: noise in the objective is noise in the label mean."""
-    return _corollary(setting, "Corollary 1", setting.likely_mean_objective_reach(setting.delta / 3))
+    """Δ J_P(w̃_opt) <= (S²/2 + G(S + G))·n/a, S = L + |η̄|/n: noise in the objective is noise in
+    the label mean.
+    """
+    return _corollary(
+        setting, "Corollary 1", setting.likely_mean_objective_reach(setting.delta / 3)
+    )
 
 
 def _corollary(setting: Setting, statement: str, reach: float) -> Bound:
@@ -48,7 +58,15 @@ def _corollary(setting: Setting, statement: str, reach: float) -> Bound:
 
     found = excess(labels)
     objective = excess(labels + reach / setting.n) - found
-    return Bound(statement=statement, variant=VARIANT, classifiers=1, labels=found, objective=objective, iterates=0, optimisation=0)
+    return Bound(
+        statement=statement,
+        variant=VARIANT,
+        classifiers=1,
+        labels=found,
+        objective=objective,
+        iterates=0,
+        optimisation=0,
+    )
 
 
 def theorem2(setting: Setting) -> Bound:
@@ -57,26 +75,36 @@ def theorem2(setting: Setting) -> Bound:
 
 
 def theorem1(setting: Setting) -> Bound:
-    """E_θ Σ_i Δ J_P(w̄_i(t)); a larger gap λ₂(L₋) and a larger β keep what servers do not share from counting."""
+    """E_θ Σ_i Δ J_P(w̄_i(t)); a larger gap λ₂(L₋) and a larger β keep what servers do not share
+    from counting.
+    """
     share = setting.delta / 5
     mean, each = setting.likely_mean_objective_reach(share), setting.likely_objective_reach(share)
     return _theorem(setting, "Theorem 1", mean, each, iterate_term(setting))
 
 
-def _theorem(setting: Setting, statement: str, mean_reach: float, reach: float, iterates: float) -> Bound:
-    """δ in five: the pooled label mean, every server's, the label-free deviations, the mean of the η_i, and every η_i."""
+def _theorem(
+    setting: Setting, statement: str, mean_reach: float, reach: float, iterates: float
+) -> Bound:
+    """δ in five: the pooled label mean, every server's, the label-free deviations, the mean of the
+    η_i, and every η_i.
+    """
     n, share = setting.n, setting.delta / 5
     whole = n * label_deviation(setting, setting.pooled, share)
     each = np.array([label_deviation(setting, m, share / n) for m in setting.records])
     gap = setting.penalty * setting.graph.spectra().minus_min
 
     def linear(ridge: float, *, noisy: bool) -> float:
-        """max over the mean u and the differences v_i of Σ x_i·u_i less what strong convexity and consensus take off."""
+        """max over the mean u and the differences v_i of Σ x_i·u_i less what strong convexity and
+        consensus take off.
+        """
         together = (whole + noisy * mean_reach) ** 2 / (2 * n * ridge)
         return together + float(np.sum((each + noisy * reach / n) ** 2)) / (2 * (ridge + gap))
 
     def at(tau: float) -> tuple[float, float]:
-        plain = sum(_peeled(setting, m, tau * setting.ridge * left, share / n) for m in setting.records)
+        plain = sum(
+            _peeled(setting, m, tau * setting.ridge * left, share / n) for m in setting.records
+        )
         ridge = (1 - tau) * setting.ridge * left
         quiet = linear(ridge, noisy=False)
         return plain + quiet, linear(ridge, noisy=True) - quiet
@@ -96,12 +124,16 @@ def _theorem(setting: Setting, statement: str, mean_reach: float, reach: float, 
 
 
 def _peeled(setting: Setting, records: int, ridge: float, miss: float) -> float:
-    """max_s of the label-free deviation at distance s from w*, less (ridge/2)s²; the smallest over where the shells begin.
+    """max_s of the label-free deviation at distance s from w*, less (ridge/2)s²; the smallest over
+    where the shells begin.
 
-    Shell k holds the distances between r_{k-1} and r_k = 1.25^k r_0 and has the chance miss/((k+1)(k+2)), which add up to ``miss``.
+    Shell k holds the distances between r_{k-1} and r_k = 1.25^k r_0 and has the chance
+    miss/((k+1)(k+2)), which add up to ``miss``.
     """
     k = np.arange(_SHELLS)
-    unit: Array = setting.plain_reach * (2 + np.sqrt(2 * np.log((k + 1) * (k + 2) / miss))) / sqrt(records)
+    unit: Array = (
+        setting.plain_reach * (2 + np.sqrt(2 * np.log((k + 1) * (k + 2) / miss))) / sqrt(records)
+    )
     outer = _RATIO**k
     inner = np.where(k > 0, outer / _RATIO, 0.0)
     starts = unit[0] / ridge * _RATIO ** np.arange(-20.0, 10.0)

@@ -1,10 +1,13 @@
-"""Graphs for n servers, and what each does: for the paper's condition, for the bound that needs none, and for training itself.
+"""Graphs for n servers, and what each does: for the paper's condition, for the bound that needs
+none, and for training itself.
 
-The contraction is exact for quadratic risks of equal Hessian: in an eigenvector of curvature h the servers run (D_i = 1/(h + a/n + 2βN_i))
+The contraction is exact for quadratic risks of equal Hessian: in an eigenvector of curvature h the
+servers run (D_i = 1/(h + a/n + 2βN_i))
 
     w' = D(2β Adj w - γ),        γ' = γ + βL₋w        with Σ_i γ_i = 0,
 
-a linear map whose spectral radius is the factor that an error keeps per round (the same iteration as `train.forecast`, as a matrix).
+a linear map whose spectral radius is the factor that an error keeps per round (the same iteration
+as `train.forecast`, as a matrix).
 """
 
 from collections.abc import Callable, Sequence
@@ -24,15 +27,23 @@ MOST_SERVERS = 100  # eigenvalues of 2n x 2n matrices, one for each graph, penal
 
 
 def candidates(n: int, rng: np.random.Generator) -> dict[str, Graph]:
-    """Well-known graphs on n servers; those that do not exist for this n are left out, and equal ones are listed once."""
-    n = _validate.integer("n", n, low=2, high=MOST_SERVERS, why="every graph is judged by its eigenvalues")
+    """Well-known graphs on n servers; those that do not exist for this n are left out, and equal
+    ones are listed once.
+    """
+    n = _validate.integer(
+        "n", n, low=2, high=MOST_SERVERS, why="every graph is judged by its eigenvalues"
+    )
     ways: dict[str, Callable[[], Graph | None]] = {
         "complete": lambda: Graph.complete(n),
-        "complete bipartite": lambda: Graph.from_edges([(i, j) for i in range(n // 2) for j in range(n // 2, n)]),
+        "complete bipartite": lambda: Graph.from_edges(
+            [(i, j) for i in range(n // 2) for j in range(n // 2, n)]
+        ),
         "hypercube": lambda: _hypercube(n),
         "random, 4 links each": lambda: _regular(n, 4, rng),
         "random, 3 links each": lambda: _regular(n, 3, rng),
-        "random, 1.3n links": lambda: Graph.random(n, min(max(round(1.3 * n), n - 1), n * (n - 1) // 2), rng),
+        "random, 1.3n links": lambda: Graph.random(
+            n, min(max(round(1.3 * n), n - 1), n * (n - 1) // 2), rng
+        ),
         "grid": lambda: Graph.grid(n),
         "ring": lambda: Graph.ring(n),
         "star": lambda: Graph.star(n),
@@ -48,7 +59,9 @@ def candidates(n: int, rng: np.random.Generator) -> dict[str, Graph]:
 def _hypercube(n: int) -> Graph | None:
     if n < 4 or n & (n - 1):
         return None
-    return Graph.from_edges([(i, i ^ (1 << k)) for i in range(n) for k in range(n.bit_length() - 1) if i < i ^ (1 << k)])
+    return Graph.from_edges(
+        [(i, i ^ (1 << k)) for i in range(n) for k in range(n.bit_length() - 1) if i < i ^ (1 << k)]
+    )
 
 
 def _regular(n: int, degree: int, rng: np.random.Generator) -> Graph | None:
@@ -65,11 +78,15 @@ def _regular(n: int, degree: int, rng: np.random.Generator) -> Graph | None:
 
 
 def contraction(graph: Graph, *, penalty: float, ridge: float, curvature: float) -> float:
-    """The factor by which an error shrinks per round, in the long run: the spectral radius of the map above, where Σγ = 0."""
+    """The factor by which an error shrinks per round, in the long run: the spectral radius of the
+    map above, where Σγ = 0.
+    """
     n = graph.n
     degree = np.asarray(graph.degrees, dtype=float)
     scale = 1 / (curvature + ridge + 2 * penalty * degree)
-    basis = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]  # the γ with Σγ = 0
+    basis = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][
+        :, 1:
+    ]  # the γ with Σγ = 0
     step: Array = np.block(
         [
             [2 * penalty * scale[:, None] * graph.adjacency.toarray(), -scale[:, None] * basis],
@@ -104,19 +121,35 @@ class Judged:
         return log(10) / -log(self.contraction) if 0 < self.contraction < 1 else inf
 
 
-def judge(name: str, graph: Graph, *, regularization: float, curvature_bound: float, penalties: Sequence[float] = PENALTIES) -> Judged:
-    """``curvature_bound`` is c₃, the most that the risk can curve; a tenth of it is tried too, as records do not all point one way."""
+def judge(
+    name: str,
+    graph: Graph,
+    *,
+    regularization: float,
+    curvature_bound: float,
+    penalties: Sequence[float] = PENALTIES,
+) -> Judged:
+    """``curvature_bound`` is c₃, the most that the risk can curve; a tenth of it is tried too, as
+    records do not all point one way.
+    """
     if not penalties:
         raise InvalidInput("penalties must hold at least one number, got none")
     s, ridge = graph.spectra(), regularization / graph.n
     curvatures = (curvature_bound / 10, curvature_bound)
-    rates = {beta: max(contraction(graph, penalty=beta, ridge=ridge, curvature=h) for h in curvatures) for beta in penalties}
+    rates = {
+        beta: max(contraction(graph, penalty=beta, ridge=ridge, curvature=h) for h in curvatures)
+        for beta in penalties
+    }
     best = min(rates, key=rates.__getitem__)
 
     def ratio(a: float, shared: int) -> float:
-        return condition(graph, Curvature(convexity=a / shared, smoothness=(graph.n * curvature_bound + a) / shared)).ratio
+        return condition(
+            graph,
+            Curvature(convexity=a / shared, smoothness=(graph.n * curvature_bound + a) / shared),
+        ).ratio
 
-    # φ grows with κ̂/ϱ², which is largest where a = n·c₃, both as printed (shared = 1) and stacked (shared = n).
+    # φ grows with κ̂/ϱ², which is largest where a = n·c₃, both as printed (shared = 1) and stacked
+    # (shared = n).
     largest = graph.n * curvature_bound
     return Judged(
         name=name,

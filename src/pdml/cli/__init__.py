@@ -1,6 +1,8 @@
-"""The command line: parses, calls the rooms below, prints. Whatever goes wrong ends as one sentence and an exit code.
+"""The command line: parses, calls the rooms below, prints. Whatever goes wrong ends as one sentence
+and an exit code.
 
-0 done · 1 refused or failed, with one sentence on stderr · 2 not understood (usage) · 128 + n stopped by signal n (Ctrl-C: 130)
+0 done · 1 refused or failed, with one sentence on stderr · 2 not understood (usage) · 128 + n
+stopped by signal n (Ctrl-C: 130)
 
 Nothing heavy is imported before it is needed: `pdml --help` answers in the blink of an eye.
 """
@@ -19,17 +21,23 @@ from pdml.errors import InvalidInput, PDMLError, plain
 
 
 class Stopped(BaseException):
-    """A signal asked to stop. Unlike KeyboardInterrupt, no library on the way thinks it knows better what to do."""
+    """A signal asked to stop. Unlike KeyboardInterrupt, no library on the way thinks it knows
+    better what to do.
+    """
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Entry point of `pdml`; ``--traceback`` is understood anywhere, because people add it to the command that failed."""
+    """Entry point of `pdml`; ``--traceback`` is understood anywhere, because people add it to the
+    command that failed.
+    """
     asked = list(sys.argv[1:] if arguments is None else arguments)
     given = [argument for argument in asked if argument != "--traceback"]
-    sys.exit(_run(given, traceback=len(given) < len(asked) or bool(os.environ.get("PDML_TRACEBACK"))))
+    sys.exit(
+        _run(given, traceback=len(given) < len(asked) or bool(os.environ.get("PDML_TRACEBACK")))
+    )
 
 
 def _run(arguments: list[str], *, traceback: bool) -> int:
@@ -65,7 +73,9 @@ def _run(arguments: list[str], *, traceback: bool) -> int:
 
 
 def _stop_behind(error: BaseException | None) -> Stopped | None:
-    """The signal during which ``error`` came up: a library that was interrupted may stumble on its way out."""
+    """The signal during which ``error`` came up: a library that was interrupted may stumble on its
+    way out.
+    """
     while error is not None and not isinstance(error, Stopped):
         error = error.__context__
     return error
@@ -78,11 +88,18 @@ def _sentence(error: Exception, arguments: Sequence[str] = ()) -> str:
         return str(error)
     if isinstance(error, OSError):
         reason = (error.strerror or str(error)).lower()
-        return f"cannot use {os.fspath(error.filename)}: {reason}" if error.filename else f"the system refused: {reason}"
+        return (
+            f"cannot use {os.fspath(error.filename)}: {reason}"
+            if error.filename
+            else f"the system refused: {reason}"
+        )
     if isinstance(error, MemoryError):
         return "this needs more memory than there is"
     # Not the error's own text: it may quote somebody's record.
-    return f"this is a mistake in pdml ({type(error).__name__}): please report it with what the same command says with --traceback"
+    return (
+        f"this is a mistake in pdml ({type(error).__name__}): please report it with what "
+        "the same command says with --traceback"
+    )
 
 
 def _as_typed(error: InvalidInput, arguments: Sequence[str]) -> str:
@@ -110,16 +127,22 @@ def _stopped(number: int) -> int:
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """Turn Ctrl-C and termination into `Stopped`, so that temporary files are removed on the way out."""
+    """Turn Ctrl-C and termination into `Stopped`, so that temporary files are removed on the way
+    out.
+    """
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
-        signal.signal(number, signal.SIG_IGN)  # an impatient second Ctrl-C must not cut the cleaning short
+        signal.signal(
+            number, signal.SIG_IGN
+        )  # an impatient second Ctrl-C must not cut the cleaning short
         raise Stopped(number)
 
     before = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup and background jobs chose not to listen
+            if (
+                signal.getsignal(number) is not signal.SIG_IGN
+            ):  # nohup and background jobs chose not to listen
                 before[number] = signal.signal(number, stop)
     try:
         yield
@@ -129,7 +152,9 @@ def _stoppable() -> Iterator[None]:
 
 
 def _speak_any_encoding() -> None:
-    """A level or a server's name that the terminal cannot show is escaped; it must not end the command."""
+    """A level or a server's name that the terminal cannot show is escaped; it must not end the
+    command.
+    """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

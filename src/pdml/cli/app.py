@@ -26,7 +26,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
-    epilog="Exit codes: 0 done; 1 refused or failed, with one sentence on stderr; 2 not understood; 130 interrupted.",
+    epilog="Exit codes: 0 done; 1 refused or failed, with one sentence on stderr; 2 not "
+    "understood; 130 interrupted.",
 )
 
 
@@ -40,13 +41,23 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _main(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")] = False,
-    traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from (or set PDML_TRACEBACK=1).")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and stop."
+        ),
+    ] = False,
+    traceback: Annotated[
+        bool,
+        typer.Option(
+            "--traceback", help="Show where an error came from (or set PDML_TRACEBACK=1)."
+        ),
+    ] = False,
 ) -> None:
     """Machine learning in which nobody has to trust the server.
 
-    People's answers are randomised on their own devices; servers that do not trust each other then train one model
-    together.
+    People's answers are randomised on their own devices; servers that do not trust each other then
+    train one model together.
 
     \b
     See it work:      pdml demo

@@ -13,16 +13,24 @@ if TYPE_CHECKING:
 
 
 def audit(
-    full: Annotated[bool, typer.Option("--full", help="Minutes instead of seconds: bounds closer to the claims.")] = False,
-    attack: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this attack (repeatable).  [default: all]")] = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Minutes instead of seconds: bounds closer to the claims."),
+    ] = False,
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only this attack (repeatable).  [default: all]"),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Another seed: other samples.")] = 1,
     jobs: Jobs = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of a table.")
+    ] = False,
 ) -> None:
     """Attack the real code, and compare what leaks with what the ledger claims.
 
-    Every attack gives a lower bound on what an adversary learns that is wrong with a chance of at most one in a million.
-    A bound above the claim is a violated claim, and the exit code is 1.
+    Every attack gives a lower bound on what an adversary learns that is wrong with a chance of at
+    most one in a million. A bound above the claim is a violated claim, and the exit code is 1.
 
     \b
     Attacks: label_flips, gradient_difference, label_inference, record_membership, averaging,
@@ -71,7 +79,9 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
     )
     with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task("Attacking", total=None)
-        yield lambda name, index, count: bar.update(task, description=f"Attack: {name}", completed=index, total=count)
+        yield lambda name, index, count: bar.update(
+            task, description=f"Attack: {name}", completed=index, total=count
+        )
 
 
 def _show(
@@ -84,23 +94,36 @@ def _show(
     from pdml.audit import FALSE_ALARM
     from pdml.cli import screen
 
-    table = screen.new_table("attack", "claimed", "measured", "in", "verdict", words=("attack", "verdict"))
+    table = screen.new_table(
+        "attack", "claimed", "measured", "in", "verdict", words=("attack", "verdict")
+    )
     for finding in findings:
-        verdict = Text("holds", style="green") if finding.passed else Text("VIOLATED", style="bold red")
+        verdict = (
+            Text("holds", style="green") if finding.passed else Text("VIOLATED", style="bold red")
+        )
         table.add_row(
-            Text(finding.name), f"<= {finding.claim:.3g}", f">= {finding.measured_lower_bound:.3g}", Text(finding.quantity), verdict
+            Text(finding.name),
+            f"<= {finding.claim:.3g}",
+            f">= {finding.measured_lower_bound:.3g}",
+            Text(finding.quantity),
+            verdict,
         )
     out = screen.console()
     screen.show(
         out,
         "Does it leak more than it says?",
         table,
-        f"Measured: lower bounds, each wrong with a chance of at most {FALSE_ALARM:g}; claims are upper bounds.",
+        f"Measured: lower bounds, each wrong with a chance of at most {FALSE_ALARM:g}; "
+        "claims are upper bounds.",
     )
     out.print()
     for finding in findings:
         out.print(f"{finding.name}: {finding.sentence}.")
     out.print()
-    out.print(f"{len(violated)} of {len(findings)} claims violated." if violated else f"All {len(findings)} claims hold.")
+    out.print(
+        f"{len(violated)} of {len(findings)} claims violated."
+        if violated
+        else f"All {len(findings)} claims hold."
+    )
     for name, package in left_out.items():
         out.print(f"Left out: {name}, which needs the package {package}.")

@@ -1,4 +1,6 @@
-"""What a finished training looks like to its readers: on the screen, as JSON, and as the report's page."""
+"""What a finished training looks like to its readers: on the screen, as JSON, and as the report's
+page.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +19,8 @@ from pdml.release.model import Model
 from pdml.report import numbers
 
 SIMULATED = (
-    "Simulated: one process played every party and drew the noise from a pseudo-random generator, so this run itself "
+    "Simulated: one process played every party and drew the noise from a pseudo-random "
+    "generator, so this run itself "
     "protected nobody; the figures say what a deployment with these settings would give away."
 )
 WEAK = 0.99  # whoever can be so sure is hardly kept from knowing
@@ -39,25 +42,41 @@ class Training:
     def rows(self) -> list[tuple[str, int, int, float | None]]:
         records = self.fitted.model_.provenance["records_per_server"]
         accuracies = self.accuracies or (None,) * len(self.names)
-        return list(zip(self.names, records, self.fitted.graph_.degrees.tolist(), accuracies, strict=True))
+        return list(
+            zip(self.names, records, self.fitted.graph_.degrees.tolist(), accuracies, strict=True)
+        )
 
     @property
     def disagreement(self) -> str:
         last = self.fitted.history_.consensus[-1]
         size = float(np.linalg.norm(np.column_stack([self.fitted.coef_, self.fitted.intercept_])))
-        return f"Largest distance between two servers' last releases (consensus): {last:.3g}; the model's own length is {size:.3g}."
+        return (
+            "Largest distance between two servers' last releases (consensus): "
+            f"{last:.3g}; the model's own length is {size:.3g}."
+        )
 
 
-def measure(fitted: PDMLClassifier, names: Sequence[str], x: Matrix | None, truth: NDArray[Any] | None) -> Training:
-    """Accuracy of every server and of the released model on records that were not trained on, if there are any."""
+def measure(
+    fitted: PDMLClassifier, names: Sequence[str], x: Matrix | None, truth: NDArray[Any] | None
+) -> Training:
+    """Accuracy of every server and of the released model on records that were not trained on, if
+    there are any.
+    """
     if x is None or truth is None:
         return Training(fitted=fitted, names=tuple(names), accuracies=None, accuracy=None)
     each = tuple(float(np.mean(model.predict(x) == truth)) for model in fitted.server_models_)
-    return Training(fitted=fitted, names=tuple(names), accuracies=each, accuracy=float(np.mean(fitted.predict(x) == truth)))
+    return Training(
+        fitted=fitted,
+        names=tuple(names),
+        accuracies=each,
+        accuracy=float(np.mean(fitted.predict(x) == truth)),
+    )
 
 
 def released(fitted: PDMLClassifier, *, leaks: Sequence[str], **changes: Any) -> Model:
-    """The model as a file: the estimator's, with the version and the leaks that concern the file itself."""
+    """The model as a file: the estimator's, with the version and the leaks that concern the file
+    itself.
+    """
     own = fitted.model_.provenance
     provenance = {**own, "leaks": [*own["leaks"], *leaks], "pdml_version": pdml.__version__}
     return replace(fitted.model_, provenance=provenance, **changes)
@@ -70,7 +89,10 @@ def summary(training: Training, model: Model, **more: Any) -> dict[str, Any]:
         "classes": list(model.classes),
         "accuracy": training.accuracy,
         **more,
-        "servers": [{"name": name, "records": m, "links": links, "accuracy": a} for name, m, links, a in training.rows],
+        "servers": [
+            {"name": name, "records": m, "links": links, "accuracy": a}
+            for name, m, links, a in training.rows
+        ],
         "consensus_distance": float(training.fitted.history_.consensus[-1]),
         "mean_server_accuracy": None if each is None else sum(each) / len(each),
         "plan": model.plan,
@@ -113,8 +135,10 @@ def remarks(training: Training) -> list[str]:
     if line.certainty > WEAK:
         spent, how = line.epsilon, "not" if isinf(line.epsilon) else "hardly"
         said.append(
-            f"Against other servers, features are {how} protected (epsilon {numbers.significant(spent)}): train fewer rounds, or with "
-            "a larger noise scale, a slower noise decay (closer to 1), a larger penalty, or more records per server."
+            f"Against other servers, features are {how} protected (epsilon "
+            f"{numbers.significant(spent)}): train fewer rounds, or with "
+            "a larger noise scale, a slower noise decay (closer to 1), a larger penalty, "
+            "or more records per server."
         )
     return said
 
@@ -132,7 +156,9 @@ def show_privacy(out: Any, training: Training, *notes: str) -> None:
 def settings(training: Training, **more: str) -> dict[str, str]:
     """The public settings, as people read them."""
     plan = training.fitted.model_.plan
-    shown = {name.replace("_", " "): _plain(value) for name, value in plan.items() if value is not None}
+    shown = {
+        name.replace("_", " "): _plain(value) for name, value in plan.items() if value is not None
+    }
     return {**more, **shown, "norm bound": _plain(training.fitted.norm_bound)}
 
 

@@ -1,4 +1,6 @@
-"""`pdml collect`: run one server's collection service, invite people, look after what came in, hand it to training."""
+"""`pdml collect`: run one server's collection service, invite people, look after what came in, hand
+it to training.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +15,8 @@ collect = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Collect reports for one server of a study, and hand them to training.",
-    epilog="A collection lives in one database, a file or a PostgreSQL database by its address, and in a folder of keys.",
+    epilog="A collection lives in one database, a file or a PostgreSQL database by its "
+    "address, and in a folder of keys.",
 )
 collect.command()(serve)
 
@@ -51,7 +54,9 @@ def invite(
         base = contract.server(name).url.rstrip("/")
 
         def write(path: Path) -> None:
-            """The file first, hidden; then the database; then the file's name: nobody gets a link that leads nowhere."""
+            """The file first, hidden; then the database; then the file's name: nobody gets a link
+            that leads nowhere.
+            """
             tokens = [secrets.token_hex(16) for _ in range(count)]
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write("token,link\n")
@@ -68,7 +73,13 @@ def invite(
 
 
 @collect.command()
-def status(study: StudyFile, server: Server = "", db: Database = "", keys: Keys = None, as_json: AsJson = False) -> None:
+def status(
+    study: StudyFile,
+    server: Server = "",
+    db: Database = "",
+    keys: Keys = None,
+    as_json: AsJson = False,
+) -> None:
     """Tell what the collection holds.
 
     \b
@@ -109,13 +120,21 @@ def delete(
     from pdml.cli import screen
 
     if not re.fullmatch("[0-9a-f]{32}", report):
-        raise InvalidInput(f"report must be the 32 lower-case hex digits of a receipt's id, got {report!r}")
+        raise InvalidInput(
+            f"report must be the 32 lower-case hex digits of a receipt's id, got {report!r}"
+        )
     with opened(study, server, db, keys, create=False) as (_, name, _, store):
         new = store.withdraw(bytes.fromhex(report))
         if as_json:
-            screen.print_json({"server": name, "report": report, "withdrawn": True, "before": not new})
+            screen.print_json(
+                {"server": name, "report": report, "withdrawn": True, "before": not new}
+            )
         else:
-            print(f"Report {report} is withdrawn." if new else f"Report {report} was withdrawn before.")
+            print(
+                f"Report {report} is withdrawn."
+                if new
+                else f"Report {report} was withdrawn before."
+            )
 
 
 @collect.command()
@@ -147,11 +166,16 @@ def close(
 @collect.command()
 def export(
     study: StudyFile,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write the data set; must not exist.")],
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where to write the data set; must not exist.")
+    ],
     server: Server = "",
     db: Database = "",
     keys: Keys = None,
-    force_small: Annotated[bool, typer.Option("--force-small", help="Also with fewer reports than the study's min_records.")] = False,
+    force_small: Annotated[
+        bool,
+        typer.Option("--force-small", help="Also with fewer reports than the study's min_records."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Freeze the collection for good, and write its data set for training.
@@ -173,6 +197,15 @@ def export(
         with screen.working(f"Exporting the reports of {name}"):
             manifest = write(store, out, hour=int(time.time() // 3600), min_records=least)
         if as_json:
-            screen.print_json({"server": name, "folder": str(out), "records": manifest.records, "digest": manifest.digest})
+            screen.print_json(
+                {
+                    "server": name,
+                    "folder": str(out),
+                    "records": manifest.records,
+                    "digest": manifest.digest,
+                }
+            )
         else:
-            print(f"{manifest.records:,} reports are frozen in {out}, with digest {manifest.digest}.")
+            print(
+                f"{manifest.records:,} reports are frozen in {out}, with digest {manifest.digest}."
+            )

@@ -31,7 +31,10 @@ def token(file: Path | None, database: str) -> tuple[Path, str]:
         pass
     secret = _read(file)
     if len(secret) < 16:
-        raise InvalidInput(f"the operator's token in {file} must have at least 16 characters, got {len(secret)}: others could guess it")
+        raise InvalidInput(
+            f"the operator's token in {file} must have at least 16 characters, got "
+            f"{len(secret)}: others could guess it"
+        )
     return file, hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -41,7 +44,10 @@ def _read(file: Path) -> str:
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise InvalidInput(f"the operator's token {file} is a symbolic link, which could lead anywhere: name the file itself") from None
+            raise InvalidInput(
+                f"the operator's token {file} is a symbolic link, which could lead "
+                "anywhere: name the file itself"
+            ) from None
         raise
     try:
         found = os.fstat(handle)
@@ -50,7 +56,10 @@ def _read(file: Path) -> str:
         if found.st_uid not in (0, os.geteuid()):
             raise InvalidInput(f"the operator's token {file} belongs to another user, who knows it")
         if stat.S_IMODE(found.st_mode) & 0o077:
-            raise InvalidInput(f"the operator's token {file} can be read by others: make a new one, or chmod 600 {file}")
+            raise InvalidInput(
+                f"the operator's token {file} can be read by others: make a new one, or "
+                f"chmod 600 {file}"
+            )
         content = os.read(handle, _LONGEST)
     finally:
         os.close(handle)

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from pdml.study import Study
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study's file, study.toml.")]
-Server = Annotated[str, typer.Option(metavar="NAME", help="Which of the study's servers this is.", show_default=False)]
+Server = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="Which of the study's servers this is.", show_default=False),
+]
 Database = Annotated[
     str,
     typer.Option(
@@ -42,8 +45,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object inst
 def opened(
     study: Path, server: str, db: str, keys: Path | None, *, create: bool, asking: bool = False
 ) -> "Iterator[tuple[Study, str, str, Store]]":
-    """The study, the server's name, the database's and the open store; ``asking`` people, or freezing their answers for good,
-    needs a study that somebody could train under."""
+    """The study, the server's name, the database's and the open store; ``asking`` people, or
+    freezing their answers for good, needs a study that somebody could train under."""
     from pdml.collect.rules import identity
     from pdml.collect.stores import open_store
     from pdml.study import Study
@@ -54,7 +57,9 @@ def opened(
 
         trainable.check(contract)
     if not server and len(contract.servers) > 1:
-        raise InvalidInput(f"the study has several servers: say which with --server {contract.servers[0].name}")
+        raise InvalidInput(
+            f"the study has several servers: say which with --server {contract.servers[0].name}"
+        )
     name = server or contract.servers[0].name
     who = identity(contract, name)
     database = db or f"{contract.id}-{name}.db"

@@ -40,13 +40,25 @@ def show(study: Study, server: str, totals: Totals) -> None:
     """For people."""
     told = plain(study, server, totals)
     out = screen.console()
-    for heading, counts in (("epsilon", told["by_epsilon"]), ("reported answer", told["by_reported_class"])):
+    for heading, counts in (
+        ("epsilon", told["by_epsilon"]),
+        ("reported answer", told["by_reported_class"]),
+    ):
         table = screen.new_table(heading, "reports")
         for name, count in counts.items():
             table.add_row(Text(name), f"{count:,}")
         screen.show(out, f"Reports by {heading}", table)
     out.print()
-    out.print(f"The collection of {server} is {told['state']}: {told['reports']:,} reports, of {study.min_records:,} that training needs.")
-    out.print(f"Withdrawn: {told['withdrawn']:,}. Invitations used: {told['invitations_used']:,} of {told['invitations']:,}.")
+    out.print(
+        f"The collection of {server} is {told['state']}: {told['reports']:,} reports, of "
+        f"{study.min_records:,} that training needs."
+    )
+    out.print(
+        f"Withdrawn: {told['withdrawn']:,}. Invitations used: {told['invitations_used']:,} "
+        f"of {told['invitations']:,}."
+    )
     if told["frozen_at"]:
-        out.print(f"Frozen at {told['frozen_at']}" + (f", exported with digest {told['digest']}." if told["digest"] else "."))
+        out.print(
+            f"Frozen at {told['frozen_at']}"
+            + (f", exported with digest {told['digest']}." if told["digest"] else ".")
+        )

@@ -1,4 +1,6 @@
-"""`pdml contribute`: one person's report from this device, or a table of people as many devices to try a study out."""
+"""`pdml contribute`: one person's report from this device, or a table of people as many devices to
+try a study out.
+"""
 
 import os
 from pathlib import Path
@@ -21,28 +23,72 @@ if TYPE_CHECKING:
 
 def contribute(
     study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (study.toml).")],
-    server: Annotated[str, typer.Option(metavar="NAME or URL", help="Who receives it: a server of the study, or an address.")] = "",
-    answers: Annotated[Path | None, typer.Option(metavar="FILE", help="Answers as a JSON object; what is missing is asked.")] = None,
-    answer: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="One answer; may be repeated.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Privacy of the label, from the study's menu.  [default: asked]")] = None,
-    label: Annotated[str, typer.Option(help="The true answer. Better left out: it is asked, and no shell remembers it.")] = "",
+    server: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME or URL", help="Who receives it: a server of the study, or an address."
+        ),
+    ] = "",
+    answers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Answers as a JSON object; what is missing is asked."),
+    ] = None,
+    answer: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="One answer; may be repeated.")
+    ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="Privacy of the label, from the study's menu.  [default: asked]"),
+    ] = None,
+    label: Annotated[
+        str,
+        typer.Option(
+            help="The true answer. Better left out: it is asked, and no shell remembers it."
+        ),
+    ] = "",
     token: Annotated[str, typer.Option(help="An invitation, or the link that holds it.")] = "",
-    record: Annotated[str, typer.Option(metavar="NAME", help="Whose record, where several people share this device.")] = "",
+    record: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Whose record, where several people share this device."),
+    ] = "",
     memory: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", envvar="PDML_STATE_DIR", help="Where draws are kept.  [default: ~/.local/state/pdml]")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            envvar="PDML_STATE_DIR",
+            help="Where draws are kept.  [default: ~/.local/state/pdml]",
+        ),
     ] = None,
     ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Trust this authority's certificates (PEM) instead of the system's.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Trust this authority's certificates (PEM) instead of the system's.",
+        ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Send without asking.")] = False,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="A table of people, each played as a device of its own.")] = None,
-    label_column: Annotated[str, typer.Option(metavar="COLUMN", help="With --csv: the true answers.")] = "",
-    epsilon_column: Annotated[str, typer.Option(metavar="COLUMN", help="With --csv: each person's epsilon.")] = "",
-    tokens: Annotated[Path | None, typer.Option(metavar="FILE", help="With --csv: invitations, one per line.")] = None,
-    outbox: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --csv: where reports wait.  [default: beside the table]")
+    csv: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A table of people, each played as a device of its own."),
     ] = None,
-    clamp: Annotated[bool, typer.Option("--clamp", help="With --csv: move numbers into their declared ranges.")] = False,
+    label_column: Annotated[
+        str, typer.Option(metavar="COLUMN", help="With --csv: the true answers.")
+    ] = "",
+    epsilon_column: Annotated[
+        str, typer.Option(metavar="COLUMN", help="With --csv: each person's epsilon.")
+    ] = "",
+    tokens: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --csv: invitations, one per line.")
+    ] = None,
+    outbox: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --csv: where reports wait.  [default: beside the table]"
+        ),
+    ] = None,
+    clamp: Annotated[
+        bool, typer.Option("--clamp", help="With --csv: move numbers into their declared ranges.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Answer a study from this device: chance decides here what is reported.
@@ -65,14 +111,38 @@ def contribute(
     contract = Study.load(study)
     address = _address(contract, server)
     if csv is not None:
-        alone = {"--answers": answers, "--answer": answer, "--label": label, "--token": token, "--record": record}
+        alone = {
+            "--answers": answers,
+            "--answer": answer,
+            "--label": label,
+            "--token": token,
+            "--record": record,
+        }
         if given := [name for name, value in alone.items() if value]:
-            raise InvalidInput(f"{given[0]} must be left out beside --csv: the table holds everybody's answers")
+            raise InvalidInput(
+                f"{given[0]} must be left out beside --csv: the table holds everybody's answers"
+            )
         contribute_crowd.send(
-            contract, address, ca, csv, label_column, epsilon_column, epsilon, tokens, outbox, clamp=clamp, as_json=as_json
+            contract,
+            address,
+            ca,
+            csv,
+            label_column,
+            epsilon_column,
+            epsilon,
+            tokens,
+            outbox,
+            clamp=clamp,
+            as_json=as_json,
         )
         return
-    many = {"--label-column": label_column, "--epsilon-column": epsilon_column, "--tokens": tokens, "--outbox": outbox, "--clamp": clamp}
+    many = {
+        "--label-column": label_column,
+        "--epsilon-column": epsilon_column,
+        "--tokens": tokens,
+        "--outbox": outbox,
+        "--clamp": clamp,
+    }
     if given := [name for name, value in many.items() if value]:
         raise InvalidInput(f"{given[0]} needs --csv: it is about a table of people")
     if as_json and not yes:
@@ -87,7 +157,9 @@ def _address(study: "Study", server: str) -> str:
         return server
     if not server and len(study.servers) > 1:
         names = ", ".join(one.name for one in study.servers)
-        raise InvalidInput(f"--server must say who receives the report: one of {names}, or an address")
+        raise InvalidInput(
+            f"--server must say who receives the report: one of {names}, or an address"
+        )
     return study.server(server).url if server else study.servers[0].url
 
 
@@ -171,7 +243,10 @@ def _show(study: "Study", seen: "Preview", address: str) -> None:
 
     kept = words.share(words.kept(seen.report.epsilon, len(study.classes)))
     facts: Mapping[str, str] = {
-        **{name: f"{value:g}" if isinstance(value, float) else value for name, value in seen.answers.items()},
+        **{
+            name: f"{value:g}" if isinstance(value, float) else value
+            for name, value in seen.answers.items()
+        },
         study.question: f"{seen.label}  (after chance, which lets a true answer stand with {kept})",
         "epsilon": f"{seen.epsilon:g}",
         "report number": seen.report.id,

@@ -55,11 +55,16 @@ def _answers(file: Path | None, pairs: list[str]) -> dict[str, Any]:
         try:
             read = json.loads(file.read_text(encoding="utf-8"))
         except OSError as error:
-            raise DataError(f"cannot read {file}: {(error.strerror or str(error)).lower()}") from None
+            raise DataError(
+                f"cannot read {file}: {(error.strerror or str(error)).lower()}"
+            ) from None
         except ValueError:
             pass  # not JSON, or not UTF-8
         if not isinstance(read, dict):
-            raise DataError(f'{file} must be a JSON object of answers by name, such as {{"age": 34}}, got something else')
+            raise DataError(
+                f'{file} must be a JSON object of answers by name, such as {{"age": 34}}, '
+                "got something else"
+            )
         found = read
     for pair in pairs:
         name, equals, value = pair.partition("=")

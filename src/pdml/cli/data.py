@@ -17,7 +17,8 @@ data = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Bring, list and find the real data sets of the experiments.",
-    epilog="They live in the folder PDML_DATA_DIR names or, without it, in your cache folder (`pdml data path`).",
+    epilog="They live in the folder PDML_DATA_DIR names or, without it, in your cache "
+    "folder (`pdml data path`).",
 )
 
 _LOG_EVERY = 5.0  # seconds between lines where no bar can be drawn
@@ -27,7 +28,9 @@ _JSON = typer.Option("--json", help="Print one JSON object instead of sentences.
 @data.command()
 def fetch(
     name: Annotated[str, typer.Argument(metavar="adult|raetsch|all", help="Which set.")],
-    force: Annotated[bool, typer.Option("--force", help="Download again what is here and right.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Download again what is here and right.")
+    ] = False,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Download a data set from its public home, and check its sha256.
@@ -55,13 +58,24 @@ def fetch(
             except DataError as refusal:  # another set may be at home
                 refusals.append(str(refusal))
             else:
-                answers.append({"name": one, "downloaded": source is not None, "source": source, "files": _files(one, HOMES[one])})
+                answers.append(
+                    {
+                        "name": one,
+                        "downloaded": source is not None,
+                        "source": source,
+                        "files": _files(one, HOMES[one]),
+                    }
+                )
     if as_json and not refusals:
         screen.print_json({"folder": str(local.folder()), "sets": answers})
     elif not as_json:
         for answer in answers:
             how = f"fetched from {answer['source']}" if answer["downloaded"] else "here already"
-            screen.console().print(f"{answer['name']}: {how}, {len(answer['files'])} files checked in {local.folder()}", soft_wrap=True)
+            screen.console().print(
+                f"{answer['name']}: {how}, {len(answer['files'])} files checked in "
+                f"{local.folder()}",
+                soft_wrap=True,
+            )
     if refusals:
         raise DataError("; also, ".join(refusals))
 
@@ -82,7 +96,12 @@ def listing(as_json: Annotated[bool, _JSON] = False) -> None:
 
     sets = {name: _files(name, home) for name, home in HOMES.items()}
     if as_json:
-        screen.print_json({"folder": str(local.folder()), "sets": [{"name": name, "files": files} for name, files in sets.items()]})
+        screen.print_json(
+            {
+                "folder": str(local.folder()),
+                "sets": [{"name": name, "files": files} for name, files in sets.items()],
+            }
+        )
         return
     out = screen.console()
     for name, files in sets.items():
@@ -108,7 +127,13 @@ def path(as_json: Annotated[bool, _JSON] = False) -> None:
 
     folder = local.folder()
     if as_json:
-        screen.print_json({"folder": str(folder), "exists": folder.is_dir(), "chosen_by_variable": bool(os.environ.get(local.VARIABLE))})
+        screen.print_json(
+            {
+                "folder": str(folder),
+                "exists": folder.is_dir(),
+                "chosen_by_variable": bool(os.environ.get(local.VARIABLE)),
+            }
+        )
     else:
         print(folder)
 
@@ -116,7 +141,10 @@ def path(as_json: Annotated[bool, _JSON] = False) -> None:
 def _files(name: str, home: "Home") -> list[dict[str, Any]]:
     from pdml.datasets.fetch import status
 
-    return [{"file": one.file, "path": str(one.path) if one.path else None, "state": one.state} for one in status(name, home)]
+    return [
+        {"file": one.file, "path": str(one.path) if one.path else None, "state": one.state}
+        for one in status(name, home)
+    ]
 
 
 # Progress in bytes
@@ -124,15 +152,31 @@ def _files(name: str, home: "Home") -> list[dict[str, Any]]:
 
 @contextmanager
 def _transfer() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A function to call as (file, bytes so far, of how many): a bar per file, or a line now and then where none can be drawn."""
+    """A function to call as (file, bytes so far, of how many): a bar per file, or a line now and
+    then where none can be drawn.
+    """
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
 
     err = Console(stderr=True, highlight=False, markup=False, emoji=False)
     if not err.is_terminal or err.is_dumb_terminal:
         yield _log()
         return
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
     tasks: dict[str, TaskID] = {}
     with Progress(*columns, console=err, transient=True) as bars:
 
@@ -151,6 +195,10 @@ def _log() -> Callable[[str, int, int | None], None]:
         nonlocal spoken
         if time.monotonic() - spoken > _LOG_EVERY:
             spoken = time.monotonic()
-            print(f"{file}: {done:,} bytes" + (f" of {total:,}" if total else ""), file=sys.stderr, flush=True)
+            print(
+                f"{file}: {done:,} bytes" + (f" of {total:,}" if total else ""),
+                file=sys.stderr,
+                flush=True,
+            )
 
     return log

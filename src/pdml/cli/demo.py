@@ -13,24 +13,40 @@ if TYPE_CHECKING:
 USERS, TESTED = 7_000, 3_900
 SERVERS, LINKS = 10, 13  # as in the paper's evaluation
 ROUNDS = 30
-PLAN = {"penalty": 0.3, "noise_scale": 0.2, "noise_decay": 0.95}  # features: epsilon about 1.4; released model: about 97 %
+PLAN = {
+    "penalty": 0.3,
+    "noise_scale": 0.2,
+    "noise_decay": 0.95,
+}  # features: epsilon about 1.4; released model: about 97 %
 NO_NOISE = {"objective_bound": 0.0, "noise_scale": 0.0}
 NAME = "pdml demo"
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for report.html and model.json.")] = Path("pdml-demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Another seed: other people, another graph, other noise.")] = 1,
-    epsilon: Annotated[float, typer.Option(help="How private each label is on the device; smaller is more private.")] = 1.0,
-    rounds: Annotated[int, typer.Option(help="Rounds of training; more rounds give away more.")] = ROUNDS,
+    out: Annotated[Path, typer.Option(help="Folder for report.html and model.json.")] = Path(
+        "pdml-demo"
+    ),
+    seed: Annotated[
+        int, typer.Option(min=0, help="Another seed: other people, another graph, other noise.")
+    ] = 1,
+    epsilon: Annotated[
+        float,
+        typer.Option(help="How private each label is on the device; smaller is more private."),
+    ] = 1.0,
+    rounds: Annotated[
+        int, typer.Option(help="Rounds of training; more rounds give away more.")
+    ] = ROUNDS,
     diagnostics: settings.Diagnostics = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of tables.")
+    ] = False,
 ) -> None:
     """See the method work, offline, in a few seconds.
 
-    7,000 simulated people of the Twonorm benchmark flip their label on their own device; ten servers that do not
-    trust each other train one model over 13 links, adding noise of two kinds. Shows how accurate it is beside the
-    same training without privacy, and how much anybody could learn about a person.
+    7,000 simulated people of the Twonorm benchmark flip their label on their own device; ten
+    servers that do not trust each other train one model over 13 links, adding noise of two kinds.
+    Shows how accurate it is beside the same training without privacy, and how much anybody could
+    learn about a person.
 
     \b
     Example:
@@ -44,14 +60,21 @@ def demo(
 
     flipped = LabelFlip(epsilon).flip_probability
     files = {"report": out / "report.html", "model": out / "model.json"}
-    outputs.check(list(files.values()), force=_is_ours(files["model"]), way_out="the demo replaces only its own files; choose --out")
+    outputs.check(
+        list(files.values()),
+        force=_is_ours(files["model"]),
+        way_out="the demo replaces only its own files; choose --out",
+    )
     training, unprotected = _train(seed, epsilon, rounds, diagnostics)
-    model = card.released(training.fitted, leaks=(), feature_names=tuple(f"x{k}" for k in range(1, 21)), label="y")
+    model = card.released(
+        training.fitted, leaks=(), feature_names=tuple(f"x{k}" for k in range(1, 21)), label="y"
+    )
     model = replace(model, provenance={**model.provenance, "made_by": NAME})
     page = card.page(
         training,
         title="PDML demo: Twonorm",
-        lead=f"{USERS:,} simulated people flipped their labels with epsilon = {epsilon:g}; {SERVERS} servers trained over {LINKS} links.",
+        lead=f"{USERS:,} simulated people flipped their labels with epsilon = {epsilon:g}; "
+        f"{SERVERS} servers trained over {LINKS} links.",
         reference_accuracy=unprotected.accuracy,
         reference_risk=float(unprotected.fitted.history_.risk[-1]) if diagnostics else None,
         accuracies=True,  # on records that are nobody's
@@ -64,7 +87,11 @@ def demo(
         from pdml.cli.screen import print_json
 
         paths = {name: str(path) for name, path in files.items()}
-        print_json(card.summary(training, model, accuracy_without_privacy=unprotected.accuracy, files=paths))
+        print_json(
+            card.summary(
+                training, model, accuracy_without_privacy=unprotected.accuracy, files=paths
+            )
+        )
     else:
         _show(training, unprotected, flipped, files)
 
@@ -96,7 +123,10 @@ def _train(seed: int, epsilon: float, rounds: int, leaky: bool) -> "tuple[Traini
     tested, truth = twonorm(TESTED, rng)
     names = [f"server {i + 1}" for i in range(SERVERS)]
     trained = []
-    for title, kept, off in (("Training privately", epsilon, {}), ("The same without privacy", None, NO_NOISE)):
+    for title, kept, off in (
+        ("Training privately", epsilon, {}),
+        ("The same without privacy", None, NO_NOISE),
+    ):
         with progress(title) as on_round:
             model = PDMLClassifier(
                 kept,
@@ -113,14 +143,19 @@ def _train(seed: int, epsilon: float, rounds: int, leaky: bool) -> "tuple[Traini
     return trained[0], trained[1]
 
 
-def _show(training: "Training", unprotected: "Training", flipped: float, files: dict[str, Path]) -> None:
+def _show(
+    training: "Training", unprotected: "Training", flipped: float, files: dict[str, Path]
+) -> None:
     from pdml.cli import card, screen
 
     out = screen.console()
     screen.show(
         out,
         "How accurate is it?",
-        screen.accuracy_table(training.rows, (("released model", training.accuracy), ("without privacy", unprotected.accuracy))),
+        screen.accuracy_table(
+            training.rows,
+            (("released model", training.accuracy), ("without privacy", unprotected.accuracy)),
+        ),
         f"{USERS:,} simulated people, each with the label flipped with probability {flipped:.0%}; "
         f"{SERVERS} servers, {LINKS} links, {training.fitted.model_.plan['rounds']} rounds; "
         f"measured on {TESTED:,} fresh records.",

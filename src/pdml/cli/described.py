@@ -1,4 +1,6 @@
-"""A consortium that does not exist yet, as options describe it: its graph, its records, and public records like them."""
+"""A consortium that does not exist yet, as options describe it: its graph, its records, and public
+records like them.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,21 +22,32 @@ def graph_of(topology: str, servers: int, links: int | None, seed: int) -> "Grap
 def records_of(text: str, servers: int, public: int | None) -> tuple[int, ...]:
     if not text:
         if public is None:
-            raise InvalidInput("--records must say how many records each server has, got nothing (or --like, to count public ones)")
+            raise InvalidInput(
+                "--records must say how many records each server has, got nothing (or "
+                "--like, to count public ones)"
+            )
         return (max(1, (public - public // 4) // servers),) * servers
     try:
         counts = tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise InvalidInput(f"--records must be whole numbers separated by commas, got {text!r}") from None
+        raise InvalidInput(
+            f"--records must be whole numbers separated by commas, got {text!r}"
+        ) from None
     if len(counts) not in (1, servers):
-        raise InvalidInput(f"--records must be one number or one per server ({servers} of them), got {len(counts)}")
+        raise InvalidInput(
+            f"--records must be one number or one per server ({servers} of them), got {len(counts)}"
+        )
     return counts * servers if len(counts) == 1 else counts
 
 
 def public_records(path: Path, label: str, norm_bound: float) -> "tuple[Matrix, IntArray, int]":
-    """Public records as they would be trained on; ranges and levels may come from the data, which are public."""
+    """Public records as they would be trained on; ranges and levels may come from the data, which
+    are public.
+    """
     if not label:
-        raise InvalidInput("--like needs --label COLUMN: the column that public records are to predict")
+        raise InvalidInput(
+            "--like needs --label COLUMN: the column that public records are to predict"
+        )
     from pdml.cli import records
     from pdml.release.model import prepare
 

@@ -36,16 +36,33 @@ def copy(home: Home, folder: Path, *, other_people: bool) -> Holdings:
 
 
 def from_table(
-    home: Home, path: Path, *, label: str, epsilon: float | None, epsilon_column: str, randomise: bool, other_people: bool
+    home: Home,
+    path: Path,
+    *,
+    label: str,
+    epsilon: float | None,
+    epsilon_column: str,
+    randomise: bool,
+    other_people: bool,
 ) -> Holdings:
-    """Encode a table's rows by the study, in an order that tells nothing, and freeze them in the folder."""
+    """Encode a table's rows by the study, in an order that tells nothing, and freeze them in the
+    folder.
+    """
     study, table = home.study(), read_table(path)
     if not label or label not in table.names:
-        raise DataError(f"--label must name a column of {path}, got {label!r}: its columns are {listed(table.names)}")
+        raise DataError(
+            f"--label must name a column of {path}, got {label!r}: its columns are "
+            f"{listed(table.names)}"
+        )
     if (epsilon is None) == (not epsilon_column):
-        raise InvalidInput("give one of --epsilon and --epsilon-column: every label was or will be randomised with one")
+        raise InvalidInput(
+            "give one of --epsilon and --epsilon-column: every label was or will be "
+            "randomised with one"
+        )
     classes = _classes(study, table, label)
-    epsilons = np.full(table.n_rows, epsilon) if epsilon is not None else table.numeric(epsilon_column)
+    epsilons = (
+        np.full(table.n_rows, epsilon) if epsilon is not None else table.numeric(epsilon_column)
+    )
     millionths = _on_menu(study, epsilons)
     if randomise:
         classes = flip_labels(classes, epsilons, len(study.classes), Secure().stream(LABELS))
@@ -54,8 +71,12 @@ def from_table(
     names = {"study_hash": study.hash, "study_id": study.id, "server": home.name}
     names["randomised_by"] = OPERATOR if randomise else ELSEWHERE
     try:
-        with frozen.FrozenWriter(stage, width=study.width, classes=len(study.classes), **names) as writer:
-            writer.append(study.encode_table(table)[order], classes[order].astype(np.int32), millionths[order])
+        with frozen.FrozenWriter(
+            stage, width=study.width, classes=len(study.classes), **names
+        ) as writer:
+            writer.append(
+                study.encode_table(table)[order], classes[order].astype(np.int32), millionths[order]
+            )
             writer.finish(frozen_at=f"{datetime.now(UTC):%Y-%m-%dT%HZ}")
         held = holdings.hold(study, home.name, frozen.open_frozen(stage))
         return _adopt(home, stage, held.dataset, other_people=other_people)
@@ -75,7 +96,9 @@ def _adopt(home: Home, stage: Path, digest: str, *, other_people: bool) -> Holdi
 
 
 def _refuse_fresh_budget(home: Home, digest: str) -> None:
-    """The same people under another name would have their budget twice; only the operator can know."""
+    """The same people under another name would have their budget twice; only the operator can
+    know.
+    """
     journal = home.committed()
     if journal is None:
         return
@@ -86,7 +109,8 @@ def _refuse_fresh_budget(home: Home, digest: str) -> None:
         journal.close()
     if used and not known:
         raise InvalidInput(
-            f"{home.name} has sent vectors about the data set {used[-1][:12]}, and a new one begins with a whole budget: say "
+            f"{home.name} has sent vectors about the data set {used[-1][:12]}, and a new "
+            "one begins with a whole budget: say "
             "--other-people if nobody's record is in both, or else keep the old one"
         )
 
@@ -95,12 +119,18 @@ def _classes(study: Study, table: Table, label: str) -> IntArray:
     known = {name: i for i, name in enumerate(study.classes)}
     found = [known.get(str(value).strip(), -1) for value in table.columns[label]]
     if -1 in found:  # the row's number, never somebody's label
-        raise DataError(f"row {found.index(-1) + 1} of column {label!r} must be one of the study's classes {listed(study.classes)}")
+        raise DataError(
+            f"row {found.index(-1) + 1} of column {label!r} must be one of the study's "
+            f"classes {listed(study.classes)}"
+        )
     return np.array(found, dtype=np.int64)
 
 
 def _on_menu(study: Study, epsilons: Array) -> IntArray:
     millionths = np.array([micro(float(value)) for value in epsilons], dtype=np.int64)
     if not np.isin(millionths, study.epsilon_micro).all():
-        raise DataError(f"every epsilon must be on the study's menu: {', '.join(f'{value:g}' for value in study.menu)}")
+        raise DataError(
+            "every epsilon must be on the study's menu: "
+            f"{', '.join(f'{value:g}' for value in study.menu)}"
+        )
     return millionths

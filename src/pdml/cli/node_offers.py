@@ -1,4 +1,6 @@
-"""`pdml node offers`, `accept`, `refuse` and `stop`: an operator's word about jobs, left on the node's desk."""
+"""`pdml node offers`, `accept`, `refuse` and `stop`: an operator's word about jobs, left on the
+node's desk.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,13 +28,19 @@ def offers(folder: Folder, as_json: Json = False) -> None:
 
     found = _desk(folder).attempts()
     if as_json:
-        rows = [{"job": a.job, "offered_by": a.offerer, "state": a.state, "sentence": a.sentence} for a in found]
+        rows = [
+            {"job": a.job, "offered_by": a.offerer, "state": a.state, "sentence": a.sentence}
+            for a in found
+        ]
         screen.print_json({"offers": rows})
         return
     if not found:
         typer.echo("No job was offered yet.")
     for each in found:
-        typer.echo(f"{each.job}, offered by {each.offerer}: {each.state}" + (f" ({each.sentence})" if each.sentence else ""))
+        typer.echo(
+            f"{each.job}, offered by {each.offerer}: {each.state}"
+            + (f" ({each.sentence})" if each.sentence else "")
+        )
 
 
 def accept(folder: Folder, job: Job, as_json: Json = False) -> None:
@@ -62,7 +70,9 @@ def refuse(
     from pdml.errors import plain
     from pdml.node import desk as states
 
-    _decide(folder, job, states.REFUSED, plain(why, 300) or "its operator refused", "refused", as_json)
+    _decide(
+        folder, job, states.REFUSED, plain(why, 300) or "its operator refused", "refused", as_json
+    )
 
 
 def stop(folder: Folder, as_json: Json = False) -> None:
@@ -86,7 +96,10 @@ def stop(folder: Folder, as_json: Json = False) -> None:
     if as_json:
         screen.print_json({"job": going[-1].job, "stopping": True})
     else:
-        typer.echo(f"job {going[-1].job} is being stopped at every member; to go on: pdml train --job {going[-1].job} --resume")
+        typer.echo(
+            f"job {going[-1].job} is being stopped at every member; to go on: pdml train "
+            f"--job {going[-1].job} --resume"
+        )
 
 
 def _decide(folder: Path, job: str, state: str, sentence: str, word: str, as_json: bool) -> None:

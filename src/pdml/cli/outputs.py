@@ -9,11 +9,15 @@ from pathlib import Path
 
 from pdml.errors import InvalidInput
 
-written: list[Path] = []  # what this command has put in place: an interrupt afterwards must not claim otherwise
+written: list[
+    Path
+] = []  # what this command has put in place: an interrupt afterwards must not claim otherwise
 
 
 def check(paths: Sequence[Path], *, force: bool, way_out: str = "--force overwrites it") -> None:
-    """Refuse before the work what would fail after it: names taken twice or in use, folders that cannot be written to."""
+    """Refuse before the work what would fail after it: names taken twice or in use, folders that
+    cannot be written to.
+    """
     if len({os.path.realpath(path) for path in paths}) < len(paths):
         raise InvalidInput(f"the files to write must have different names, got {paths[0]} twice")
     for path in paths:
@@ -29,7 +33,9 @@ def check(paths: Sequence[Path], *, force: bool, way_out: str = "--force overwri
 
 
 def commit(writers: Mapping[Path, Callable[[Path], None]]) -> None:
-    """Let each writer fill a hidden file beside its target; once all have, rename them all, which nothing interrupts."""
+    """Let each writer fill a hidden file beside its target; once all have, rename them all, which
+    nothing interrupts.
+    """
     staged: dict[Path, Path] = {}
     try:
         for path, write in writers.items():
@@ -44,8 +50,14 @@ def commit(writers: Mapping[Path, Callable[[Path], None]]) -> None:
 
 
 def _rename(staged: Mapping[Path, Path]) -> None:
-    masked = hasattr(signal, "pthread_sigmask") and threading.current_thread() is threading.main_thread()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM}) if masked else None
+    masked = (
+        hasattr(signal, "pthread_sigmask") and threading.current_thread() is threading.main_thread()
+    )
+    before = (
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        if masked
+        else None
+    )
     try:
         for path, stage in staged.items():
             os.replace(stage, os.path.realpath(path))

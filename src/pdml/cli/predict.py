@@ -13,14 +13,31 @@ if TYPE_CHECKING:
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model.json that pdml wrote.", show_default=False)],
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="Records with the columns of the training; - reads CSV.", show_default=False)
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="A model.json that pdml wrote.", show_default=False),
     ],
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here (.csv, .csv.gz, .parquet), not to the screen.")] = None,
-    proba: Annotated[bool, typer.Option("--proba", help="Also the probability of every class.")] = False,
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="Records with the columns of the training; - reads CSV.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write here (.csv, .csv.gz, .parquet), not to the screen."
+        ),
+    ] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Also the probability of every class.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of CSV.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of CSV.")
+    ] = False,
 ) -> None:
     """Predict the class of each record, in the order of the table.
 
@@ -54,7 +71,14 @@ def predict(
 
         plain = {name: values.tolist() for name, values in columns.items()}
         answer = {"columns": plain} if out is None else {"file": str(out)}
-        print_json({"label": trained.label, "classes": list(trained.classes), "records": x.shape[0], **answer})
+        print_json(
+            {
+                "label": trained.label,
+                "classes": list(trained.classes),
+                "records": x.shape[0],
+                **answer,
+            }
+        )
     elif out is None:
         import csv
 
@@ -68,19 +92,30 @@ def predict(
 
 
 def _features(trained: "Model", model: Path, data: Path) -> "Matrix":
-    """The records as the model was taught them: by its encoder, or as plain numbers if it was trained on such."""
+    """The records as the model was taught them: by its encoder, or as plain numbers if it was
+    trained on such.
+    """
     import numpy as np
 
     from pdml.encoder import Encoder
     from pdml.tables import listed, read_table
 
     encoder = Encoder.from_dict(trained.encoder) if trained.encoder is not None else None
-    needed = [attribute.name for attribute in encoder.attributes] if encoder else list(trained.feature_names)
+    needed = (
+        [attribute.name for attribute in encoder.attributes]
+        if encoder
+        else list(trained.feature_names)
+    )
     if not needed:
         raise DataError(
-            f"{model} does not say which columns its {trained.coefficients.shape[1]} features are: it was not trained on a table"
+            f"{model} does not say which columns its {trained.coefficients.shape[1]} "
+            "features are: it was not trained on a table"
         )
     table = read_table(data)
     if missing := [name for name in needed if name not in table.names]:
         raise DataError(f"{data} lacks columns the model needs: {listed(missing)}")
-    return encoder.encode(table) if encoder else np.column_stack([table.numeric(name) for name in needed])
+    return (
+        encoder.encode(table)
+        if encoder
+        else np.column_stack([table.numeric(name) for name in needed])
+    )

@@ -11,7 +11,8 @@ relay = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Run the relay through which nodes talk; it cannot read what they say.",
-    epilog="Needs the extras: pip install 'pdml[node,relay]'. Any nats-server of a recent version runs what `config` writes.",
+    epilog="Needs the extras: pip install 'pdml[node,relay]'. Any nats-server of a recent "
+    "version runs what `config` writes.",
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of sentences.")]
@@ -19,18 +20,32 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 
 @relay.command()
 def config(
-    file: Annotated[Path, typer.Argument(metavar="STUDY", help="A study.toml.")] = Path("study.toml"),
+    file: Annotated[Path, typer.Argument(metavar="STUDY", help="A study.toml.")] = Path(
+        "study.toml"
+    ),
     out: Annotated[Path, typer.Option(metavar="DIR", help="The relay's folder.")] = Path("relay"),
-    address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where nodes reach it.  [default: the study's]")] = "",
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where it listens.  [default: the address's port]")] = "",
-    certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="A certificate (PEM) to use.  [default: one is made]")] = None,
+    address: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where nodes reach it.  [default: the study's]")
+    ] = "",
+    listen: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Where it listens.  [default: the address's port]"),
+    ] = "",
+    certificate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A certificate (PEM) to use.  [default: one is made]"),
+    ] = None,
     key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key (PEM).")] = None,
-    revision: Annotated[bool, typer.Option("--revision", help="The study is in use: name what this revision replaces.")] = False,
+    revision: Annotated[
+        bool,
+        typer.Option("--revision", help="The study is in use: name what this revision replaces."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write the relay's configuration and certificate, and the relay into the study.
 
-    Run it again whenever the study changes, and to renew a certificate that was made here: its key stays.
+    Run it again whenever the study changes, and to renew a certificate that was made here: its key
+    stays.
 
     \b
     Example:
@@ -49,7 +64,9 @@ def config(
     if not address and study.relay is None:
         raise InvalidInput(f"{file} names no relay: give --address HOST:PORT")
     place = address or (study.relay.address if study.relay else "")
-    edit.set_relay(text, Relay(place), revision=True, source=str(file))  # refuses a bad address before anything is made
+    edit.set_relay(
+        text, Relay(place), revision=True, source=str(file)
+    )  # refuses a bad address before anything is made
     found = making.prepare(out, place, certificate=certificate, key=key)
     changed = edit.set_relay(text, found, revision=revision, source=str(file))
     study = Study.from_text(changed, str(file))
@@ -67,7 +84,9 @@ def config(
 
 @relay.command()
 def run(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The relay's folder, made by `pdml relay config`.")] = Path("relay"),
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The relay's folder, made by `pdml relay config`.")
+    ] = Path("relay"),
 ) -> None:
     """Run the relay in this terminal; a service manager does the rest.
 

@@ -1,4 +1,6 @@
-"""What people see in a terminal: a progress bar, two tables, and sentences. Answers go to stdout, progress to stderr."""
+"""What people see in a terminal: a progress bar, two tables, and sentences. Answers go to stdout,
+progress to stderr.
+"""
 
 import json
 import sys
@@ -48,7 +50,9 @@ def working(title: str) -> Iterator[None]:
 
 @contextmanager
 def progress(title: str, unit: str = "round") -> Iterator[Callable[[int, int], None]]:
-    """A function to call as (done, of how many). Without a terminal, or in a dumb one, a line now and then instead of a bar."""
+    """A function to call as (done, of how many). Without a terminal, or in a dumb one, a line now
+    and then instead of a bar.
+    """
     err = _err()
     if not _draws(err):
         yield _log(title, unit)
@@ -84,31 +88,54 @@ def print_json(values: dict[str, Any]) -> None:
     print(json.dumps(values, ensure_ascii=False, allow_nan=False, indent=1))
 
 
-def accuracy_table(servers: Sequence[tuple[str, int, int, float | None]], totals: Sequence[tuple[str, float | None]]) -> Table:
-    """One row per server (name, records, links, accuracy), then the rows everybody looks for; no accuracies without totals."""
+def accuracy_table(
+    servers: Sequence[tuple[str, int, int, float | None]],
+    totals: Sequence[tuple[str, float | None]],
+) -> Table:
+    """One row per server (name, records, links, accuracy), then the rows everybody looks for; no
+    accuracies without totals.
+    """
     table = new_table("server", "records", "links", *(["accuracy"] if totals else []))
     shown = servers if len(servers) <= MOST_SERVERS else servers[: MOST_SERVERS // 2]
     for name, records, links, accuracy in shown:
-        table.add_row(Text(name), numbers.count(records), str(links), *([numbers.percent(accuracy)] if totals else []))
+        table.add_row(
+            Text(name),
+            numbers.count(records),
+            str(links),
+            *([numbers.percent(accuracy)] if totals else []),
+        )
     if len(shown) < len(servers):
         table.add_row(Text(f"... and {len(servers) - len(shown)} more", style="dim"))
     for name, accuracy in totals:
-        table.add_row(Text(name, style="bold"), "", "", Text(numbers.percent(accuracy), style="bold"))
+        table.add_row(
+            Text(name, style="bold"), "", "", Text(numbers.percent(accuracy), style="bold")
+        )
     return table
 
 
 def privacy_table(lines: Sequence[Line]) -> Table:
     """The ledger in words: how sure each adversary can become, and the ε behind it."""
     kinds = dict.fromkeys(line.data for line in lines)
-    table = new_table("who", *(column for kind in kinds for column in (f"of the {kind}", "epsilon")))
+    table = new_table(
+        "who", *(column for kind in kinds for column in (f"of the {kind}", "epsilon"))
+    )
     for who in dict.fromkeys(line.adversary for line in lines):
         cells: list[Text | str] = []
         for line in (line for line in lines if line.adversary == who):
             if isinf(line.epsilon):
                 cells += [Text("unprotected", style="red"), ""]
             else:
-                style = "red" if line.certainty > 0.99 else "green" if line.certainty < 0.6 else "yellow"
-                cells += [Text(numbers.certainty(line.certainty), style=style), numbers.epsilon(line.epsilon)]
+                style = (
+                    "red"
+                    if line.certainty > 0.99
+                    else "green"
+                    if line.certainty < 0.6
+                    else "yellow"
+                )
+                cells += [
+                    Text(numbers.certainty(line.certainty), style=style),
+                    numbers.epsilon(line.epsilon),
+                ]
         table.add_row(who, *cells)
     return table
 
@@ -146,14 +173,18 @@ def show(out: Console, heading: str, table: Table, *sentences: str) -> None:
 
 
 def _least(column: Column) -> int:
-    """The width below which rich would cut: a number and its heading stand on one line, text wraps between words."""
+    """The width below which rich would cut: a number and its heading stand on one line, text wraps
+    between words.
+    """
     shown = [str(column.header), *(_text(cell).plain for cell in column.cells)]
     pieces = shown if column.no_wrap else [word for text in shown for word in text.split()]
     return max(map(cell_len, pieces), default=0)
 
 
 def _stack(out: Console, table: Table) -> None:
-    """A terminal too narrow for the table gets its cells one below the other: no number is ever cut."""
+    """A terminal too narrow for the table gets its cells one below the other: no number is ever
+    cut.
+    """
     names = [column.header for column in table.columns]
     for first, *others in zip(*(column.cells for column in table.columns), strict=True):
         lead = f"{names[0]} " if table.columns[0].no_wrap else ""  # a number alone says nothing

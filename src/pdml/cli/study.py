@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from pdml.cli.studyfile import Told
     from pdml.study import Study
 
-study = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Write, check and read the contract of a study.")
+study = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Write, check and read the contract of a study.",
+)
 study.command()(new)
 
 File = Annotated[Path, typer.Argument(metavar="STUDY", help="A study.toml.")]
@@ -37,7 +41,10 @@ def check(file: File = Path("study.toml"), as_json: Json = False) -> None:
     if as_json:
         named = found.study.hash if found.study else None
         told = {"file": str(file), "valid": not found.mistakes, "hash": named}
-        screen.print_json(told | {name: studyfile.as_json(getattr(found, name)) for name in ("mistakes", "warnings")})
+        screen.print_json(
+            told
+            | {name: studyfile.as_json(getattr(found, name)) for name in ("mistakes", "warnings")}
+        )
     else:
         _list(file, found.mistakes, "")
         _list(file, found.warnings, "warning: ")
@@ -78,16 +85,28 @@ def show(file: File = Path("study.toml"), as_json: Json = False) -> None:
 @study.command()
 def add_server(
     file: File,
-    cards: Annotated[list[Path], typer.Argument(metavar="CARD...", help="Public cards that `pdml node init` printed.")],
-    url: Annotated[str, typer.Option(help="The collection service of a server that the study does not have yet.")] = "",
+    cards: Annotated[
+        list[Path],
+        typer.Argument(metavar="CARD...", help="Public cards that `pdml node init` printed."),
+    ],
+    url: Annotated[
+        str,
+        typer.Option(help="The collection service of a server that the study does not have yet."),
+    ] = "",
     revision: Annotated[
-        bool, typer.Option("--revision", help="The study is in use: name what this revision replaces, so that data sets stay usable.")
+        bool,
+        typer.Option(
+            "--revision",
+            help="The study is in use: name what this revision replaces, so that data sets "
+            "stay usable.",
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Pin the public keys of servers in the study: from then on its hash covers them.
 
-    Compare each card's fingerprint with its organisation first, by a way that whoever sent the card does not control.
+    Compare each card's fingerprint with its organisation first, by a way that whoever sent the card
+    does not control.
 
     \b
     Example:
@@ -106,12 +125,21 @@ def add_server(
     if url and len(cards) > 1:
         raise InvalidInput("--url is one server's address: give its card alone")
     found = [Card.load(path) for path in cards]
-    text = edit.pin_servers(read_text(file), [card.entry(url) for card in found], revision=revision, source=str(file))
+    text = edit.pin_servers(
+        read_text(file), [card.entry(url) for card in found], revision=revision, source=str(file)
+    )
     study = Study.from_text(text, str(file))
     atomic_write(file, text)
     if as_json:
         fingerprints = {card.name: card.fingerprint for card in found}
-        screen.print_json({"study": study.id, "hash": study.hash, "replaces": study.replaces, "cards": fingerprints})
+        screen.print_json(
+            {
+                "study": study.id,
+                "hash": study.hash,
+                "replaces": study.replaces,
+                "cards": fingerprints,
+            }
+        )
         return
     for card in found:
         typer.echo(f"{card.name}: {card.fingerprint}")
@@ -156,14 +184,20 @@ def _facts(study: "Study") -> dict[str, Any]:
             }
             for epsilon, micro in zip(study.menu, study.epsilon_micro, strict=True)
         ],
-        "influence": {"weight": floor, "records": study.min_records, "cap": floor / study.min_records},
+        "influence": {
+            "weight": floor,
+            "records": study.min_records,
+            "cap": floor / study.min_records,
+        },
         "plan": None if plan is None else plan.to_dict(),
         "ledger": None if plan is None else trainable.planned(study, plan).to_dict(),
     }
 
 
 def _page(study: "Study") -> str:
-    """sha256 of the page that contributors see: publish it, so that anybody can compare what a server hands out."""
+    """sha256 of the page that contributors see: publish it, so that anybody can compare what a
+    server hands out.
+    """
     from pdml.contribute.page import render
 
     return render(study).sha256

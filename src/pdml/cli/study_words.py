@@ -39,10 +39,17 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
         wording = study.wording.get(attribute.name, Wording())
         number = isinstance(attribute, Number)
         answer = _domain(attribute)
-        table.add_row(Text(wording.label or attribute.name), Text(answer), "1" if number else str(len(attribute.feature_names)))
+        table.add_row(
+            Text(wording.label or attribute.name),
+            Text(answer),
+            "1" if number else str(len(attribute.feature_names)),
+        )
     if len(study.attributes) > MOST_ROWS:
         table.add_row(f"... and {len(study.attributes) - MOST_ROWS} more", "", "")
-    size = f"A report holds {study.width} numbers: these, a constant, and the whole shrunk to length 1."
+    size = (
+        f"A report holds {study.width} numbers: these, a constant, and the whole shrunk "
+        "to length 1."
+    )
     screen.show(out, "What can the own server read?", table, size)
 
     table = screen.new_table("server", "address", "talks to", words=3)
@@ -50,7 +57,13 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
         table.add_row(server.name, server.url, ", ".join(study.neighbours(server.name)))
     if len(study.servers) > MOST_ROWS:
         table.add_row(f"... and {len(study.servers) - MOST_ROWS} more", "", "")
-    screen.show(out, "Who takes part?", table, f"{numbers.count(len(study.servers), 'server')}, {numbers.count(len(study.edges), 'link')}.")
+    screen.show(
+        out,
+        "Who takes part?",
+        table,
+        f"{numbers.count(len(study.servers), 'server')}, "
+        f"{numbers.count(len(study.edges), 'link')}.",
+    )
 
     out.print()
     out.print(Text("What is promised?", style="bold cyan"))
@@ -75,7 +88,9 @@ def _domain(attribute: Attribute) -> str:
 
 def _when(study: Study) -> str:
     opens = f"from {study.opens:%Y-%m-%d %H:%M} UTC" if study.opens else "from now on"
-    return f"{opens}, " + (f"until {study.closes:%Y-%m-%d %H:%M} UTC" if study.closes else "without an end")
+    return f"{opens}, " + (
+        f"until {study.closes:%Y-%m-%d %H:%M} UTC" if study.closes else "without an end"
+    )
 
 
 def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
@@ -83,7 +98,8 @@ def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
     weight = facts["influence"]["weight"]
     return [
         f"A server trains with {study.min_records:,} reports or more.",
-        f"One report, even a forged one, counts there as much as {weight:.3g} answers that chance has not "
+        f"One report, even a forged one, counts there as much as {weight:.3g} answers that "
+        "chance has not "
         f"touched, at most (with epsilon {study.menu[0]:g}).",
     ]
 

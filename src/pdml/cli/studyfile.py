@@ -44,7 +44,9 @@ def examine(path: Path) -> Examined:
     _, mistakes = rules.read(document)
     servers = document.get("servers")
     told = {key[:2] for key, _ in mistakes}
-    for key, sentence in _plan_mistakes(document.get("plan"), len(servers) if isinstance(servers, list) else 0):
+    for key, sentence in _plan_mistakes(
+        document.get("plan"), len(servers) if isinstance(servers, list) else 0
+    ):
         if key not in told:
             mistakes.append((key, sentence))
     if mistakes:
@@ -62,7 +64,9 @@ def examine(path: Path) -> Examined:
 
 
 def _by_line(told: Sequence[tuple[Key, str]], where: Mapping[Key, int]) -> tuple[Told, ...]:
-    return tuple(sorted(((line_of(key, where), text) for key, text in told), key=lambda item: item[0]))
+    return tuple(
+        sorted(((line_of(key, where), text) for key, text in told), key=lambda item: item[0])
+    )
 
 
 def _plan_mistakes(plan: object, servers: int) -> list[tuple[Key, str]]:
@@ -74,7 +78,13 @@ def _plan_mistakes(plan: object, servers: int) -> list[tuple[Key, str]]:
         if name not in rules.PLAN or not _has_type(value, *rules.PLAN[name]):
             continue  # the rules of the study tell it
         if isinstance(value, list) and len(value) != servers:
-            found.append((("plan", name), f"plan.{name} must be one number or one per server ({servers} of them), got {len(value)}"))
+            found.append(
+                (
+                    ("plan", name),
+                    f"plan.{name} must be one number or one per server ({servers} of them), "
+                    f"got {len(value)}",
+                )
+            )
         try:
             TrainingPlan.from_dict({name: value})
         except InvalidInput as error:
@@ -85,7 +95,9 @@ def _plan_mistakes(plan: object, servers: int) -> list[tuple[Key, str]]:
 def _has_type(value: object, kind: type, each: bool) -> bool:
     if each and isinstance(value, list):
         return all(_has_type(part, kind, False) for part in value)
-    return not isinstance(value, bool) and isinstance(value, (int, float) if kind is float else kind)
+    return not isinstance(value, bool) and isinstance(
+        value, (int, float) if kind is float else kind
+    )
 
 
 def _warnings(study: Study, *, told: bool) -> list[tuple[Key, str]]:
@@ -93,12 +105,23 @@ def _warnings(study: Study, *, told: bool) -> list[tuple[Key, str]]:
     found: list[tuple[Key, str]] = []
     for i, server in enumerate(study.servers):
         if (urlsplit(server.url).hostname or "").endswith(".example"):
-            found.append((("servers", i, "url"), f"{server.url} is a placeholder: no contributor can reach it"))
+            found.append(
+                (
+                    ("servers", i, "url"),
+                    f"{server.url} is a placeholder: no contributor can reach it",
+                )
+            )
     for i, micro_epsilon in enumerate(study.epsilon_micro):
         if is_weak(micro_epsilon):
             found.append((("label", "epsilon", "menu", i), words.weakness(micro_epsilon)))
     if study.width > MANY_FEATURES:
-        found.append((("attributes",), f"{study.width:,} features are many: every report has {16 * study.width // 3:,} bytes of them"))
+        found.append(
+            (
+                ("attributes",),
+                f"{study.width:,} features are many: every report has "
+                f"{16 * study.width // 3:,} bytes of them",
+            )
+        )
     plan = trainable.plan_of(study)
     if plan is not None and study.budget is not None and not told:
         try:

@@ -17,23 +17,62 @@ SERVERS = 10
 
 
 def train(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Records (.csv, .csv.gz or .parquet), or a study.toml.", show_default=False)],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="Records (.csv, .csv.gz or .parquet), or a study.toml.",
+            show_default=False,
+        ),
+    ],
     label: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict.")] = "",
     ranges: Annotated[
-        list[str] | None, typer.Option("--range", metavar="COLUMN=LOW:HIGH[:whole]", help="Range of a number; repeat.")
+        list[str] | None,
+        typer.Option(
+            "--range", metavar="COLUMN=LOW:HIGH[:whole]", help="Range of a number; repeat."
+        ),
     ] = None,
-    levels: Annotated[list[str] | None, typer.Option(metavar="COLUMN=A,B,...", help="Levels of a category; repeat.")] = None,
-    encoder: Annotated[Path | None, typer.Option(metavar="FILE", help="Ranges and levels as JSON, as in a model's encoder.")] = None,
-    from_data: Annotated[bool, typer.Option("--from-data", help="Take the undeclared ones from the data: a leak.")] = False,
-    classes: Annotated[str, typer.Option(metavar="A,B,...", help="Classes of the label, in order.")] = "",
-    ignore: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column that is no feature; repeat.")] = None,
-    epsilon: Annotated[float, typer.Option(help="Privacy of each label: smaller is more private, inf is none.")] = 1.0,
-    epsilon_column: Annotated[str, typer.Option(metavar="COLUMN", help="Each person's own epsilon.")] = "",
-    servers: Annotated[int | None, typer.Option(help=f"How many servers the records are dealt to.  [default: {SERVERS}]")] = None,
-    server_column: Annotated[str, typer.Option(metavar="COLUMN", help="Which server each record belongs to.")] = "",
-    topology: Annotated[str, typer.Option(help="random, ring, complete, star, grid or small_world.")] = "random",
-    links: Annotated[int | None, typer.Option(help="Links of a random topology.  [default: 1.3 per server]")] = None,
-    plan: Annotated[Path | None, typer.Option(metavar="FILE", help="Plan, links and budget that `pdml plan --out` wrote.")] = None,
+    levels: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=A,B,...", help="Levels of a category; repeat."),
+    ] = None,
+    encoder: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Ranges and levels as JSON, as in a model's encoder."),
+    ] = None,
+    from_data: Annotated[
+        bool, typer.Option("--from-data", help="Take the undeclared ones from the data: a leak.")
+    ] = False,
+    classes: Annotated[
+        str, typer.Option(metavar="A,B,...", help="Classes of the label, in order.")
+    ] = "",
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="A column that is no feature; repeat."),
+    ] = None,
+    epsilon: Annotated[
+        float, typer.Option(help="Privacy of each label: smaller is more private, inf is none.")
+    ] = 1.0,
+    epsilon_column: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Each person's own epsilon.")
+    ] = "",
+    servers: Annotated[
+        int | None,
+        typer.Option(help=f"How many servers the records are dealt to.  [default: {SERVERS}]"),
+    ] = None,
+    server_column: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Which server each record belongs to.")
+    ] = "",
+    topology: Annotated[
+        str, typer.Option(help="random, ring, complete, star, grid or small_world.")
+    ] = "random",
+    links: Annotated[
+        int | None, typer.Option(help="Links of a random topology.  [default: 1.3 per server]")
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Plan, links and budget that `pdml plan --out` wrote."),
+    ] = None,
     rounds: settings.Rounds = None,
     penalty: settings.Penalty = None,
     regularization: settings.Regularization = None,
@@ -41,25 +80,60 @@ def train(
     objective_noise: settings.ObjectiveNoise = None,
     noise_scale: settings.NoiseScale = None,
     noise_decay: settings.NoiseDecay = None,
-    norm_bound: Annotated[float, typer.Option(help="Longer records are shrunk to this length.")] = 1.0,
-    test: Annotated[Path | None, typer.Option(metavar="FILE", help="Records to measure the accuracy on.")] = None,
-    test_fraction: Annotated[float, typer.Option(help="Or hold back this share of DATA for it.")] = 0.0,
+    norm_bound: Annotated[
+        float, typer.Option(help="Longer records are shrunk to this length.")
+    ] = 1.0,
+    test: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Records to measure the accuracy on.")
+    ] = None,
+    test_fraction: Annotated[
+        float, typer.Option(help="Or hold back this share of DATA for it.")
+    ] = 0.0,
     diagnostics: settings.Diagnostics = False,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to.")] = Path("."),
-    model: Annotated[Path, typer.Option(metavar="FILE", help="The model's name in it.")] = Path("model.json"),
-    report: Annotated[Path, typer.Option(metavar="FILE", help="The report's name in it.")] = Path("report.html"),
+    model: Annotated[Path, typer.Option(metavar="FILE", help="The model's name in it.")] = Path(
+        "model.json"
+    ),
+    report: Annotated[Path, typer.Option(metavar="FILE", help="The report's name in it.")] = Path(
+        "report.html"
+    ),
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="Makes the run repeatable: who knows it can subtract the noise.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Makes the run repeatable: who knows it can subtract the noise."),
+    ] = None,
     engine: Annotated[
-        str, typer.Option(help="local (one process), ray (a cluster); for a study also nodes (between organisations).")
+        str,
+        typer.Option(
+            help="local (one process), ray (a cluster); for a study also nodes (between "
+            "organisations)."
+        ),
     ] = "local",
-    folders: Annotated[list[str] | None, typer.Option("--data", metavar="NAME=FOLDER", help="A server's frozen data set; repeat.")] = None,
-    node: Annotated[Path | None, typer.Option(metavar="FOLDER", help="This organisation's node, which offers the job.")] = None,
-    job: Annotated[str, typer.Option(metavar="NAME", help="The job's name.  [default: study and time]")] = "",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a job that was stopped.")] = False,
-    start_timeout: Annotated[float, typer.Option(min=1, callback=finite, help="Seconds in which all nodes must be there.")] = 300.0,
-    round_timeout: Annotated[float, typer.Option(min=1, callback=finite, help="Seconds that a node waits for a neighbour.")] = 120.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    folders: Annotated[
+        list[str] | None,
+        typer.Option("--data", metavar="NAME=FOLDER", help="A server's frozen data set; repeat."),
+    ] = None,
+    node: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="This organisation's node, which offers the job."),
+    ] = None,
+    job: Annotated[
+        str, typer.Option(metavar="NAME", help="The job's name.  [default: study and time]")
+    ] = "",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a job that was stopped.")
+    ] = False,
+    start_timeout: Annotated[
+        float,
+        typer.Option(min=1, callback=finite, help="Seconds in which all nodes must be there."),
+    ] = 300.0,
+    round_timeout: Annotated[
+        float,
+        typer.Option(min=1, callback=finite, help="Seconds that a node waits for a neighbour."),
+    ] = 120.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of tables.")
+    ] = False,
 ) -> None:
     """Train a model from a table, with simulated people and servers, or for a study.
 
@@ -122,19 +196,28 @@ def train(
 
     _ = LabelFlip(epsilon).threshold  # refuses a bad epsilon before the data are read
     if engine == "nodes":
-        raise InvalidInput("--engine nodes trains a study, whose records are at the organisations; for a table: local or ray")
+        raise InvalidInput(
+            "--engine nodes trains a study, whose records are at the organisations; for a "
+            "table: local or ray"
+        )
     choices: dict[str, Any] = {"epsilon": epsilon, "norm_bound": norm_bound, "engine": engine}
     if plan is None:
         choices |= {"topology": topology, "links": links, "plan": TrainingPlan(**given)}
     else:
         choices |= planfile.read(plan, given | _given(links=links, servers=servers))
         servers = choices.pop("n_servers")
-    roles = records.Roles(label=label, epsilon=epsilon_column, server=server_column, ignored=tuple(ignore or ()))
+    roles = records.Roles(
+        label=label, epsilon=epsilon_column, server=server_column, ignored=tuple(ignore or ())
+    )
     attributes = declared.declarations(ranges or (), levels or (), encoder)
     names = tuple(name.strip() for name in classes.split(",")) if classes else ()
     with working(f"Reading {data}"):
-        people = records.read(data, roles, attributes=attributes, from_data=from_data, classes=names)
-        taught, tested = records.split(people, test=test, label=label, fraction=test_fraction, seed=seed)
+        people = records.read(
+            data, roles, attributes=attributes, from_data=from_data, classes=names
+        )
+        taught, tested = records.split(
+            people, test=test, label=label, fraction=test_fraction, seed=seed
+        )
     choices |= {"random_state": seed, "diagnostics": diagnostics}
     choices["classes"] = range(len(people.classes))
     training = _fit(taught, tested, servers, choices)
@@ -147,7 +230,11 @@ def train(
         feature_names=people.encoder.feature_names,
         label=label,
     )
-    randomised = f"each person's own epsilon (column {epsilon_column})" if epsilon_column else f"epsilon {epsilon:g}"
+    randomised = (
+        f"each person's own epsilon (column {epsilon_column})"
+        if epsilon_column
+        else f"epsilon {epsilon:g}"
+    )
     lead = _lead(training, people, randomised)
     measured = "no records were kept to measure it on"
     if tested is not None:
@@ -160,7 +247,10 @@ def train(
         lead=lead,
         reference_accuracy=None,
         accuracy_note=card.INSIDE if kept_inside else measured,
-        settings=card.settings(training, **{"label epsilon": f"column {epsilon_column}" if epsilon_column else f"{epsilon:g}"}),
+        settings=card.settings(
+            training,
+            **{"label epsilon": f"column {epsilon_column}" if epsilon_column else f"{epsilon:g}"},
+        ),
         notes=people.leaks,
     )
     outputs.commit({files["report"]: lambda path: write(path, page), files["model"]: released.save})
@@ -178,35 +268,51 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _fit(taught: "Records", tested: "Records | None", servers: int | None, settings: dict[str, Any]) -> "Training":
+def _fit(
+    taught: "Records", tested: "Records | None", servers: int | None, settings: dict[str, Any]
+) -> "Training":
     from pdml.cli.card import measure
     from pdml.cli.screen import progress
     from pdml.release.estimator import PDMLClassifier
 
     n = len(taught.names) or (SERVERS if servers is None else servers)
     if servers not in (None, n):
-        raise InvalidInput(f"--servers must be left out or be {n}, as many as the server column names, got {servers}")
+        raise InvalidInput(
+            f"--servers must be left out or be {n}, as many as the server column names, got "
+            f"{servers}"
+        )
     names = taught.names or tuple(f"server {i + 1}" for i in range(n))
     with progress("Training") as on_round:
         fitted = PDMLClassifier(n_servers=n, on_round=on_round, **settings)
         fitted.fit(taught.x, taught.codes, epsilons=taught.epsilons, servers=taught.owners)
-    return measure(fitted, names, None, None) if tested is None else measure(fitted, names, tested.x, tested.codes)
+    return (
+        measure(fitted, names, None, None)
+        if tested is None
+        else measure(fitted, names, tested.x, tested.codes)
+    )
 
 
 def _lead(training: "Training", people: "Records", randomised: str) -> str:
     from pdml.report import numbers
 
     fitted, total = training.fitted, sum(row[1] for row in training.rows)
-    sizes = {"server": fitted.graph_.n, "link": fitted.graph_.n_edges, "round": fitted.model_.plan["rounds"]}
+    sizes = {
+        "server": fitted.graph_.n,
+        "link": fitted.graph_.n_edges,
+        "round": fitted.model_.plan["rounds"],
+    }
     known = [str(name) for name in people.classes]
     classes = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
     return (
-        f"{total:,} records with {people.encoder.n_features} features, classes {classes}; labels randomised with {randomised}; "
+        f"{total:,} records with {people.encoder.n_features} features, classes {classes}; "
+        f"labels randomised with {randomised}; "
         f"{', '.join(numbers.count(size, noun) for noun, size in sizes.items())}."
     )
 
 
-def _show(training: "Training", lead: str, measured: str, leaks: tuple[str, ...], files: dict[str, Path]) -> None:
+def _show(
+    training: "Training", lead: str, measured: str, leaks: tuple[str, ...], files: dict[str, Path]
+) -> None:
     from pdml.cli import card, screen
 
     out = screen.console()

@@ -1,4 +1,6 @@
-"""What `pdml train study.toml` does: the organisations' data sets in, one model out, on one machine or between organisations."""
+"""What `pdml train study.toml` does: the organisations' data sets in, one model out, on one machine
+or between organisations.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +34,9 @@ class Choices:
     round_timeout: float = 120.0
 
 
-def run(file: Path, choices: Choices, files: dict[str, Path], *, force: bool, as_json: bool) -> None:
+def run(
+    file: Path, choices: Choices, files: dict[str, Path], *, force: bool, as_json: bool
+) -> None:
     from pdml.cli import outputs, screen, train_nodes, train_together
     from pdml.cli import train_study_words as words
     from pdml.node import holdings
@@ -50,7 +54,10 @@ def run(file: Path, choices: Choices, files: dict[str, Path], *, force: bool, as
     if between:
         out = choices.out or Path(f"result-{job}")
         if out.exists():
-            raise InvalidInput(f"{out} exists already: a result is a folder of its own, give another one with --out")
+            raise InvalidInput(
+                f"{out} exists already: a result is a folder of its own, give another one "
+                "with --out"
+            )
         train_nodes.write(train_nodes.train(contract, choices), job, out, as_json=as_json)
         return
     outcome = train_together.train(study, contract, choices)
@@ -73,5 +80,8 @@ def _plan(study: "Study", given: Mapping[str, Any]) -> "TrainingPlan":
     from pdml.train.plan import TrainingPlan
 
     if study.plan and given:
-        raise InvalidInput(f"--{next(iter(given)).replace('_', '-')} must be left out: the study {study.id} settles the plan")
+        raise InvalidInput(
+            f"--{next(iter(given)).replace('_', '-')} must be left out: the study "
+            f"{study.id} settles the plan"
+        )
     return TrainingPlan.from_dict(dict(study.plan or given))

@@ -1,4 +1,6 @@
-"""What `pdml train study.toml` tells: the report's page, the summary for machines, the tables on a screen."""
+"""What `pdml train study.toml` tells: the report's page, the summary for machines, the tables on a
+screen.
+"""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +13,9 @@ if TYPE_CHECKING:
 
 def _rows(outcome: "Outcome") -> list[tuple[str, int, int, None]]:
     degrees = outcome.contract.graph.degrees
-    return [(part.server, part.records, int(degrees[i]), None) for i, part in enumerate(outcome.parts)]
+    return [
+        (part.server, part.records, int(degrees[i]), None) for i, part in enumerate(outcome.parts)
+    ]
 
 
 def write_page(path: Path, study: "Study", outcome: "Outcome") -> None:
@@ -20,18 +24,27 @@ def write_page(path: Path, study: "Study", outcome: "Outcome") -> None:
     from pdml.report.result import lead, notes_of
 
     plan = outcome.contract.plan.to_dict()
-    shown = {name.replace("_", " "): str(value) for name, value in plan.items() if value is not None}
+    shown = {
+        name.replace("_", " "): str(value) for name, value in plan.items() if value is not None
+    }
     page = Page(
         title=study.title,
         lead=lead(study, outcome),
         history=outcome.history(),
         n_servers=outcome.contract.graph.n,
         edges=outcome.contract.graph.edges,
-        servers=tuple(ServerRow(name=name, records=m, links=links) for name, m, links, _ in _rows(outcome)),
+        servers=tuple(
+            ServerRow(name=name, records=m, links=links) for name, m, links, _ in _rows(outcome)
+        ),
         accuracy_note="no records were kept to measure it on",
         lines=tuple(outcome.ledger.lines()),
         source=outcome.source,
-        settings={"study": study.id, "study hash": study.hash, "job": outcome.contract.job, **shown},
+        settings={
+            "study": study.id,
+            "study hash": study.hash,
+            "job": outcome.contract.job,
+            **shown,
+        },
         notes=notes_of(outcome),
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
     )

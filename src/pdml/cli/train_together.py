@@ -1,4 +1,6 @@
-"""`pdml train study.toml` in one trust domain: all frozen data sets in this process, or in the actors of one cluster."""
+"""`pdml train study.toml` in one trust domain: all frozen data sets in this process, or in the
+actors of one cluster.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +32,11 @@ class Loader:
         from pdml.study import Study
 
         study = Study.from_canonical(self.study)
-        return [holdings.hold(study, self.server, open_frozen(self.folder, study_hash=study.hash)).server]
+        return [
+            holdings.hold(
+                study, self.server, open_frozen(self.folder, study_hash=study.hash)
+            ).server
+        ]
 
 
 def train(study: "Study", contract: "Contract", choices: "Choices") -> "Outcome":
@@ -50,9 +56,16 @@ def train(study: "Study", contract: "Contract", choices: "Choices") -> "Outcome"
         if given:
             raise InvalidInput(f"{name} belongs to --engine nodes")
     folders = _folders(contract, choices.folders)
-    held = [holdings.hold(study, name, open_frozen(folders[name], study_hash=study.hash)) for name in contract.servers]
+    held = [
+        holdings.hold(study, name, open_frozen(folders[name], study_hash=study.hash))
+        for name in contract.servers
+    ]
     source = source_named("secure" if choices.seed is None else "simulated", choices.seed)
-    planned = Outcome(contract=contract, parts=tuple(_planned(contract, each) for each in held), source=source.name)
+    planned = Outcome(
+        contract=contract,
+        parts=tuple(_planned(contract, each) for each in held),
+        source=source.name,
+    )
     planned.ledger.check(study.budget or Budget())
     apart: list[list[float]] = []
 
@@ -60,7 +73,10 @@ def train(study: "Study", contract: "Contract", choices: "Choices") -> "Outcome"
 
         def observe(t: int, released: Any, _: Any) -> None:
             sent = released[0]
-            near = [[float(np.linalg.norm(sent[i] - sent[k])) for k in contract.graph.neighbours(i)] for i in range(len(sent))]
+            near = [
+                [float(np.linalg.norm(sent[i] - sent[k])) for k in contract.graph.neighbours(i)]
+                for i in range(len(sent))
+            ]
             apart.append([max(distances) for distances in near])
             on_round(t, contract.plan.rounds)
 
@@ -71,13 +87,20 @@ def train(study: "Study", contract: "Contract", choices: "Choices") -> "Outcome"
         else:
             from pdml.train.engines import ray
 
-            loaders = [Loader(study.canonical(), name, folders[name].absolute()) for name in contract.servers]
+            loaders = [
+                Loader(study.canonical(), name, folders[name].absolute())
+                for name in contract.servers
+            ]
             with ray.connected():
                 shards = [ray.Shard((i,), load) for i, load in enumerate(loaders)]
-                trained = ray.train(contract.graph, contract.plan, source, shards, observe=observe, use_numba=flags)
+                trained = ray.train(
+                    contract.graph, contract.plan, source, shards, observe=observe, use_numba=flags
+                )
 
     parts = tuple(
-        replace(part, released=trained.released[i], apart=[distances[i] for distances in apart[:-1]])
+        replace(
+            part, released=trained.released[i], apart=[distances[i] for distances in apart[:-1]]
+        )
         for i, part in enumerate(planned.parts)
     )
     return replace(planned, parts=parts)
@@ -97,7 +120,9 @@ def _planned(contract: "Contract", held: "Holdings") -> "Part":
         apart=(),
         label_epsilon=held.label_epsilon,
         randomised_by=held.randomised_by,
-        events=contract.events(contract.servers[server.index], records=server.records, epsilon=server.epsilon),
+        events=contract.events(
+            contract.servers[server.index], records=server.records, epsilon=server.epsilon
+        ),
     )
 
 
@@ -107,8 +132,13 @@ def _folders(contract: "Contract", given: Sequence[str]) -> dict[str, Path]:
     for text in given:
         name, equals, folder = text.partition("=")
         if not equals or name not in contract.servers:
-            raise InvalidInput(f"--data must be NAME=FOLDER with one of {', '.join(contract.servers)}, got {text!r}")
+            raise InvalidInput(
+                f"--data must be NAME=FOLDER with one of {', '.join(contract.servers)}, got "
+                f"{text!r}"
+            )
         found[name] = Path(folder)
     if missing := [name for name in contract.servers if name not in found]:
-        raise InvalidInput(f"--data must name a data set for every server, got none for {', '.join(missing)}")
+        raise InvalidInput(
+            f"--data must name a data set for every server, got none for {', '.join(missing)}"
+        )
     return found

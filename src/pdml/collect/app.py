@@ -16,7 +16,18 @@ from starlette.routing import Route
 from pdml.collect import openapi
 from pdml.collect.attempts import Attempts
 from pdml.collect.guard import Guard
-from pdml.collect.http import Gone, Receive, Refused, Scope, Send, problem_headers, read_body, require_type, send, send_problem
+from pdml.collect.http import (
+    Gone,
+    Receive,
+    Refused,
+    Scope,
+    Send,
+    problem_headers,
+    read_body,
+    require_type,
+    send,
+    send_problem,
+)
 from pdml.collect.operator import Door
 from pdml.collect.rules import Clock
 from pdml.collect.service import Render, Service
@@ -61,10 +72,11 @@ def create(
 ) -> App:
     """The application for one server of ``study``.
 
-    ``page`` is the contributor's page and ``operator`` renders the operator's, both made elsewhere: this room imports
-    neither. ``secure`` says that people reach it by https, so that cookies may only travel there, and ``proxied`` that
-    something in front of it passes requests on, so that a connection from this machine may be anybody's. ``guard`` is the one
-    that `serve` was given: what it refuses is told with the rest. ``capacity`` bounds the reports waiting to be stored.
+    ``page`` is the contributor's page and ``operator`` renders the operator's, both made elsewhere:
+    this room imports neither. ``secure`` says that people reach it by https, so that cookies may
+    only travel there, and ``proxied`` that something in front of it passes requests on, so that a
+    connection from this machine may be anybody's. ``guard`` is the one that `serve` was given: what
+    it refuses is told with the rest. ``capacity`` bounds the reports waiting to be stored.
     ``attempts`` slows down whoever tries unknown invitations.
     """
     service = Service(
@@ -87,13 +99,17 @@ def create(
             return
         route = hot.get(scope["path"]) if scope["method"] == "POST" else None
         try:
-            await (route(service, scope, receive, sender) if route else rest(scope, receive, sender))
+            await (
+                route(service, scope, receive, sender) if route else rest(scope, receive, sender)
+            )
         except Gone:
             pass
         except Refused as refused:
             service.counters.problems[refused.problem.code] += 1
             await send_problem(sender, refused.problem, close=True)
-        except Exception as error:  # its text may quote what somebody sent, so that only its kind is logged
+        except (
+            Exception
+        ) as error:  # its text may quote what somebody sent, so that only its kind is logged
             _log.error("a request failed with %s", type(error).__name__)
             service.counters.problems["internal"] += 1
             with suppress(Exception):  # too late if the answer had begun
@@ -139,20 +155,28 @@ async def _batches(service: Service, scope: Scope, receive: Receive, sender: Sen
     if not lines:
         raise Refused("malformed", "a batch holds at least one report")
     if len(lines) > MAX_BATCH:
-        raise Refused("batch_too_long", f"a batch holds at most {MAX_BATCH} reports, got {len(lines)}")
+        raise Refused(
+            "batch_too_long", f"a batch holds at most {MAX_BATCH} reports, got {len(lines)}"
+        )
     answers = await service.intake.accept(lines)
     await service.attempts.after(scope, (answer for answer, _ in answers))
     await send(sender, 200, _encoder.encode_lines([answer for answer, _ in answers]), NDJSON)
 
 
-def _rest(service: Service, page: bytes, page_headers: Mapping[str, str], door: Door, *, operator: bool) -> Starlette:
+def _rest(
+    service: Service, page: bytes, page_headers: Mapping[str, str], door: Door, *, operator: bool
+) -> Starlette:
     study = service.study
     canonical = study.canonical()
     document = _encode(openapi.document(study, service.server, service.rules, operator=operator))
     safe = {"x-content-type-options": "nosniff"}
 
     async def front(request: Request) -> Response:
-        return Response(page, media_type="text/html", headers={"cache-control": "no-cache", **safe, **page_headers})
+        return Response(
+            page,
+            media_type="text/html",
+            headers={"cache-control": "no-cache", **safe, **page_headers},
+        )
 
     async def contract(request: Request) -> Response:
         headers = {"pdml-study-hash": study.hash, "cache-control": "no-cache", **safe}
@@ -161,7 +185,11 @@ def _rest(service: Service, page: bytes, page_headers: Mapping[str, str], door: 
     async def health(request: Request) -> Response:
         if await service.ailment():
             return _problem(problem("storage_unavailable", "the store cannot commit now"))
-        return Response(b'{"status":"ok"}', media_type="application/json", headers={"cache-control": "no-store", **safe})
+        return Response(
+            b'{"status":"ok"}',
+            media_type="application/json",
+            headers={"cache-control": "no-store", **safe},
+        )
 
     async def described(request: Request) -> Response:
         return Response(document, media_type="application/json", headers=safe)
@@ -182,7 +210,9 @@ def _rest(service: Service, page: bytes, page_headers: Mapping[str, str], door: 
         return _problem(problem("storage_unavailable", "the store cannot be read now"))
 
     async def failed(request: Request, error: Exception) -> Response:
-        return _problem(problem("internal"))  # starlette raises it again, and `create` logs and counts it
+        return _problem(
+            problem("internal")
+        )  # starlette raises it again, and `create` logs and counts it
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> Any:
@@ -193,14 +223,21 @@ def _rest(service: Service, page: bytes, page_headers: Mapping[str, str], door: 
     routes = [
         Route("/", front),
         Route("/v1/study", contract),
-        Route("/v1/reports", _never, methods=["POST"]),  # taken before; named here so that other methods get 405
+        Route(
+            "/v1/reports", _never, methods=["POST"]
+        ),  # taken before; named here so that other methods get 405
         Route("/v1/batches", _never, methods=["POST"]),
         Route("/v1/invitations", _never, methods=["POST"]),
         Route("/healthz", health),
         Route("/openapi.json", described),
     ]
     routes += door.routes()
-    handlers = {HTTPException: http_error, Refused: refused, StorageUnavailable: unavailable, Exception: failed}
+    handlers = {
+        HTTPException: http_error,
+        Refused: refused,
+        StorageUnavailable: unavailable,
+        Exception: failed,
+    }
     rest = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     rest.router.redirect_slashes = False  # one address for each thing
     return rest
@@ -215,5 +252,10 @@ def _problem(answer: Problem, headers: Mapping[str, str] | None = None) -> Respo
         msgspec.json.encode(answer),
         status_code=answer.status,
         media_type="application/problem+json",
-        headers={"cache-control": "no-store", "x-content-type-options": "nosniff", **problem_headers(answer), **(headers or {})},
+        headers={
+            "cache-control": "no-store",
+            "x-content-type-options": "nosniff",
+            **problem_headers(answer),
+            **(headers or {}),
+        },
     )

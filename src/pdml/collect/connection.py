@@ -1,7 +1,9 @@
-"""One connection as the guard sees it: between the socket and the HTTP server, through asyncio's own two interfaces alone.
+"""One connection as the guard sees it: between the socket and the HTTP server, through asyncio's
+own two interfaces alone.
 
-To the socket it is a protocol, to the server's protocol it is a transport. It passes everything on and keeps the time: the
-application says when a request's head and body are there and when it is answered, the transport when its client does not read.
+To the socket it is a protocol, to the server's protocol it is a transport. It passes everything on
+and keeps the time: the application says when a request's head and body are there and when it is
+answered, the transport when its client does not read.
 """
 
 import asyncio
@@ -17,9 +19,12 @@ from pdml.messages import problem
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How long and how many. Every deadline is for the whole of its part: a byte now and then does not help."""
+    """How long and how many. Every deadline is for the whole of its part: a byte now and then does
+    not help.
+    """
 
-    head: float = 30.0  # seconds until a request's head is complete, from the connection or the last answer on
+    # seconds until a request's head is complete, from the connection or the last answer on
+    head: float = 30.0
     body: float = 30.0  # seconds for its body
     write: float = 30.0  # seconds in which a client takes enough of its answers
     connections: int = 2000  # in all
@@ -28,7 +33,9 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("head", "body", "write"):
             if not 0 < getattr(self, name) < inf:  # NaN is no number of seconds either
-                raise InvalidInput(f"{name} must be a positive number of seconds, got {getattr(self, name)}")
+                raise InvalidInput(
+                    f"{name} must be a positive number of seconds, got {getattr(self, name)}"
+                )
         for name in ("connections", "per_address"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -38,7 +45,9 @@ LARGEST_HEAD = 64 << 10  # bytes
 
 
 class Watch(Protocol):
-    """What all connections share: the time, their limits, what was refused, and where to say that one is gone."""
+    """What all connections share: the time, their limits, what was refused, and where to say that
+    one is gone.
+    """
 
     now: float  # seconds of the loop's clock, a moment ago
     limits: Limits
@@ -48,9 +57,13 @@ class Watch(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """Everything that `asyncio.Protocol` and `asyncio.Transport` say and the HTTP server uses, with deadlines."""
+    """Everything that `asyncio.Protocol` and `asyncio.Transport` say and the HTTP server uses, with
+    deadlines.
+    """
 
-    def __init__(self, watch: Watch, address: str, peer: tuple[str, int], inner: asyncio.Protocol) -> None:
+    def __init__(
+        self, watch: Watch, address: str, peer: tuple[str, int], inner: asyncio.Protocol
+    ) -> None:
         self.address = address  # for counting
         self.peer = peer
         self._watch = watch
@@ -80,7 +93,9 @@ class Connection(asyncio.Protocol):
         self._deadline = inf
 
     def ended(self, *, unread: bool) -> None:
-        """It is answered. A body that nobody read is not waited for: with it in the way no other request can come."""
+        """It is answered. A body that nobody read is not waited for: with it in the way no other
+        request can come.
+        """
         self.reading = False
         self._received = 0
         self._deadline = self._watch.now + self._watch.limits.head
@@ -112,10 +127,14 @@ class Connection(asyncio.Protocol):
             self._stuck = min(self._stuck, until)
 
     def _late(self) -> None:
-        """The body did not come. The server learns that the client is gone; the client learns why."""
+        """The body did not come. The server learns that the client is gone; the client learns
+        why.
+        """
         self._watch.problems["timeout"] += 1
         limit = self._watch.limits.body
-        self._transport.write(raw_problem(problem("timeout", f"the body must arrive within {limit:g} seconds")))
+        self._transport.write(
+            raw_problem(problem("timeout", f"the body must arrive within {limit:g} seconds"))
+        )
         self.close()
 
     # What the socket says
@@ -155,7 +174,9 @@ class Connection(asyncio.Protocol):
     # What the server says
 
     def write(self, data: bytes) -> None:
-        """The head of an answer leaves in one write with its body: half the system calls and packets."""
+        """The head of an answer leaves in one write with its body: half the system calls and
+        packets.
+        """
         if self._gone:  # a server that answers several requests of one client may not have heard
             return
         if self._held:

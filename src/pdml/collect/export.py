@@ -15,18 +15,21 @@ _CHUNK_BYTES = 8 << 20
 
 
 def export(store: Store, folder: Path, *, hour: int, min_records: int) -> Manifest:
-    """Freeze the collection and write it to ``folder``; again and again, always with the same bytes.
+    """Freeze the collection and write it to ``folder``; again and again, always with the same
+    bytes.
 
     Guarantees
     ----------
     - Nothing is added or withdrawn from the moment it is frozen, which comes first.
     - Rows are in the order of the reports' random ids; ids, hours and tokens are not exported.
-    - The digest of the first export is kept: an export that differs is refused, because the database was altered.
+    - The digest of the first export is kept: an export that differs is refused, because the
+      database was altered.
     """
     reports = store.totals().reports
     if reports < min_records:
         raise DataError(
-            f"the collection holds {reports:,} reports and the study asks for at least {min_records:,}: collect more before freezing it"
+            f"the collection holds {reports:,} reports and the study asks for at least "
+            f"{min_records:,}: collect more before freezing it"
         )
     who = store.identity
     writer = FrozenWriter(
@@ -45,17 +48,23 @@ def export(store: Store, folder: Path, *, hour: int, min_records: int) -> Manife
         for rows in store.rows(max(1, _CHUNK_BYTES // (4 * who.width))):
             features, labels, epsilons = zip(*rows, strict=True)
             matrix = np.frombuffer(b"".join(features), dtype="<f4").reshape(len(rows), who.width)
-            writer.append(matrix, np.array(labels, dtype=np.int64), np.array(epsilons, dtype=np.int64))
+            writer.append(
+                matrix, np.array(labels, dtype=np.int64), np.array(epsilons, dtype=np.int64)
+            )
             done += len(rows)
         if done != totals.reports:
-            raise DataError(f"the collection counts {totals.reports:,} reports but holds {done:,}: the database was altered")
+            raise DataError(
+                f"the collection counts {totals.reports:,} reports but holds {done:,}: the "
+                "database was altered"
+            )
         manifest = writer.finish(frozen_at=frozen, known=totals.digest)
     if not totals.digest:
         store.set_digest(manifest.digest)
     elif totals.digest != manifest.digest:
         shutil.rmtree(folder, ignore_errors=True)
         raise DataError(
-            f"the data set now has digest {manifest.digest[:12]}, and had {totals.digest[:12]} when it was first exported: "
+            f"the data set now has digest {manifest.digest[:12]}, and had "
+            f"{totals.digest[:12]} when it was first exported: "
             "the database was altered after it was frozen"
         )
     return manifest

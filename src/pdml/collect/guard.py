@@ -1,7 +1,8 @@
 """Who may connect, and for how long: a few greedy or slow clients must not shut the others out.
 
-The guard accepts connections itself, because a TLS handshake that never ends costs as much as a request that never does, and
-hands them to the HTTP server as asyncio's `create_server` would. It knows HTTP only by what the application tells it.
+The guard accepts connections itself, because a TLS handshake that never ends costs as much as a
+request that never does, and hands them to the HTTP server as asyncio's `create_server` would. It
+knows HTTP only by what the application tells it.
 """
 
 import asyncio
@@ -27,14 +28,18 @@ _GRACE = 3.0  # seconds for bodies and answers on their way when the service sto
 
 
 class Guard:
-    """Counts connections, and ends those that take too long. ``problems`` counts by code what was refused here."""
+    """Counts connections, and ends those that take too long. ``problems`` counts by code what was
+    refused here.
+    """
 
     def __init__(self, limits: Limits | None = None, proxies: Proxies | None = None) -> None:
         self.limits = limits or Limits()
         self.now = 0.0
         self.problems: Counter[str] = Counter()
         self._proxies = proxies or Proxies()
-        self._open: dict[tuple[str, int], Connection] = {}  # by the other end, those still shaking hands included
+        self._open: dict[
+            tuple[str, int], Connection
+        ] = {}  # by the other end, those still shaking hands included
         self._count: Counter[str] = Counter()  # of them by address
         self._busy: Counter[str] = Counter()  # requests at once by address, behind a proxy
         self._most = self.limits.connections
@@ -47,7 +52,9 @@ class Guard:
     # As an application around another
 
     def around(self, app: _App) -> _App:
-        """``app``, whose requests the guard hears of; what it is told of the client is what a trusted proxy says."""
+        """``app``, whose requests the guard hears of; what it is told of the client is what a
+        trusted proxy says.
+        """
 
         async def watched(scope: Scope, receive: Receive, send: Send) -> None:
             connection = self._open.get(scope["client"]) if scope["type"] == "http" else None
@@ -64,7 +71,9 @@ class Guard:
             connection.began()
             try:
                 if connection.sent_much and _size(scope) > LARGEST_HEAD:
-                    await self._refuse(send, "too_large", f"a head may have at most {LARGEST_HEAD} bytes")
+                    await self._refuse(
+                        send, "too_large", f"a head may have at most {LARGEST_HEAD} bytes"
+                    )
                 elif self._proxies and self._proxies.trusts(connection.peer[0]):
                     await self._forwarded(app, scope, noted, send)
                 else:
@@ -79,7 +88,11 @@ class Guard:
         client = self._proxies.client(scope["client"][0], scope["headers"])
         address = group(client)
         if self._busy[address] >= self.limits.per_address:
-            await self._refuse(send, "too_many_requests", f"at most {self.limits.per_address} requests at once from one address")
+            await self._refuse(
+                send,
+                "too_many_requests",
+                f"at most {self.limits.per_address} requests at once from one address",
+            )
             return
         self._busy[address] += 1
         try:
@@ -96,7 +109,9 @@ class Guard:
     # As a listener
 
     def listen(self, factory: _Factory, listener: socket.socket, ssl: Any) -> "_Listening":
-        """Accept from ``listener`` until closed; ``factory`` makes the HTTP server's protocol for each connection."""
+        """Accept from ``listener`` until closed; ``factory`` makes the HTTP server's protocol for
+        each connection.
+        """
         loop = asyncio.get_running_loop()
         self._most = _make_room(self.limits.connections)
         listener.setblocking(False)
@@ -118,9 +133,13 @@ class Guard:
         listening.resume()
         return listening
 
-    def _admit(self, wire: socket.socket, peer: tuple[str, int], factory: _Factory, ssl: Any) -> None:
+    def _admit(
+        self, wire: socket.socket, peer: tuple[str, int], factory: _Factory, ssl: Any
+    ) -> None:
         address = group(peer[0])
-        crowded = self._count[address] >= self.limits.per_address and not self._proxies.trusts(peer[0])
+        crowded = self._count[address] >= self.limits.per_address and not self._proxies.trusts(
+            peer[0]
+        )
         if crowded or len(self._open) >= self._most:
             self.problems["too_many_requests"] += 1
             wire.close()
@@ -135,10 +154,16 @@ class Guard:
 
     async def _greet(self, wire: socket.socket, connection: Connection, ssl: Any) -> None:
         """The handshake, if there is one; whatever goes wrong in it is the client's affair."""
-        patience = {"ssl_handshake_timeout": self.limits.head, "ssl_shutdown_timeout": self.limits.write} if ssl else {}
+        patience = (
+            {"ssl_handshake_timeout": self.limits.head, "ssl_shutdown_timeout": self.limits.write}
+            if ssl
+            else {}
+        )
         try:
             wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, wire, ssl=ssl, **patience)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection, wire, ssl=ssl, **patience
+            )
         except BaseException as error:
             wire.close()
             self.lost(connection)
@@ -171,7 +196,10 @@ class _Listening:
     def __init__(self, guard: Guard, listener: socket.socket, accept: Callable[[], None]) -> None:
         self._guard, self._listener, self._accept = guard, listener, accept
         self._loop = asyncio.get_running_loop()
-        self._tick = min(_TICK, *(each / 4 for each in (guard.limits.head, guard.limits.body, guard.limits.write)))
+        self._tick = min(
+            _TICK,
+            *(each / 4 for each in (guard.limits.head, guard.limits.body, guard.limits.write)),
+        )
         self._closed = False
         self._loop.call_later(self._tick, self._look)
 
@@ -196,15 +224,23 @@ class _Listening:
 
 def _size(scope: Scope) -> int:
     """Of a request's head, about."""
-    return len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+    return (
+        len(scope["raw_path"])
+        + len(scope["query_string"])
+        + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+    )
 
 
 def _has_body(scope: Scope) -> bool:
-    return header(scope, b"content-length") not in (b"", b"0") or bool(header(scope, b"transfer-encoding"))
+    return header(scope, b"content-length") not in (b"", b"0") or bool(
+        header(scope, b"transfer-encoding")
+    )
 
 
 def _make_room(connections: int) -> int:
-    """As many connections as asked for, or as the system has file descriptors for when it gives what it can."""
+    """As many connections as asked for, or as the system has file descriptors for when it gives
+    what it can.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _RESERVE
     if 0 <= soft < wanted:  # RLIM_INFINITY is below

@@ -42,16 +42,23 @@ def header(scope: Scope, name: bytes) -> bytes:
 
 
 def require_type(scope: Scope, *allowed: bytes) -> None:
-    """Refuse other content types. Browsers let any site post text or forms; JSON they ask about first, and are told no."""
+    """Refuse other content types. Browsers let any site post text or forms; JSON they ask about
+    first, and are told no.
+    """
     given = header(scope, b"content-type")
     if given in allowed:
         return
     if given.partition(b";")[0].strip().lower() not in allowed:
-        raise Refused("unsupported_type", f"the content type must be {' or '.join(each.decode() for each in allowed)}")
+        raise Refused(
+            "unsupported_type",
+            f"the content type must be {' or '.join(each.decode() for each in allowed)}",
+        )
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The request's body, of at most ``limit`` bytes: by its declared length before reading, and counted while it arrives."""
+    """The request's body, of at most ``limit`` bytes: by its declared length before reading, and
+    counted while it arrives.
+    """
     declared = header(scope, b"content-length")
     if declared and (len(declared) > 15 or int(declared) > limit):
         raise Refused("too_large", f"the body may have at most {limit} bytes")
@@ -70,7 +77,9 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
             return part if size == len(part) else b"".join(parts)
 
 
-async def send(send: Send, status: int, body: bytes, kind: bytes, more: Iterable[tuple[bytes, bytes]] = ()) -> None:
+async def send(
+    send: Send, status: int, body: bytes, kind: bytes, more: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
     headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *SAFE, *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -84,8 +93,16 @@ def problem_headers(answer: Problem) -> Mapping[str, str]:
 
 
 async def send_problem(sender: Send, answer: Problem, *, close: bool = False) -> None:
-    """``close``: the body was not read, and the connection must not be used on with it in the way."""
-    await send(sender, answer.status, msgspec.json.encode(answer), PROBLEM, _headers(answer) + _CLOSE * close)
+    """``close``: the body was not read, and the connection must not be used on with it in the
+    way.
+    """
+    await send(
+        sender,
+        answer.status,
+        msgspec.json.encode(answer),
+        PROBLEM,
+        _headers(answer) + _CLOSE * close,
+    )
 
 
 def raw_problem(answer: Problem) -> bytes:

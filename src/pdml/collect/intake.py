@@ -1,4 +1,6 @@
-"""Decides on reports: rules first, then the store, then one answer for each. Knows nothing of HTTP but the status."""
+"""Decides on reports: rules first, then the store, then one answer for each. Knows nothing of HTTP
+but the status.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,13 +18,18 @@ _DETAILS = {  # what the store found, in a sentence
     "overloaded": "the service has more to do than it can now",
     "withdrawn": "a report with this id was withdrawn and cannot be sent again",
 }
-_CODES = {"withdrawn": "id_conflict", "overloaded": "storage_unavailable"}  # a withdrawn id is taken for ever
+_CODES = {
+    "withdrawn": "id_conflict",
+    "overloaded": "storage_unavailable",
+}  # a withdrawn id is taken for ever
 
 
 class Intake:
     """Accepts reports for one collection."""
 
-    def __init__(self, rules: Rules, server: str, writer: Writer, counters: Counters, clock: Clock) -> None:
+    def __init__(
+        self, rules: Rules, server: str, writer: Writer, counters: Counters, clock: Clock
+    ) -> None:
         self.rules = rules
         self._server = server
         self._writer = writer
@@ -30,7 +37,9 @@ class Intake:
         self._clock = clock
 
     async def accept(self, lines: Sequence[bytes]) -> list[tuple[Receipt | Problem, bool]]:
-        """One answer per report in the same order, and whether it is newly stored. Whatever happens, no line goes unanswered."""
+        """One answer per report in the same order, and whether it is newly stored. Whatever
+        happens, no line goes unanswered.
+        """
         now = self._clock()
         read = self.rules.read(lines, now)
         entries = [each for each in read if type(each) is Entry]
@@ -44,12 +53,19 @@ class Intake:
 
     def _receipts(self, entries: Sequence[Entry]) -> list[tuple[Receipt | Problem, bool]]:
         study, server = self.rules.study_hash, self._server
-        return [(Receipt(each[0].hex(), study, server, each[1].hex(), hour_text(each[4])), True) for each in entries]
+        return [
+            (Receipt(each[0].hex(), study, server, each[1].hex(), hour_text(each[4])), True)
+            for each in entries
+        ]
 
-    def _answers(self, read: Sequence[Entry | Refusal], outcomes: Sequence[Outcome]) -> list[tuple[Receipt | Problem, bool]]:
+    def _answers(
+        self, read: Sequence[Entry | Refusal], outcomes: Sequence[Outcome]
+    ) -> list[tuple[Receipt | Problem, bool]]:
         """Whatever each line's fate; what is not newly stored is counted here."""
         fates = iter(outcomes)
-        answers = [self._answer(each, next(fates) if type(each) is Entry else None) for each in read]
+        answers = [
+            self._answer(each, next(fates) if type(each) is Entry else None) for each in read
+        ]
         for answer, new in answers:
             if type(answer) is Problem:
                 self._counters.problems[answer.code] += 1
@@ -65,7 +81,9 @@ class Intake:
         except StorageUnavailable:
             return [Outcome("storage_unavailable")] * len(entries)
 
-    def _answer(self, each: Entry | Refusal, outcome: Outcome | None) -> tuple[Receipt | Problem, bool]:
+    def _answer(
+        self, each: Entry | Refusal, outcome: Outcome | None
+    ) -> tuple[Receipt | Problem, bool]:
         if outcome is None:
             return problem(*each), False
         assert type(each) is Entry
@@ -73,7 +91,9 @@ class Intake:
         if code == "stored" or code == "replayed":
             stored = code == "stored"
             when = hour_text(each.hour if stored else hour)
-            return Receipt(each.id.hex(), self.rules.study_hash, self._server, each.digest.hex(), when), stored
+            return Receipt(
+                each.id.hex(), self.rules.study_hash, self._server, each.digest.hex(), when
+            ), stored
         return problem(_CODES.get(code, code), _DETAILS.get(code, ""), each.id.hex()), False
 
 

@@ -1,11 +1,14 @@
-"""A key for each report, in files of their own: without its key a report is lost, wherever its sealed bytes have got to.
+"""A key for each report, in files of their own: without its key a report is lost, wherever its
+sealed bytes have got to.
 
-Databases forget slowly. PostgreSQL keeps an erased row in its tables' files and in its log, SQLite in its log and its free
-pages, and a backup of either keeps it for good. So the database holds reports sealed, and what opens them lies here, in slots
-of 32 bytes that are overwritten in place. docs/collect.md says what that can and cannot do.
+Databases forget slowly. PostgreSQL keeps an erased row in its tables' files and in its log, SQLite
+in its log and its free pages, and a backup of either keeps it for good. So the database holds
+reports sealed, and what opens them lies here, in slots of 32 bytes that are overwritten in place.
+docs/collect.md says what that can and cannot do.
 
     FOLDER/ring       whose keys these are
-    FOLDER/0.keys     a page that says how far its slots are settled, then the slots; 1.keys and on for others who write too
+    FOLDER/0.keys     a page that says how far its slots are settled, then the slots;
+                      1.keys and on for others who write too
 """
 
 import fcntl
@@ -23,10 +26,15 @@ PAGE = 4096  # bytes before the first slot, so that no slot lies across two sect
 _MAGIC = b"pdml keys 1\n"
 _SETTLED = 64  # where the page says how many slots are settled
 _BITS = 40  # of a key's number that are its place in the file; those above are the file's
-_FIRST, _MOST = 256, 8192  # slots made at once: few at first, because what is left over at the end is lost
+_FIRST, _MOST = (
+    256,
+    8192,
+)  # slots made at once: few at first, because what is left over at the end is lost
 _NONE = bytes(SLOT)
 
-Used = Callable[[int, int], Iterable[int]]  # under which numbers in [first, last] the database holds something
+Used = Callable[
+    [int, int], Iterable[int]
+]  # under which numbers in [first, last] the database holds something
 
 
 class KeyDestroyed(DataError):
@@ -39,12 +47,15 @@ class KeyRing:
     Guarantees
     ----------
     - A key has reached the disk before anything is sealed with it, and is given out once.
-    - A key that was given out for something that never came to be stored is wiped: its sealed bytes may lie about too.
+    - A key that was given out for something that never came to be stored is wiped: its sealed bytes
+      may lie about too.
     - When `destroy` has returned, zeros have reached the disk in the keys' place.
     """
 
     def __init__(self, folder: Path, ring: str, *, fresh: bool) -> None:
-        """Open the keys of the collection with the name ``ring``; only a ``fresh`` one, which has none yet, gets a folder."""
+        """Open the keys of the collection with the name ``ring``; only a ``fresh`` one, which has
+        none yet, gets a folder.
+        """
         self.folder = folder
         self.ring = ring
         self._files: dict[int, int] = {}  # number: handle
@@ -53,7 +64,9 @@ class KeyRing:
         _prepare(folder, ring, fresh)
 
     def begin(self) -> None:
-        """A transaction begins. If it never comes to `settle`, what was taken for it is open until a later one asks."""
+        """A transaction begins. If it never comes to `settle`, what was taken for it is open until
+        a later one asks.
+        """
         self._asked = False
 
     def next(self, count: int, used: Used) -> int:
@@ -108,7 +121,9 @@ class KeyRing:
         self._files.clear()
 
     def _ready(self, used: Used, count: int) -> "_OwnFile":
-        """This process's file, with so many keys in stock and nothing open from earlier transactions."""
+        """This process's file, with so many keys in stock and nothing open from earlier
+        transactions.
+        """
         try:
             own = self._owned()
             if not self._asked:
@@ -121,14 +136,18 @@ class KeyRing:
             raise StorageUnavailable(_trouble(error)) from error
 
     def _owned(self) -> "_OwnFile":
-        """The file that only this process adds to: the first that nobody else has, which is new if all are taken."""
+        """The file that only this process adds to: the first that nobody else has, which is new if
+        all are taken.
+        """
         if self._own is not None and self._own.is_there():
             return self._own
         self._disown()
         self._asked = False
         number = 0
         while self._own is None:
-            self._own = _OwnFile.open(self.folder / f"{number}.keys", _head(self.ring, number), number << _BITS)
+            self._own = _OwnFile.open(
+                self.folder / f"{number}.keys", _head(self.ring, number), number << _BITS
+            )
             number += 1
         return self._own
 
@@ -144,13 +163,18 @@ class KeyRing:
             handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             if os.pread(handle, _SETTLED, 0) != _head(self.ring, number):
                 os.close(handle)
-                raise DataError(f"{path} holds no keys of this collection: it was damaged or put there from elsewhere")
+                raise DataError(
+                    f"{path} holds no keys of this collection: it was damaged or put there "
+                    "from elsewhere"
+                )
             self._files[number] = handle
         return self._files[number]
 
 
 class _OwnFile:
-    """A file of keys that this process has locked, so that it alone adds slots to it. The system frees the lock of a dead one."""
+    """A file of keys that this process has locked, so that it alone adds slots to it. The system
+    frees the lock of a dead one.
+    """
 
     def __init__(self, path: Path, handle: int, base: int) -> None:
         self.handle = handle
@@ -176,7 +200,10 @@ class _OwnFile:
                 _sync(handle)
                 sync_folder(path.parent)
             elif os.pread(handle, _SETTLED, 0) != head:
-                raise DataError(f"{path} holds no keys of this collection: it was damaged or put there from elsewhere")
+                raise DataError(
+                    f"{path} holds no keys of this collection: it was damaged or put there "
+                    "from elsewhere"
+                )
             return cls(path, handle, base)
         except BlockingIOError:
             os.close(handle)
@@ -186,7 +213,9 @@ class _OwnFile:
             raise
 
     def is_there(self) -> bool:
-        """Whether the file still has its name: keys in one that was moved away or restored over would be lost."""
+        """Whether the file still has its name: keys in one that was moved away or restored over
+        would be lost.
+        """
         try:
             return _inode(os.stat(self._path, follow_symlinks=False)) == self._inode
         except OSError:
@@ -199,7 +228,9 @@ class _OwnFile:
         first, last = self._base + self.settled, self._base + (1 << _BITS) - 1
         found = sorted(number for number in used(first, last) if first <= number <= last)
         if found and found[-1] >= self.next:
-            raise StorageUnavailable(f"{self._path} is an old copy: the database holds reports whose keys are not in it")
+            raise StorageUnavailable(
+                f"{self._path} is an old copy: the database holds reports whose keys are not in it"
+            )
         self._known = True
         start = self.settled
         for spot in (*(number - self._base for number in found), self.given):
@@ -221,7 +252,9 @@ class _OwnFile:
         return [(number + i, keys[SLOT * i : SLOT * (i + 1)]) for i in range(count)]
 
     def stock(self, count: int) -> None:
-        """Make new keys if fewer are left, and sync them: what they seal may be acknowledged by its own commit alone."""
+        """Make new keys if fewer are left, and sync them: what they seal may be acknowledged by its
+        own commit alone.
+        """
         missing = count - len(self._stock) // SLOT
         if missing <= 0:
             return
@@ -249,13 +282,18 @@ def _prepare(folder: Path, ring: str, fresh: bool) -> None:
             atomic_write(name, ring)
             sync_folder(folder.parent)
         if name.read_text(encoding="ascii") != ring:
-            raise InvalidInput(f"{folder} holds the keys of another collection: each needs a folder of its own")
+            raise InvalidInput(
+                f"{folder} holds the keys of another collection: each needs a folder of its own"
+            )
         if stat.S_IMODE(folder.stat().st_mode) & 0o077:
             with suppress(OSError):  # a read-only disk
                 folder.chmod(0o700)
     except (OSError, UnicodeDecodeError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise InvalidInput(f"the keys of this collection are not in {folder} ({reason}): without them nobody can read it") from error
+        raise InvalidInput(
+            f"the keys of this collection are not in {folder} ({reason}): without them "
+            "nobody can read it"
+        ) from error
 
 
 def _head(ring: str, number: int) -> bytes:

@@ -1,4 +1,6 @@
-"""The operator's door: a token in a header, or a form that trades it for a cookie. Read-only behind it."""
+"""The operator's door: a token in a header, or a form that trades it for a cookie. Read-only behind
+it.
+"""
 
 import asyncio
 import hashlib
@@ -26,7 +28,8 @@ _HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "content-security-policy": (
-        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
     ),
 }
 _FORM = """<!doctype html>
@@ -43,9 +46,19 @@ input, button {{ font: inherit; width: 100%; box-sizing: border-box; padding: .6
 
 
 class Door:
-    """Knows the token's hash and the sessions it has opened; both die with the process, the token's file does not."""
+    """Knows the token's hash and the sessions it has opened; both die with the process, the token's
+    file does not.
+    """
 
-    def __init__(self, service: Service, render: Render | None, token_hash: str, *, secure: bool, proxied: bool) -> None:
+    def __init__(
+        self,
+        service: Service,
+        render: Render | None,
+        token_hash: str,
+        *,
+        secure: bool,
+        proxied: bool,
+    ) -> None:
         self._service = service
         self._render = render
         self._token_hash = token_hash
@@ -62,14 +75,24 @@ class Door:
         return [Route("/metrics", self.metrics, methods=["GET"]), *(pages if self._render else [])]
 
     async def metrics(self, request: Request) -> Response:
-        """Also for this machine itself, where that can be told: from a proxy's connections it cannot."""
+        """Also for this machine itself, where that can be told: from a proxy's connections it
+        cannot.
+        """
         if not (self._admitted(request) or self._is_here(request)):
             raise Refused("unauthorized")
-        headers = {"content-type": metrics.CONTENT_TYPE, "cache-control": "no-store", "x-content-type-options": "nosniff"}
+        headers = {
+            "content-type": metrics.CONTENT_TYPE,
+            "cache-control": "no-store",
+            "x-content-type-options": "nosniff",
+        }
         return Response(metrics.render(self._service), headers=headers)
 
     def _is_here(self, request: Request) -> bool:
-        if self._proxied or request.client is None or any(name in request.headers for name in _FORWARDED):
+        if (
+            self._proxied
+            or request.client is None
+            or any(name in request.headers for name in _FORWARDED)
+        ):
             return False
         return is_loopback(request.client.host)
 
@@ -84,10 +107,16 @@ class Door:
         if not self._admitted(request):
             raise Refused("unauthorized")
         body = msgspec.json.encode(await self._service.summary())
-        return Response(body, media_type="application/json", headers={"cache-control": "no-store", "x-content-type-options": "nosniff"})
+        return Response(
+            body,
+            media_type="application/json",
+            headers={"cache-control": "no-store", "x-content-type-options": "nosniff"},
+        )
 
     async def enter(self, request: Request) -> Response:
-        form = parse_qs((await read_body(request.scope, request.receive, 4096)).decode("utf-8", "replace"))
+        form = parse_qs(
+            (await read_body(request.scope, request.receive, 4096)).decode("utf-8", "replace")
+        )
         if not self._is_token(form.get("token", [""])[0].strip()):
             self._service.counters.problems["unauthorized"] += 1
             return self._form("That is not the token.")
@@ -98,7 +127,15 @@ class Door:
         session = secrets.token_hex(16)
         self._sessions[session] = now + _LASTS
         answer = RedirectResponse("/operator", status_code=303, headers=_HEADERS)
-        answer.set_cookie(_COOKIE, session, max_age=_LASTS, path="/", secure=self._secure, httponly=True, samesite="strict")
+        answer.set_cookie(
+            _COOKIE,
+            session,
+            max_age=_LASTS,
+            path="/",
+            secure=self._secure,
+            httponly=True,
+            samesite="strict",
+        )
         return answer
 
     def _admitted(self, request: Request) -> bool:
@@ -113,4 +150,6 @@ class Door:
 
     def _form(self, said: str) -> Response:
         text = _FORM.format(study=escape(self._service.study.title), said=escape(said))
-        return HTMLResponse(text, status_code=401, headers={**_HEADERS, "www-authenticate": "Bearer"})
+        return HTMLResponse(
+            text, status_code=401, headers={**_HEADERS, "www-authenticate": "Bearer"}
+        )

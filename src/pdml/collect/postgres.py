@@ -1,7 +1,9 @@
-"""A collection in a PostgreSQL database (one collection, one database or schema), with the promises of `Store`.
+"""A collection in a PostgreSQL database (one collection, one database or schema), with the promises
+of `Store`.
 
-Every writing transaction first locks the collection's only row: writers take turns, also when several services or commands
-use the same database, so that freezing waits for commits and two reports never race for a token.
+Every writing transaction first locks the collection's only row: writers take turns, also when
+several services or commands use the same database, so that freezing waits for commits and two
+reports never race for a token.
 """
 
 import threading
@@ -34,13 +36,18 @@ from pdml.collect.vault import SealedTallies, Vault
 from pdml.errors import InvalidInput, StorageUnavailable
 
 _HELD = "SELECT state, tallies_key, tallies FROM pdml_collection FOR UPDATE"
-_TOTALS = "SELECT state, withdrawn, invited, invited_used, frozen_hour, digest, tallies_key, tallies FROM pdml_collection"
+_TOTALS = (
+    "SELECT state, withdrawn, invited, invited_used, frozen_hour, digest, "
+    "tallies_key, tallies FROM pdml_collection"
+)
 _KNOWN = "SELECT key, sealed FROM pdml_reports WHERE id = %s"
 _ROWS = "SELECT key, id, sealed FROM pdml_reports WHERE sealed IS NOT NULL"
 _ANY = "SELECT 1 FROM pdml_reports WHERE id = ANY(%b::bytea[]) LIMIT 1"
 _FRESH = "SELECT count(*) FROM pdml_invitations WHERE hash = ANY(%b::bytea[]) AND NOT used"
 _USE = "UPDATE pdml_invitations SET used = true WHERE hash = ANY(%b::bytea[]) AND NOT used"
-_COUNT = "UPDATE pdml_collection SET tallies_key = %s, tallies = %s, invited_used = invited_used + %s"
+_COUNT = (
+    "UPDATE pdml_collection SET tallies_key = %s, tallies = %s, invited_used = invited_used + %s"
+)
 _WITHDRAWN = "UPDATE pdml_collection SET withdrawn = withdrawn + 1, tallies_key = %s, tallies = %s"
 _ERASE = "UPDATE pdml_reports SET sealed = NULL WHERE id = %s"
 
@@ -48,7 +55,9 @@ _ERASE = "UPDATE pdml_reports SET sealed = NULL WHERE id = %s"
 class PostgresStore:
     """`Store` behind a postgresql:// address, with its keys in a folder of this machine."""
 
-    def __init__(self, address: str, identity: Identity, *, keys: Path, create: bool = True) -> None:
+    def __init__(
+        self, address: str, identity: Identity, *, keys: Path, create: bool = True
+    ) -> None:
         self.identity = identity
         self._address = address
         self._lock = threading.RLock()
@@ -64,7 +73,9 @@ class PostgresStore:
             self._destroy_doomed()
         except StorageUnavailable as error:
             self.close()
-            raise InvalidInput(f"cannot use the PostgreSQL database as a collection: {error}") from error
+            raise InvalidInput(
+                f"cannot use the PostgreSQL database as a collection: {error}"
+            ) from error
         except BaseException:
             self.close()
             raise
@@ -72,7 +83,11 @@ class PostgresStore:
     def commit(self, entries: Sequence[Entry]) -> list[Outcome]:
         with self._sealing() as (db, state, held):
             tallied = self._tallied(db, state, held)
-            outcomes = self._store_all(db, entries) if state is State.OPEN and not any([entry[7] for entry in entries]) else None
+            outcomes = (
+                self._store_all(db, entries)
+                if state is State.OPEN and not any([entry[7] for entry in entries])
+                else None
+            )
             if outcomes is None:
                 outcomes = [self._decide(db, entry, state) for entry in entries]
             if stored := stored_of(entries, outcomes):
@@ -80,15 +95,20 @@ class PostgresStore:
             return outcomes
 
     def _store_all(self, db: Connection, entries: Sequence[Entry]) -> list[Outcome] | None:
-        """The common case at full speed: every entry new and every token fresh. Otherwise None, and nothing done.
+        """The common case at full speed: every entry new and every token fresh. Otherwise None, and
+        nothing done.
 
-        Asked first rather than tried, which the lock makes safe: a failed COPY would leave an id in PostgreSQL's own log.
+        Asked first rather than tried, which the lock makes safe: a failed COPY would leave an id in
+        PostgreSQL's own log.
         """
         ids = {entry[0] for entry in entries}
         tokens = [entry[6] for entry in entries if entry[6]]
         if len(ids) < len(entries) or db.execute(_ANY, (list(ids),)).fetchone() is not None:
             return None
-        if tokens and (len(set(tokens)) < len(tokens) or db.execute(_FRESH, (tokens,)).fetchone() != (len(tokens),)):
+        if tokens and (
+            len(set(tokens)) < len(tokens)
+            or db.execute(_FRESH, (tokens,)).fetchone() != (len(tokens),)
+        ):
             return None
         postgres_schema.copy(db, self._vault.seal(entries, partial(postgres_schema.used, db)))
         if tokens:
@@ -101,20 +121,29 @@ class PostgresStore:
         if (outcome := decided(entry, state, known, self._vault.open)) is not None:
             return outcome
         if entry.token and db.execute(_USE, ([entry.token],)).rowcount == 0:
-            issued = db.execute("SELECT 1 FROM pdml_invitations WHERE hash = %s", (entry.token,)).fetchone()
+            issued = db.execute(
+                "SELECT 1 FROM pdml_invitations WHERE hash = %s", (entry.token,)
+            ).fetchone()
             return Outcome("token_used" if issued else "token_unknown")
         postgres_schema.copy(db, self._vault.seal([entry], partial(postgres_schema.used, db)))
         return STORED
 
-    def _count(self, db: Connection, tallies: Tallies, held: SealedTallies, stored: Sequence[Entry]) -> None:
+    def _count(
+        self, db: Connection, tallies: Tallies, held: SealedTallies, stored: Sequence[Entry]
+    ) -> None:
         """Keep the totals in step with the reports, in the same transaction."""
-        now = self._vault.seal_tallies(counted(tallies, stored), held, partial(postgres_schema.used, db))
+        now = self._vault.seal_tallies(
+            counted(tallies, stored), held, partial(postgres_schema.used, db)
+        )
         db.execute(_COUNT, (*now, sum([1 for entry in stored if entry[6]])))
 
-    def _tallied(self, db: Connection, state: State, held: SealedTallies) -> tuple[Tallies, SealedTallies]:
+    def _tallied(
+        self, db: Connection, state: State, held: SealedTallies
+    ) -> tuple[Tallies, SealedTallies]:
         """The totals as they are held, before anything is stored.
 
-        In a database from before a withdrawal they are counted anew, and the withdrawal happens to it now.
+        In a database from before a withdrawal they are counted anew, and the withdrawal happens to
+        it now.
         """
         try:
             return self._vault.tallies(held), held
@@ -122,7 +151,9 @@ class PostgresStore:
             with db.cursor("pdml_all", binary=True) as rows:
                 rows.execute(_ROWS)
                 tallies, gone = self._vault.recount(rows, frozen=state is State.FROZEN)
-        db.execute("UPDATE pdml_reports SET sealed = NULL WHERE key = ANY(%s)", ([key for (key,) in gone],))
+        db.execute(
+            "UPDATE pdml_reports SET sealed = NULL WHERE key = ANY(%s)", ([key for (key,) in gone],)
+        )
         db.execute("UPDATE pdml_collection SET withdrawn = withdrawn + %s", (len(gone),))
         return tallies, SealedTallies(None, None)
 
@@ -135,7 +166,9 @@ class PostgresStore:
         with self._guarded() as db:
             row = db.execute(_TOTALS).fetchone()
             assert row is not None
-            with suppress(KeyDestroyed):  # by a withdrawal just now, or before this database was restored
+            with suppress(
+                KeyDestroyed
+            ):  # by a withdrawal just now, or before this database was restored
                 return totals_of(row[:6], self._vault.tallies(SealedTallies(*row[6:])))
         with self._sealing() as (db, state, held):
             self._count(db, *self._tallied(db, state, held), [])
@@ -154,7 +187,9 @@ class PostgresStore:
             if state is State.FROZEN:
                 raise frozen_refuses("an invitation to it would lead nowhere")
             added = 0
-            with db.cursor().copy("COPY pdml_invitations (hash) FROM STDIN (FORMAT binary)") as copy:
+            with db.cursor().copy(
+                "COPY pdml_invitations (hash) FROM STDIN (FORMAT binary)"
+            ) as copy:
                 copy.set_types(["bytea"])
                 for each in hashes:
                     copy.write_row((each,))
@@ -196,11 +231,18 @@ class PostgresStore:
         with self._transaction() as (db, state, _):
             if state is State.FROZEN:
                 raise frozen_refuses("it can neither be opened nor closed")
-            db.execute("UPDATE pdml_collection SET state = %s", (State.OPEN.value if is_open else State.CLOSED.value,))
+            db.execute(
+                "UPDATE pdml_collection SET state = %s",
+                (State.OPEN.value if is_open else State.CLOSED.value,),
+            )
 
     def freeze(self, hour: int) -> int:
         with self._transaction() as (db, _, _):
-            db.execute("UPDATE pdml_collection SET state = 'frozen', frozen_hour = %s WHERE state <> 'frozen'", (hour,))
+            db.execute(
+                "UPDATE pdml_collection SET state = 'frozen', frozen_hour = %s WHERE state "
+                "<> 'frozen'",
+                (hour,),
+            )
             row = db.execute("SELECT frozen_hour FROM pdml_collection").fetchone()
             assert row is not None
             return int(row[0])
@@ -232,7 +274,9 @@ class PostgresStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[tuple[Connection, State, SealedTallies]]:
-        """A transaction that holds the collection's row, and the state and the totals it found there."""
+        """A transaction that holds the collection's row, and the state and the totals it found
+        there.
+        """
         with self._guarded() as db, db.transaction():
             row = db.execute(_HELD, binary=True).fetchone()
             assert row is not None
@@ -240,7 +284,9 @@ class PostgresStore:
 
     @contextmanager
     def _guarded(self) -> Iterator[Connection]:
-        """The connection; whatever happens to it becomes `StorageUnavailable`, and the next use starts afresh."""
+        """The connection; whatever happens to it becomes `StorageUnavailable`, and the next use
+        starts afresh.
+        """
         with self._lock:
             try:
                 if self._db is None:
@@ -249,7 +295,9 @@ class PostgresStore:
             except psycopg.Error as error:
                 self._disconnect()
                 # The first line only: details may quote a row.
-                raise StorageUnavailable((str(error).splitlines() or [type(error).__name__])[0].lower()) from None
+                raise StorageUnavailable(
+                    (str(error).splitlines() or [type(error).__name__])[0].lower()
+                ) from None
 
     def _disconnect(self) -> None:
         if self._db is not None:
@@ -264,7 +312,10 @@ class PostgresStore:
             db.execute("SET client_min_messages = error")
             (fsync,) = db.execute("SHOW fsync").fetchone() or ("",)
             if fsync != "on":
-                raise InvalidInput("the PostgreSQL server runs with fsync = off: it would forget acknowledged reports in a power cut")
+                raise InvalidInput(
+                    "the PostgreSQL server runs with fsync = off: it would forget "
+                    "acknowledged reports in a power cut"
+                )
         except BaseException:
             db.close()
             raise

@@ -1,4 +1,6 @@
-"""The tables of a collection in PostgreSQL: making them, and bringing those of an older pdml up to date."""
+"""The tables of a collection in PostgreSQL: making them, and bringing those of an older pdml up to
+date.
+"""
 
 import secrets
 import struct
@@ -34,13 +36,17 @@ CREATE TABLE pdml_invitations (hash bytea PRIMARY KEY, used boolean NOT NULL DEF
     + _DOOMED
 )
 _COPY = "COPY {} (key, id, sealed) FROM STDIN (FORMAT binary)"
-_ROW = struct.Struct("!hiqi16si")  # three fields, each with its length before it; the sealed bytes follow
+_ROW = struct.Struct(
+    "!hiqi16si"
+)  # three fields, each with its length before it; the sealed bytes follow
 _HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TAIL = b"\xff\xff"
 
 
 class Found(NamedTuple):
-    """What stands in the database: the name of its ring of keys, whether that has none yet, and the tables' version."""
+    """What stands in the database: the name of its ring of keys, whether that has none yet, and the
+    tables' version.
+    """
 
     ring: str
     fresh: bool
@@ -49,20 +55,39 @@ class Found(NamedTuple):
 
 def found(db: Connection, asked: Identity, *, create: bool) -> Found:
     """Check whose collection this is, or make it; in the caller's transaction."""
-    db.execute("SELECT pg_advisory_xact_lock(1885629804)")  # "pdml": two that start at once must not both create
+    db.execute(
+        "SELECT pg_advisory_xact_lock(1885629804)"
+    )  # "pdml": two that start at once must not both create
     known = db.execute("SELECT to_regclass('pdml_collection') IS NOT NULL").fetchone()
     if known != (True,):
         if not create:
             raise no_collection(_WHERE)
         db.execute(_TABLES)
-        values = (SCHEMA, asked.study_id, asked.study_hash, asked.server, asked.width, asked.classes, secrets.token_hex(16))
+        values = (
+            SCHEMA,
+            asked.study_id,
+            asked.study_hash,
+            asked.server,
+            asked.width,
+            asked.classes,
+            secrets.token_hex(16),
+        )
         columns = "one, schema, study_id, study_hash, server, width, classes, ring"
-        db.execute(f"INSERT INTO pdml_collection ({columns}) VALUES (1, %s, %s, %s, %s, %s, %s, %s)", values)
+        db.execute(
+            f"INSERT INTO pdml_collection ({columns}) VALUES (1, %s, %s, %s, %s, %s, %s, %s)",
+            values,
+        )
     schema, study_id, study_hash, server, width, classes = _one(
         db, "SELECT schema, study_id, study_hash, server, width, classes FROM pdml_collection"
     )
     check_schema(schema, _WHERE)
-    check_identity(Identity(study_id=study_id, study_hash=study_hash, server=server, width=width, classes=classes), asked, _WHERE)
+    check_identity(
+        Identity(
+            study_id=study_id, study_hash=study_hash, server=server, width=width, classes=classes
+        ),
+        asked,
+        _WHERE,
+    )
     if schema == 1:
         _name_ring(db)
     ring, key = _one(db, "SELECT ring, tallies_key FROM pdml_collection")
@@ -71,12 +96,21 @@ def found(db: Connection, asked: Identity, *, create: bool) -> Found:
 
 def used(db: Connection, first: int, last: int) -> set[int]:
     """The keys in this range under which something is stored."""
-    rows = db.execute("SELECT key FROM pdml_reports WHERE key BETWEEN %s AND %s AND sealed IS NOT NULL", (first, last)).fetchall()
-    return {key for (key,) in rows} | {key for (key,) in db.execute("SELECT tallies_key FROM pdml_collection") if key is not None}
+    rows = db.execute(
+        "SELECT key FROM pdml_reports WHERE key BETWEEN %s AND %s AND sealed IS NOT NULL",
+        (first, last),
+    ).fetchall()
+    return {key for (key,) in rows} | {
+        key for (key,) in db.execute("SELECT tallies_key FROM pdml_collection") if key is not None
+    }
 
 
-def copy(db: Connection, rows: Sequence[tuple[int, bytes, bytes]], table: str = "pdml_reports") -> None:
-    """Add (key, id, sealed) in PostgreSQL's binary format, written by hand: the library's rows take several times as long."""
+def copy(
+    db: Connection, rows: Sequence[tuple[int, bytes, bytes]], table: str = "pdml_reports"
+) -> None:
+    """Add (key, id, sealed) in PostgreSQL's binary format, written by hand: the library's rows take
+    several times as long.
+    """
     pack = _ROW.pack
     parts = [_HEAD]
     for key, id, sealed in rows:
@@ -88,7 +122,9 @@ def copy(db: Connection, rows: Sequence[tuple[int, bytes, bytes]], table: str = 
 
 
 def _name_ring(db: Connection) -> None:
-    """Columns for keys in tables of schema 1. The ring's name comes before its folder, and both before anything is sealed."""
+    """Columns for keys in tables of schema 1. The ring's name comes before its folder, and both
+    before anything is sealed.
+    """
     for column in ("ring text NOT NULL DEFAULT ''", "tallies_key bigint", "tallies bytea"):
         db.execute(f"ALTER TABLE pdml_collection ADD COLUMN IF NOT EXISTS {column}")
     db.execute("UPDATE pdml_collection SET ring = %s WHERE ring = ''", (secrets.token_hex(16),))
@@ -96,21 +132,33 @@ def _name_ring(db: Connection) -> None:
 
 def seal_first(db: Connection, vault: Vault) -> None:
     """Seal what schema 1 kept in the clear, in the caller's transaction."""
-    if _one(db, "SELECT schema FROM pdml_collection FOR UPDATE") != (1,):  # another process was faster
+    if _one(db, "SELECT schema FROM pdml_collection FOR UPDATE") != (
+        1,
+    ):  # another process was faster
         return
     db.execute(_REPORTS.format("pdml_sealed") + _DOOMED)
-    db.execute("INSERT INTO pdml_sealed SELECT -1, id, NULL FROM pdml_reports WHERE features IS NULL")
+    db.execute(
+        "INSERT INTO pdml_sealed SELECT -1, id, NULL FROM pdml_reports WHERE features IS NULL"
+    )
     with db.cursor("pdml_old", binary=True) as old:
         columns = "id, digest, epsilon, label, hour, features"
         old.execute(f"SELECT {columns} FROM pdml_reports WHERE features IS NOT NULL")
         while rows := old.fetchmany(1000):
-            copy(db, vault.seal([Entry._make((*row, b"", "")) for row in rows], lambda first, last: ()), "pdml_sealed")
+            copy(
+                db,
+                vault.seal([Entry._make((*row, b"", "")) for row in rows], lambda first, last: ()),
+                "pdml_sealed",
+            )
     counts = db.execute("SELECT epsilon, label, reports FROM pdml_tallies").fetchall()
-    now = vault.seal_tallies({(e, k): n for e, k, n in counts}, SealedTallies(None, None), lambda first, last: ())
+    now = vault.seal_tallies(
+        {(e, k): n for e, k, n in counts}, SealedTallies(None, None), lambda first, last: ()
+    )
     db.execute("DROP TABLE pdml_reports, pdml_tallies")
     db.execute("ALTER TABLE pdml_sealed RENAME TO pdml_reports")
     db.execute("ALTER INDEX pdml_sealed_pkey RENAME TO pdml_reports_pkey")
-    db.execute("UPDATE pdml_collection SET schema = %s, tallies_key = %s, tallies = %s", (SCHEMA, *now))
+    db.execute(
+        "UPDATE pdml_collection SET schema = %s, tallies_key = %s, tallies = %s", (SCHEMA, *now)
+    )
 
 
 def _one(db: Connection, query: str) -> tuple[Any, ...]:

@@ -1,4 +1,6 @@
-"""Who a request comes from: the other end of its connection, or whom a trusted proxy there names."""
+"""Who a request comes from: the other end of its connection, or whom a trusted proxy there
+names.
+"""
 
 import ipaddress
 from collections.abc import Iterable
@@ -26,7 +28,9 @@ class Proxies:
         return address is not None and any(address in network for network in self._networks)
 
     def client(self, peer: str, headers: Iterable[tuple[bytes, bytes]]) -> str:
-        """Each proxy adds the address it was called from at the end: the last that is no trusted proxy is the client."""
+        """Each proxy adds the address it was called from at the end: the last that is no trusted
+        proxy is the client.
+        """
         values = b",".join(value for name, value in headers if name == b"x-forwarded-for")
         for each in reversed(values.decode("latin-1").split(",")):
             host = _bare(each.strip())
@@ -37,7 +41,9 @@ class Proxies:
 
 @lru_cache(maxsize=4096)
 def group(host: str) -> str:
-    """What counts as one address: an IPv6 network of 64 bits belongs to one household, and an address of it is free."""
+    """What counts as one address: an IPv6 network of 64 bits belongs to one household, and an
+    address of it is free.
+    """
     address = _address(host)
     if isinstance(address, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((address, 64), strict=False))
@@ -48,7 +54,9 @@ def _network(text: str) -> Any:
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
-        raise InvalidInput(f"proxy must be an address or a network such as 10.0.0.0/24, got {text!r}") from None
+        raise InvalidInput(
+            f"proxy must be an address or a network such as 10.0.0.0/24, got {text!r}"
+        ) from None
 
 
 def _address(host: str) -> Any:

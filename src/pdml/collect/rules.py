@@ -1,6 +1,7 @@
 """What a report must be before the store is asked: everything that follows from the study alone.
 
-Norms above 1 are refused, not shrunk: an honest device never sends one, and the bound on one report's influence rests on it.
+Norms above 1 are refused, not shrunk: an honest device never sends one, and the bound on one
+report's influence rests on it.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,14 +14,23 @@ import numpy as np
 
 from pdml.collect.store import Entry, Identity
 from pdml.errors import MessageError
-from pdml.messages import ADMITTED, MAX_BATCH, MAX_REPORT_BYTES, acceptable, decode_report, feature_bytes
+from pdml.messages import (
+    ADMITTED,
+    MAX_BATCH,
+    MAX_REPORT_BYTES,
+    acceptable,
+    decode_report,
+    feature_bytes,
+)
 from pdml.study import Study
 
 Clock = Callable[[], float]  # seconds since 1970, as time.time
 
 
 class Refusal(NamedTuple):
-    """A problem's code, one sentence about this case, and the report's id where it could be read."""
+    """A problem's code, one sentence about this case, and the report's id where it could be
+    read.
+    """
 
     code: str
     detail: str = ""
@@ -60,7 +70,9 @@ class Rules:
         return MAX_BATCH * (self.max_report + 1)
 
     def read(self, lines: Sequence[bytes], now: float) -> list[Entry | Refusal]:
-        """Each report's entry, or the first rule it breaks; a bad line never harms its neighbours."""
+        """Each report's entry, or the first rule it breaks; a bad line never harms its
+        neighbours.
+        """
         barred, hour = self.barred(now), int(now // 3600)
         read = [self._one(line, hour, barred) for line in lines]
         entries = [each for each in read if type(each) is Entry]
@@ -68,7 +80,9 @@ class Rules:
             fine = self._fine([entry.features for entry in entries])
             if not all(fine):
                 kept = iter(fine)
-                read = [each if type(each) is Refusal or next(kept) else _outside(each) for each in read]
+                read = [
+                    each if type(each) is Refusal or next(kept) else _outside(each) for each in read
+                ]
         return read
 
     def barred(self, now: float) -> str:
@@ -76,52 +90,93 @@ class Rules:
         return "too_early" if now < self.opens else "closed" if now >= self.closes else ""
 
     def _fine(self, features: Sequence[bytes]) -> list[bool]:
-        """`acceptable` of each; one alone by a shorter way, because NumPy costs more than the sum does."""
-        with np.errstate(invalid="ignore"):  # a signalling NaN must not warn on its way to being refused
+        """`acceptable` of each; one alone by a shorter way, because NumPy costs more than the sum
+        does.
+        """
+        with np.errstate(
+            invalid="ignore"
+        ):  # a signalling NaN must not warn on its way to being refused
             if len(features) > 1:
-                rows = np.frombuffer(b"".join(features), dtype="<f4").reshape(len(features), self.width)
+                rows = np.frombuffer(b"".join(features), dtype="<f4").reshape(
+                    len(features), self.width
+                )
                 return list(acceptable(rows, most=ADMITTED).tolist())
             wide = np.frombuffer(features[0], dtype="<f4").astype(np.float64)
             return [bool(wide.dot(wide) <= ADMITTED and wide[-1] > 0)]
 
     def _one(self, line: bytes, hour: int, barred: str) -> Entry | Refusal:
         if len(line) > self.max_report:
-            return Refusal("too_large", f"a report has at most {self.max_report} bytes, got {len(line)}")
+            return Refusal(
+                "too_large", f"a report has at most {self.max_report} bytes, got {len(line)}"
+            )
         try:
             report = decode_report(line)
         except MessageError as error:
             return Refusal(error.code, str(error))
         id = report.id
         if report.study != self.study_hash:
-            return Refusal("wrong_study", f"this service collects for the study with hash {self.study_hash}", id)
+            return Refusal(
+                "wrong_study",
+                f"this service collects for the study with hash {self.study_hash}",
+                id,
+            )
         if report.epsilon not in self.menu:
-            return Refusal("epsilon_not_on_menu", f"epsilon must be one of {sorted(self.menu)} millionths", id)
+            return Refusal(
+                "epsilon_not_on_menu", f"epsilon must be one of {sorted(self.menu)} millionths", id
+            )
         if report.label >= self.classes:
             return Refusal("bad_label", f"label must be in 0 ... {self.classes - 1}", id)
         token = report.token
-        if not token and self.require_tokens:  # the store decides: a report that was stored without one keeps its receipt
+        if (
+            not token and self.require_tokens
+        ):  # the store decides: a report that was stored without one keeps its receipt
             barred = barred or "token_missing"
         try:
             features = feature_bytes(report.features)
         except MessageError as error:
             return Refusal(error.code, str(error), id)
         if len(features) != 4 * self.width:
-            return Refusal("bad_features", f"features must have {self.width} entries, got {len(features) // 4}", id)
+            return Refusal(
+                "bad_features",
+                f"features must have {self.width} entries, got {len(features) // 4}",
+                id,
+            )
         digest = sha256(line).digest()
-        return Entry(bytes.fromhex(id), digest, report.epsilon, report.label, hour, features, hash_token(token) if token else b"", barred)
+        return Entry(
+            bytes.fromhex(id),
+            digest,
+            report.epsilon,
+            report.label,
+            hour,
+            features,
+            hash_token(token) if token else b"",
+            barred,
+        )
 
 
 def _outside(entry: Entry | Refusal) -> Refusal:
     assert type(entry) is Entry
-    return Refusal("bad_features", "features must be finite, have a norm clearly below 1 and end with a positive constant", entry.id.hex())
+    return Refusal(
+        "bad_features",
+        "features must be finite, have a norm clearly below 1 and end with a positive constant",
+        entry.id.hex(),
+    )
 
 
 def hash_token(token: str) -> bytes:
-    """How an invitation is kept: it has 128 random bits, so that a plain hash cannot be searched."""
+    """How an invitation is kept: it has 128 random bits, so that a plain hash cannot be
+    searched.
+    """
     return sha256(token.encode()).digest()
 
 
 def identity(study: Study, server: str) -> Identity:
     """Whose collection it is, for opening its store."""
     study.server(server)  # refuses a server that the study does not name
-    return Identity(study_id=study.id, study_hash=study.hash, server=server, width=study.width, classes=len(study.classes))
+    return Identity(
+        study_id=study.id,
+        study_hash=study.hash,
+        server=server,
+        width=study.width,
+        classes=len(study.classes),
+    )

@@ -1,4 +1,6 @@
-"""uvicorn, set up so that nothing about people reaches a log, nothing travels in the clear, and nobody shuts others out."""
+"""uvicorn, set up so that nothing about people reaches a log, nothing travels in the clear, and
+nobody shuts others out.
+"""
 
 import asyncio
 import gc
@@ -26,7 +28,8 @@ def check_transport(host: str, *, cert: Path | None, key: Path | None, insecure_
         raise InvalidInput("--cert and --key belong together, got only one of them")
     if cert is None and not insecure_http and not is_loopback(host):
         raise InvalidInput(
-            f"host {host} can be reached from elsewhere, where plain HTTP would show people's answers to everybody on the way: "
+            f"host {host} can be reached from elsewhere, where plain HTTP would show "
+            "people's answers to everybody on the way: "
             "give --cert and --key, or --insecure-http if something in front of it speaks TLS"
         )
     return cert is not None
@@ -55,7 +58,8 @@ def serve(
     cert, key : Path, optional
         Certificate chain and private key (PEM), for TLS.
     secure : bool
-        That people reach it by https, here or at a proxy in front: browsers are told to come by no other way.
+        That people reach it by https, here or at a proxy in front: browsers are told to come by no
+        other way.
     on_ready : callable
         Told the address once connections are taken.
     """
@@ -79,19 +83,31 @@ def serve(
     try:
         config.load()  # reads the certificate
     except OSError as error:
-        raise InvalidInput(f"cannot use --cert {cert} with --key {key}: {(error.strerror or str(error)).lower()}") from None
-    gc.freeze()  # what was loaded stays; and a report leaves no cycles, so that looking for them often is waste
+        raise InvalidInput(
+            f"cannot use --cert {cert} with --key {key}: {(error.strerror or str(error)).lower()}"
+        ) from None
+    # what was loaded stays; and a report leaves no cycles, so that looking for them often is waste
+    gc.freeze()
     gc.set_threshold(50_000, 20, 20)
-    sys.setswitchinterval(0.0005)  # the writer's thread needs the interpreter often and briefly: it should not wait 5 ms each time
+    sys.setswitchinterval(
+        0.0005
+        # the writer's thread needs the interpreter often and briefly: it should not wait 5 ms each
+        # time
+    )
     listener = _listen(host, port)
     place = f"[{host}]" if ":" in host else host
     url = f"{'https' if cert else 'http'}://{place}:{listener.getsockname()[1]}"
-    with listener, asyncio.Runner(loop_factory=lambda: _guarded_loop(guard, lambda: on_ready(url))) as runner:
+    with (
+        listener,
+        asyncio.Runner(loop_factory=lambda: _guarded_loop(guard, lambda: on_ready(url))) as runner,
+    ):
         runner.run(uvicorn.Server(config).serve(sockets=[listener]))
 
 
 def _guarded_loop(guard: Guard, ready: Callable[[], None]) -> asyncio.AbstractEventLoop:
-    """A loop whose servers get their connections from the guard. uvicorn asks for one when the application has started."""
+    """A loop whose servers get their connections from the guard. uvicorn asks for one when the
+    application has started.
+    """
     try:
         from uvloop import Loop as Base
     except ModuleNotFoundError:
@@ -120,7 +136,9 @@ def _complain(loop: Any, context: dict[str, Any]) -> None:
 def _listen(host: str, port: int) -> socket.socket:
     """Our own socket: its errors are sentences, and port 0 tells which port it became."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
         listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -130,5 +148,7 @@ def _listen(host: str, port: int) -> socket.socket:
             listener.close()
             raise
     except OSError as error:
-        raise InvalidInput(f"cannot listen on {host} port {port}: {(error.strerror or str(error)).lower()}") from None
+        raise InvalidInput(
+            f"cannot listen on {host} port {port}: {(error.strerror or str(error)).lower()}"
+        ) from None
     return listener

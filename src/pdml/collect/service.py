@@ -14,7 +14,9 @@ from pdml.errors import StorageUnavailable
 from pdml.messages import Admission, Problem, problem
 from pdml.study import Study
 
-_HEALTH_LASTS = 1.0  # seconds for which a proof of health is good: asking often must not cost a sync each
+_HEALTH_LASTS = (
+    1.0  # seconds for which a proof of health is good: asking often must not cost a sync each
+)
 
 
 class Service:
@@ -87,7 +89,12 @@ class Service:
     def summarize(self, totals: Totals) -> Summary:
         now = self.clock()
         menu = sorted(self.rules.menu)
-        grid = {epsilon: tuple(totals.tallies.get((epsilon, label), 0) for label in range(self.rules.classes)) for epsilon in menu}
+        grid = {
+            epsilon: tuple(
+                totals.tallies.get((epsilon, label), 0) for label in range(self.rules.classes)
+            )
+            for epsilon in menu
+        }
         return Summary(
             study_id=self.study.id,
             study_hash=self.study.hash,

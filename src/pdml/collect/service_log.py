@@ -1,4 +1,6 @@
-"""What the service says about itself, on standard error: its own troubles, never people's reports."""
+"""What the service says about itself, on standard error: its own troubles, never people's
+reports.
+"""
 
 import logging
 
@@ -16,11 +18,16 @@ class _Lines(logging.Formatter):
 def to_stderr() -> None:
     """Warnings and errors; no access log, because addresses and times are people's.
 
-    Of uvicorn errors alone: it warns of every request that is none, and anybody can send as many as they like.
+    Of uvicorn errors alone: it warns of every request that is none, and anybody can send as many as
+    they like.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
-    for name, level in (("pdml.collect", logging.WARNING), ("uvicorn", logging.ERROR), ("asyncio", logging.CRITICAL)):
+    for name, level in (
+        ("pdml.collect", logging.WARNING),
+        ("uvicorn", logging.ERROR),
+        ("asyncio", logging.CRITICAL),
+    ):
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.propagate = False

@@ -29,12 +29,26 @@ from pdml.collect.store import (
 from pdml.collect.vault import SealedTallies, Vault
 from pdml.errors import InvalidInput, StorageUnavailable
 
-_ROOM = 64 << 10  # bytes that a healthy disk must have room for: more than a report needs, so that health fails first
-_PARTS = (256, 64, 16, 4, 1)  # rows per statement: few to prepare, and the interpreter's lock is passed on seldom
+_ROOM = (
+    64 << 10
+    # bytes that a healthy disk must have room for: more than a report needs, so that health fails
+    # first
+)
+_PARTS = (
+    256,
+    64,
+    16,
+    4,
+    1,
+)  # rows per statement: few to prepare, and the interpreter's lock is passed on seldom
 _HELD = "SELECT state, tallies_key, tallies FROM collection"
-_TOTALS = "SELECT state, withdrawn, invited, invited_used, frozen_hour, digest, tallies_key, tallies FROM collection"
+_TOTALS = (
+    "SELECT state, withdrawn, invited, invited_used, frozen_hour, digest, "
+    "tallies_key, tallies FROM collection"
+)
 _KNOWN = "SELECT key, sealed FROM ids LEFT JOIN reports USING (key) WHERE id = ?"
-_ROWS = "SELECT key, id, sealed FROM ids CROSS JOIN reports USING (key) ORDER BY id"  # CROSS: in this order
+# CROSS: in this order
+_ROWS = "SELECT key, id, sealed FROM ids CROSS JOIN reports USING (key) ORDER BY id"
 _USE = "UPDATE invitations SET used = 1 WHERE hash = ? AND used = 0"
 _COUNT = "UPDATE collection SET tallies_key = ?, tallies = ?, invited_used = invited_used + ?"
 
@@ -55,7 +69,8 @@ class SqliteStore:
         synchronous: str = "FULL",
         vfs: str = "",
     ) -> None:
-        """Open, or make, the collection at ``path``, with its keys beside it unless ``keys`` says where.
+        """Open, or make, the collection at ``path``, with its keys beside it unless ``keys`` says
+        where.
 
         Anything but FULL is for showing that FULL is needed.
         """
@@ -66,7 +81,9 @@ class SqliteStore:
             with self._file.transaction() as db:
                 found = sqlite_schema.found(db, identity, str(path))
             with self._file.transaction():  # one at a time, where several start at once
-                self._vault = Vault(KeyRing(keys or path.with_suffix(".keys"), found.ring, fresh=found.fresh))
+                self._vault = Vault(
+                    KeyRing(keys or path.with_suffix(".keys"), found.ring, fresh=found.fresh)
+                )
             self._ring = found.ring
             if found.schema == 1:
                 self._seal_first()
@@ -101,7 +118,8 @@ class SqliteStore:
             return outcomes
 
     def _store_all(self, entries: Sequence[Entry], *, wait: bool = True) -> list[Outcome] | None:
-        """The common case at full speed: open, every entry new and in time, every token fresh. Otherwise None, and nothing done.
+        """The common case at full speed: open, every entry new and in time, every token fresh.
+        Otherwise None, and nothing done.
 
         Asked before anything is sealed: a key that sealed something for nothing is lost.
         """
@@ -111,12 +129,16 @@ class SqliteStore:
         tokens = [(entry[6],) for entry in entries if entry[6]]
         with suppress(_NotAll), self._sealing(wait=wait) as db:
             state, held = _held(db)
-            if state is not State.OPEN or (tokens and db.executemany(_USE, tokens).rowcount != len(tokens)):
+            if state is not State.OPEN or (
+                tokens and db.executemany(_USE, tokens).rowcount != len(tokens)
+            ):
                 raise _NotAll
             tallied = self._tallied(db, state, held)
             used = partial(sqlite_schema.used, db)
             first = self._vault.keys.next(len(entries), used)
-            if _insert(db, "ids", list(zip(ids, count(first), strict=False))) != len(ids):  # one is known
+            if _insert(db, "ids", list(zip(ids, count(first), strict=False))) != len(
+                ids
+            ):  # one is known
                 raise _NotAll
             sealed = self._vault.seal(entries, used)
             if sealed[0][0] != first:
@@ -132,22 +154,31 @@ class SqliteStore:
         if (outcome := decided(entry, state, known, self._vault.open)) is not None:
             return outcome
         if entry.token and db.execute(_USE, (entry.token,)).rowcount == 0:
-            issued = db.execute("SELECT 1 FROM invitations WHERE hash = ?", (entry.token,)).fetchone()
+            issued = db.execute(
+                "SELECT 1 FROM invitations WHERE hash = ?", (entry.token,)
+            ).fetchone()
             return Outcome("token_used" if issued else "token_unknown")
         ((key, id, sealed),) = self._vault.seal([entry], partial(sqlite_schema.used, db))
         _insert(db, "ids", [(id, key)])
         _insert(db, "reports", [(key, sealed)])
         return STORED
 
-    def _count(self, db: sqlite3.Connection, tallies: Tallies, held: SealedTallies, stored: Sequence[Entry]) -> None:
+    def _count(
+        self, db: sqlite3.Connection, tallies: Tallies, held: SealedTallies, stored: Sequence[Entry]
+    ) -> None:
         """Keep the totals in step with the reports, in the same transaction."""
-        now = self._vault.seal_tallies(counted(tallies, stored), held, partial(sqlite_schema.used, db))
+        now = self._vault.seal_tallies(
+            counted(tallies, stored), held, partial(sqlite_schema.used, db)
+        )
         db.execute(_COUNT, (*now, sum([1 for entry in stored if entry[6]])))
 
-    def _tallied(self, db: sqlite3.Connection, state: State, held: SealedTallies) -> tuple[Tallies, SealedTallies]:
+    def _tallied(
+        self, db: sqlite3.Connection, state: State, held: SealedTallies
+    ) -> tuple[Tallies, SealedTallies]:
         """The totals as they are held, before anything is stored.
 
-        In a database from before a withdrawal they are counted anew, and the withdrawal happens to it now.
+        In a database from before a withdrawal they are counted anew, and the withdrawal happens to
+        it now.
         """
         try:
             return self._vault.tallies(held), held
@@ -165,7 +196,9 @@ class SqliteStore:
     def totals(self) -> Totals:
         with self._file.connection() as db:
             row = db.execute(_TOTALS).fetchone()
-            with suppress(KeyDestroyed):  # by a withdrawal just now, or before this database was restored
+            with suppress(
+                KeyDestroyed
+            ):  # by a withdrawal just now, or before this database was restored
                 return totals_of(row[:6], self._vault.tallies(SealedTallies(*row[6:])))
         with self._sealing() as db:
             state, held = _held(db)
@@ -181,12 +214,16 @@ class SqliteStore:
         with self._file.transaction() as db:
             if _held(db)[0] is State.FROZEN:
                 raise frozen_refuses("an invitation to it would lead nowhere")
-            added = db.executemany("INSERT INTO invitations (hash) VALUES (?)", ((each,) for each in hashes)).rowcount
+            added = db.executemany(
+                "INSERT INTO invitations (hash) VALUES (?)", ((each,) for each in hashes)
+            ).rowcount
             db.execute("UPDATE collection SET invited = invited + ?", (added,))
 
     def withdraw(self, report: bytes) -> bool:
         with self._sealing() as db:
-            db.execute("PRAGMA secure_delete = ON")  # the sealed bytes go too, where that costs nothing
+            db.execute(
+                "PRAGMA secure_delete = ON"
+            )  # the sealed bytes go too, where that costs nothing
             state, held = _held(db)
             if state is State.FROZEN:
                 raise frozen_refuses("nothing can be withdrawn from it any more")
@@ -197,9 +234,17 @@ class SqliteStore:
             key, sealed = found
             if sealed is not None:
                 content = self._vault.open(key, report, sealed)
-                now = self._vault.seal_tallies(without(tallies, content), held, partial(sqlite_schema.used, db), anew=True)
-                db.executemany("INSERT INTO doomed VALUES (?)", [(key,)] if held.key is None else [(key,), (held.key,)])
-                db.execute("UPDATE collection SET withdrawn = withdrawn + 1, tallies_key = ?, tallies = ?", now)
+                now = self._vault.seal_tallies(
+                    without(tallies, content), held, partial(sqlite_schema.used, db), anew=True
+                )
+                db.executemany(
+                    "INSERT INTO doomed VALUES (?)",
+                    [(key,)] if held.key is None else [(key,), (held.key,)],
+                )
+                db.execute(
+                    "UPDATE collection SET withdrawn = withdrawn + 1, tallies_key = ?, tallies = ?",
+                    now,
+                )
                 db.execute("DELETE FROM reports WHERE key = ?", (key,))
         self._destroy_doomed()
         return sealed is not None
@@ -216,11 +261,16 @@ class SqliteStore:
         with self._file.transaction() as db:
             if _held(db)[0] is State.FROZEN:
                 raise frozen_refuses("it can neither be opened nor closed")
-            db.execute("UPDATE collection SET state = ?", (State.OPEN if is_open else State.CLOSED,))
+            db.execute(
+                "UPDATE collection SET state = ?", (State.OPEN if is_open else State.CLOSED,)
+            )
 
     def freeze(self, hour: int) -> int:
         with self._file.transaction() as db:
-            db.execute("UPDATE collection SET state = 'frozen', frozen_hour = ? WHERE state <> 'frozen'", (hour,))
+            db.execute(
+                "UPDATE collection SET state = 'frozen', frozen_hour = ? WHERE state <> 'frozen'",
+                (hour,),
+            )
             (first,) = db.execute("SELECT frozen_hour FROM collection").fetchone()
             return int(first)
 
@@ -251,17 +301,22 @@ class SqliteStore:
             yield db
 
     def _seal_first(self) -> None:
-        """Bring a collection of schema 1 up to date, and see that its log does not keep what was in the clear."""
+        """Bring a collection of schema 1 up to date, and see that its log does not keep what was in
+        the clear.
+        """
         with self._sealing() as db:
             sqlite_schema.seal_first(db, self._vault)
         if not self._file.empty_log():
             raise InvalidInput(
-                f"the reports in {self._file.path} are sealed now, but its log still holds them in the clear because another "
+                f"the reports in {self._file.path} are sealed now, but its log still holds "
+                "them in the clear because another "
                 "program is reading it: stop that program, and then nothing is left to do"
             )
 
     def _is_ours(self, db: sqlite3.Connection) -> bool:
-        """Whoever puts another database in the place of an open one must not get this collection's reports."""
+        """Whoever puts another database in the place of an open one must not get this collection's
+        reports.
+        """
         try:
             found = db.execute("SELECT study_hash, server, ring FROM collection").fetchone()
         except sqlite3.Error:

@@ -1,7 +1,8 @@
-"""One SQLite file with one connection: private, synced, shared with other processes, and never a ghost of itself.
+"""One SQLite file with one connection: private, synced, shared with other processes, and never a
+ghost of itself.
 
-FULL is what makes an acknowledgement true: with NORMAL a commit returns before the log is synced, and a power cut takes it
-back (tests/collect/test_power_cut.py shows both).
+FULL is what makes an acknowledgement true: with NORMAL a commit returns before the log is synced,
+and a power cut takes it back (tests/collect/test_power_cut.py shows both).
 """
 
 import os
@@ -27,11 +28,20 @@ class SqliteFile:
 
     Guarantees
     ----------
-    - Whatever the disk does becomes `StorageUnavailable`, and the next use starts with a new connection.
-    - A file that was moved away or replaced is noticed before it is used; ``is_ours`` says whether the new one will do.
+    - Whatever the disk does becomes `StorageUnavailable`, and the next use starts with a new
+      connection.
+    - A file that was moved away or replaced is noticed before it is used; ``is_ours`` says whether
+      the new one will do.
     """
 
-    def __init__(self, path: Path, is_ours: Callable[[sqlite3.Connection], bool], *, synchronous: str = "FULL", vfs: str = "") -> None:
+    def __init__(
+        self,
+        path: Path,
+        is_ours: Callable[[sqlite3.Connection], bool],
+        *,
+        synchronous: str = "FULL",
+        vfs: str = "",
+    ) -> None:
         self.path = path
         self.lock = threading.RLock()
         self._is_ours = is_ours
@@ -42,8 +52,12 @@ class SqliteFile:
         _make_private(path)
 
     @contextmanager
-    def transaction(self, begin: str = "BEGIN IMMEDIATE", *, wait: bool = True) -> Iterator[sqlite3.Connection]:
-        """Committed at the end of the block, or rolled back; without ``wait`` raises `Busy` while another process writes."""
+    def transaction(
+        self, begin: str = "BEGIN IMMEDIATE", *, wait: bool = True
+    ) -> Iterator[sqlite3.Connection]:
+        """Committed at the end of the block, or rolled back; without ``wait`` raises `Busy` while
+        another process writes.
+        """
         with self.connection() as db:
             _begin(db, begin, wait)
             try:
@@ -64,7 +78,9 @@ class SqliteFile:
                 raise StorageUnavailable(f"{error}".lower()) from error
 
     def empty_log(self) -> bool:
-        """Move everything from the log into the database, and cut the log; False if another program still reads it."""
+        """Move everything from the log into the database, and cut the log; False if another program
+        still reads it.
+        """
         with self.connection() as db:
             db.execute(f"PRAGMA busy_timeout = {1000 * PATIENCE}")
             (busy, _, _) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -82,22 +98,35 @@ class SqliteFile:
             now = os.stat(self.path)
         except OSError as error:
             self.close()
-            raise StorageUnavailable(f"the database file is gone ({(error.strerror or '').lower()})") from error
-        if self._db is not None and (now.st_dev, now.st_ino) != self._inode:  # moved away or restored: never write to a ghost
+            raise StorageUnavailable(
+                f"the database file is gone ({(error.strerror or '').lower()})"
+            ) from error
+        if (
+            self._db is not None and (now.st_dev, now.st_ino) != self._inode
+        ):  # moved away or restored: never write to a ghost
             self.close()
         if self._db is None:
             db = self._connect()
-            if self._inode != (0, 0) and not self._is_ours(db):  # not the first time: another database may stand there now
+            if self._inode != (0, 0) and not self._is_ours(
+                db
+            ):  # not the first time: another database may stand there now
                 db.close()
-                raise StorageUnavailable("another database stands in the place of this collection's")
+                raise StorageUnavailable(
+                    "another database stands in the place of this collection's"
+                )
             self._inode, self._db = (now.st_dev, now.st_ino), db
         return self._db
 
     def _connect(self) -> sqlite3.Connection:
         options = "mode=rw" + (f"&vfs={self._vfs}" if self._vfs else "")
-        # `as_uri` escapes what a URI must not hold; mode=rw never makes a new, empty database in place of a lost one.
+        # `as_uri` escapes what a URI must not hold; mode=rw never makes a new, empty database in
+        # place of a lost one.
         db = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=PATIENCE
+            f"{self.path.absolute().as_uri()}?{options}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=PATIENCE,
         )
         try:
             db.execute("PRAGMA trusted_schema = OFF")
@@ -130,9 +159,11 @@ def _begin(db: sqlite3.Connection, begin: str, wait: bool) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """An existing file that others may read is closed to them; a new one is never readable by them, not even for a moment.
+    """An existing file that others may read is closed to them; a new one is never readable by them,
+    not even for a moment.
 
-    An existing file is not opened: closing it again would drop the locks of another connection in this process (POSIX).
+    An existing file is not opened: closing it again would drop the locks of another connection in
+    this process (POSIX).
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -140,11 +171,15 @@ def _make_private(path: Path) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise InvalidInput(f"cannot use {path} as a collection: {(error.strerror or str(error)).lower()}") from error
+        raise InvalidInput(
+            f"cannot use {path} as a collection: {(error.strerror or str(error)).lower()}"
+        ) from error
     try:
         found = os.stat(path)
     except OSError as error:  # a link that leads nowhere
-        raise InvalidInput(f"cannot use {path} as a collection: {(error.strerror or str(error)).lower()}") from error
+        raise InvalidInput(
+            f"cannot use {path} as a collection: {(error.strerror or str(error)).lower()}"
+        ) from error
     if not stat.S_ISREG(found.st_mode):
         raise InvalidInput(f"cannot use {path} as a collection: it is not a file")
     if stat.S_IMODE(found.st_mode) & 0o077:

@@ -1,4 +1,6 @@
-"""The tables of a collection in SQLite: making them, and bringing those of an older pdml up to date."""
+"""The tables of a collection in SQLite: making them, and bringing those of an older pdml up to
+date.
+"""
 
 import secrets
 import sqlite3
@@ -22,19 +24,23 @@ _TABLES = (
     ring TEXT NOT NULL DEFAULT '', tallies_key INTEGER, tallies BLOB
 ) STRICT""",
     "CREATE TABLE probe (one INTEGER PRIMARY KEY CHECK (one = 1), room BLOB NOT NULL) STRICT",
-    # Apart from the reports, so that a repeated id is noticed before anything is sealed; and it stays when a report is withdrawn.
+    # Apart from the reports, so that a repeated id is noticed before anything is sealed; and it
+    # stays when a report is withdrawn.
     _IDS,
     # In the order of arrival, because a table ordered by random ids would write a page for each.
     _REPORTS.format("reports"),
     # Keys of what was withdrawn, from the transaction that says so until they are destroyed.
     _DOOMED,
     # No link to the report: who knows whose token it was must not find the report by it.
-    "CREATE TABLE invitations (hash BLOB PRIMARY KEY, used INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID",
+    "CREATE TABLE invitations (hash BLOB PRIMARY KEY, used INTEGER NOT NULL DEFAULT 0) "
+    "STRICT, WITHOUT ROWID",
 )
 
 
 class Found(NamedTuple):
-    """What stands in the file: the name of its ring of keys, whether that has none yet, and the tables' version."""
+    """What stands in the file: the name of its ring of keys, whether that has none yet, and the
+    tables' version.
+    """
 
     ring: str
     fresh: bool
@@ -45,10 +51,21 @@ def found(db: sqlite3.Connection, asked: Identity, where: str) -> Found:
     """Check whose collection this is, or make it in an empty file; in the caller's transaction."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (schema,) = db.execute("PRAGMA user_version").fetchone()
-    if application == 0 and schema == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+    if (
+        application == 0
+        and schema == 0
+        and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+    ):
         for statement in _TABLES:
             db.execute(statement)
-        values = (asked.study_id, asked.study_hash, asked.server, asked.width, asked.classes, secrets.token_hex(16))
+        values = (
+            asked.study_id,
+            asked.study_hash,
+            asked.server,
+            asked.width,
+            asked.classes,
+            secrets.token_hex(16),
+        )
         columns = "one, study_id, study_hash, server, width, classes, ring"
         db.execute(f"INSERT INTO collection ({columns}) VALUES (1, ?, ?, ?, ?, ?, ?)", values)
         db.execute(f"PRAGMA application_id = {_APPLICATION}")
@@ -60,7 +77,9 @@ def found(db: sqlite3.Connection, asked: Identity, where: str) -> Found:
     study_id, study_hash, server, width, classes = db.execute(
         "SELECT study_id, study_hash, server, width, classes FROM collection"
     ).fetchone()
-    known = Identity(study_id=study_id, study_hash=study_hash, server=server, width=width, classes=classes)
+    known = Identity(
+        study_id=study_id, study_hash=study_hash, server=server, width=width, classes=classes
+    )
     check_identity(known, asked, where)
     if schema == 1:
         _name_ring(db)
@@ -71,11 +90,15 @@ def found(db: sqlite3.Connection, asked: Identity, where: str) -> Found:
 def used(db: sqlite3.Connection, first: int, last: int) -> set[int]:
     """The keys in this range under which something is stored."""
     rows = db.execute("SELECT key FROM reports WHERE key BETWEEN ? AND ?", (first, last)).fetchall()
-    return {key for (key,) in rows} | {key for (key,) in db.execute("SELECT tallies_key FROM collection") if key is not None}
+    return {key for (key,) in rows} | {
+        key for (key,) in db.execute("SELECT tallies_key FROM collection") if key is not None
+    }
 
 
 def _name_ring(db: sqlite3.Connection) -> None:
-    """Columns for keys in tables of schema 1. The ring's name comes before its folder, and both before anything is sealed."""
+    """Columns for keys in tables of schema 1. The ring's name comes before its folder, and both
+    before anything is sealed.
+    """
     if "ring" not in {row[1] for row in db.execute("PRAGMA table_info(collection)")}:
         for column in ("ring TEXT NOT NULL DEFAULT ''", "tallies_key INTEGER", "tallies BLOB"):
             db.execute(f"ALTER TABLE collection ADD COLUMN {column}")
@@ -83,7 +106,9 @@ def _name_ring(db: sqlite3.Connection) -> None:
 
 
 def seal_first(db: sqlite3.Connection, vault: Vault) -> None:
-    """Seal what schema 1 kept in the clear, and overwrite the pages it leaves; the caller empties the log."""
+    """Seal what schema 1 kept in the clear, and overwrite the pages it leaves; the caller empties
+    the log.
+    """
     if db.execute("PRAGMA user_version").fetchone() != (1,):  # another process was faster
         return
     db.execute("PRAGMA secure_delete = ON")
@@ -96,10 +121,16 @@ def seal_first(db: sqlite3.Connection, vault: Vault) -> None:
     while rows := old.fetchmany(1000):
         sealed = vault.seal([Entry._make((*row, b"", "")) for row in rows], lambda first, last: ())
         db.executemany("INSERT INTO ids VALUES (?, ?)", [(id, key) for key, id, _ in sealed])
-        db.executemany("INSERT INTO sealed_reports VALUES (?, ?)", [(key, bytes_) for key, _, bytes_ in sealed])
+        db.executemany(
+            "INSERT INTO sealed_reports VALUES (?, ?)", [(key, bytes_) for key, _, bytes_ in sealed]
+        )
     counts = db.execute("SELECT epsilon, label, reports FROM tallies")
     tallies = {(epsilon, label): n for epsilon, label, n in counts}
-    for statement in ("DROP TABLE reports", "DROP TABLE tallies", "ALTER TABLE sealed_reports RENAME TO reports"):
+    for statement in (
+        "DROP TABLE reports",
+        "DROP TABLE tallies",
+        "ALTER TABLE sealed_reports RENAME TO reports",
+    ):
         db.execute(statement)
     now = vault.seal_tallies(tallies, SealedTallies(None, None), lambda first, last: ())
     db.execute("UPDATE collection SET tallies_key = ?, tallies = ?", now)

@@ -1,7 +1,7 @@
 """What a collection keeps, and what every store promises about it; `sqlite` and `postgres` keep it.
 
-A database holds one collection: the reports of one study at one server, sealed, while their keys lie in a folder (`keys`).
-docs/collect.md tells each row's life.
+A database holds one collection: the reports of one study at one server, sealed, while their keys
+lie in a folder (`keys`). docs/collect.md tells each row's life.
 """
 
 from collections import Counter
@@ -12,7 +12,9 @@ from typing import Any, NamedTuple, Protocol
 
 from pdml.errors import DataError, InvalidInput
 
-SCHEMA = 2  # raised with every change of the tables; an older program refuses a newer database, a newer one brings it up to date
+# raised with every change of the tables; an older program refuses a newer database, a newer one
+# brings it up to date
+SCHEMA = 2
 
 Tallies = Mapping[tuple[int, int], int]  # (ε in millionths, reported class): reports
 
@@ -27,7 +29,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Whose reports these are: fixed when the database is made, and checked whenever it is opened."""
+    """Whose reports these are: fixed when the database is made, and checked whenever it is
+    opened.
+    """
 
     study_id: str
     study_hash: str
@@ -40,7 +44,9 @@ class Entry(NamedTuple):
     """A report that obeys every rule, on its way into the store."""
 
     id: bytes  # 16
-    digest: bytes  # SHA-256 of the report's bytes, for its receipt; never kept: it could confirm a guess, and find the invitation
+    # SHA-256 of the report's bytes, for its receipt; never kept: it could confirm a guess, and find
+    # the invitation
+    digest: bytes
     epsilon: int  # millionths
     label: int
     hour: int  # hours since 1970: the only time that is kept
@@ -58,11 +64,15 @@ class Content(NamedTuple):
     features: bytes
 
 
-Opened = Callable[[int, bytes, bytes], Content]  # of the number of a key, a report's id, and its sealed bytes
+Opened = Callable[
+    [int, bytes, bytes], Content
+]  # of the number of a key, a report's id, and its sealed bytes
 
 
 class Outcome(NamedTuple):
-    """What became of an entry: "stored", "replayed" (with the hour of the first time), or a problem's code."""
+    """What became of an entry: "stored", "replayed" (with the hour of the first time), or a
+    problem's code.
+    """
 
     code: str
     hour: int = 0
@@ -94,17 +104,22 @@ class Store(Protocol):
     Guarantees
     ----------
     - What a method has returned from survives a crash and a power cut.
-    - `commit` decides all entries in one transaction: an id is stored once, a token is used once, whoever else is writing.
+    - `commit` decides all entries in one transaction: an id is stored once, a token is used once,
+      whoever else is writing.
     - Once frozen, a collection never changes again.
     """
 
     identity: Identity
 
     def commit(self, entries: Sequence[Entry]) -> list[Outcome]:
-        """Store or refuse each entry, in order; raises `StorageUnavailable` if nothing is certain."""
+        """Store or refuse each entry, in order; raises `StorageUnavailable` if nothing is
+        certain.
+        """
 
     def commit_at_once(self, entries: Sequence[Entry]) -> list[Outcome] | None:
-        """`commit` if it needs to wait for nothing but this machine's disk; otherwise None, and nothing done."""
+        """`commit` if it needs to wait for nothing but this machine's disk; otherwise None, and
+        nothing done.
+        """
 
     def probe(self) -> None:
         """Prove that a commit reaches the disk now, or raise `StorageUnavailable`."""
@@ -118,9 +133,11 @@ class Store(Protocol):
         """Add invitations by the SHA-256 of their tokens."""
 
     def withdraw(self, report: bytes) -> bool:
-        """Destroy a report's key and erase it but for its id, which stays refused; False if it already was.
+        """Destroy a report's key and erase it but for its id, which stays refused; False if it
+        already was.
 
-        Raises `InvalidInput` for an unknown report or a frozen collection. After `StorageUnavailable` it is to be done again.
+        Raises `InvalidInput` for an unknown report or a frozen collection. After
+        `StorageUnavailable` it is to be done again.
         """
 
     def set_open(self, is_open: bool) -> None:
@@ -130,7 +147,9 @@ class Store(Protocol):
         """Freeze for good; the hour of the first time."""
 
     def rows(self, chunk: int) -> Iterator[Sequence[tuple[bytes, int, int]]]:
-        """(features, label, ε) in the order of the ids, which are random: the order tells nothing of the time."""
+        """(features, label, ε) in the order of the ids, which are random: the order tells nothing
+        of the time.
+        """
 
     def set_digest(self, digest: str) -> None:
         """Remember what was exported; another digest later means that the database was altered."""
@@ -142,34 +161,50 @@ def check_identity(found: Identity, asked: Identity, where: str) -> None:
     """Refuse a database that belongs to another contract."""
     if found.study_hash != asked.study_hash:
         raise InvalidInput(
-            f"{where} holds reports of study {found.study_id!r} with hash {found.study_hash[:12]}, not of {asked.study_id!r} with "
-            f"hash {asked.study_hash[:12]}: a changed study is another contract and needs its own database"
+            f"{where} holds reports of study {found.study_id!r} with hash "
+            f"{found.study_hash[:12]}, not of {asked.study_id!r} with "
+            f"hash {asked.study_hash[:12]}: a changed study is another contract and needs "
+            "its own database"
         )
     if found.server != asked.server:
-        raise InvalidInput(f"{where} is the collection of server {found.server!r}, not of {asked.server!r}")
+        raise InvalidInput(
+            f"{where} is the collection of server {found.server!r}, not of {asked.server!r}"
+        )
 
 
 def check_schema(found: int, where: str) -> None:
     """Refuse tables this program does not know."""
     if found > SCHEMA:
-        raise InvalidInput(f"{where} was written by a newer pdml (schema {found}, this one knows {SCHEMA}): update pdml")
+        raise InvalidInput(
+            f"{where} was written by a newer pdml (schema {found}, this one knows "
+            f"{SCHEMA}): update pdml"
+        )
     if found < 1:
         raise InvalidInput(f"{where} has schema {found}, which no pdml ever wrote")
 
 
 def frozen_refuses(what: str) -> InvalidInput:
-    return InvalidInput(f"the collection is frozen, so {what}: its data set has been handed over or is about to be")
+    return InvalidInput(
+        f"the collection is frozen, so {what}: its data set has been handed over or is about to be"
+    )
 
 
 def no_collection(where: str) -> InvalidInput:
-    return InvalidInput(f"there is no collection in {where}: `pdml collect serve` and `pdml collect invite` make one")
+    return InvalidInput(
+        f"there is no collection in {where}: `pdml collect serve` and `pdml collect invite` "
+        "make one"
+    )
 
 
-def decided(entry: Entry, state: State, known: Sequence[Any] | None, opened: Opened) -> Outcome | None:
-    """What became of an entry by its id and the times; None: it is new and in time, so that its token decides.
+def decided(
+    entry: Entry, state: State, known: Sequence[Any] | None, opened: Opened
+) -> Outcome | None:
+    """What became of an entry by its id and the times; None: it is new and in time, so that its
+    token decides.
 
-    ``known`` is (key, sealed) of the report with this id. It comes first: whoever repeats a report gets the first answer,
-    whatever has happened since. The token is not compared: nothing that is kept can tell which one a report came with.
+    ``known`` is (key, sealed) of the report with this id. It comes first: whoever repeats a report
+    gets the first answer, whatever has happened since. The token is not compared: nothing that is
+    kept can tell which one a report came with.
     """
     if known is not None:
         key, sealed = known
@@ -177,7 +212,9 @@ def decided(entry: Entry, state: State, known: Sequence[Any] | None, opened: Ope
             return Outcome("withdrawn")
         try:
             epsilon, label, hour, features = opened(key, entry.id, sealed)
-        except DataError:  # its key is lost: no promise about this report can be repeated, and the others go on
+        except (
+            DataError
+        ):  # its key is lost: no promise about this report can be repeated, and the others go on
             return Outcome("storage_unavailable")
         same = (epsilon, label, features) == (entry.epsilon, entry.label, entry.features)
         return Outcome("replayed", hour) if same else Outcome("id_conflict")
@@ -211,7 +248,9 @@ def without(tallies: Tallies, content: Content) -> Tallies:
 
 
 def totals_of(row: Sequence[Any], tallies: Tallies) -> Totals:
-    """The row (state, withdrawn, invited, invited_used, frozen_hour, digest) of a collection, and its tallies."""
+    """The row (state, withdrawn, invited, invited_used, frozen_hour, digest) of a collection, and
+    its tallies.
+    """
     state, withdrawn, invited, used, hour, digest = row
     return Totals(
         state=State(state),

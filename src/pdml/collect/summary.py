@@ -1,4 +1,6 @@
-"""What the operator may know: totals, never a report. Counts per minute and per problem live in memory only."""
+"""What the operator may know: totals, never a report. Counts per minute and per problem live in
+memory only.
+"""
 
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -23,7 +25,9 @@ class Summary:
     invitations: int
     invitations_used: int
     require_tokens: bool
-    per_minute: tuple[int, ...]  # stored reports of the last 60 minutes, oldest first; the last one is running
+    per_minute: tuple[
+        int, ...
+    ]  # stored reports of the last 60 minutes, oldest first; the last one is running
     per_epsilon: Mapping[int, int]  # millionths: reports
     per_class: tuple[int, ...]  # reported class index: reports
     per_epsilon_and_class: Mapping[int, tuple[int, ...]]  # what the de-biased estimate needs

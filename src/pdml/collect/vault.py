@@ -1,8 +1,9 @@
 """What the database holds of people, sealed: reports each with a key of its own, and the totals.
 
-AES-256-GCM. A report's key seals nothing else, ever, so that its nonce can stay the same. The totals are sealed again in every
-transaction, with a random nonce; a withdrawal moves them to a new key and destroys the old one, because a total that goes
-down by one tells what was withdrawn, and the database's log would keep both.
+AES-256-GCM. A report's key seals nothing else, ever, so that its nonce can stay the same. The
+totals are sealed again in every transaction, with a random nonce; a withdrawal moves them to a new
+key and destroys the old one, because a total that goes down by one tells what was withdrawn, and
+the database's log would keep both.
 """
 
 import os
@@ -37,12 +38,16 @@ class Vault:
 
     def __init__(self, keys: KeyRing) -> None:
         self.keys = keys
-        self._cipher: tuple[int, AESGCM] | None = None  # of the totals: the number of its key, and the cipher
+        self._cipher: tuple[int, AESGCM] | None = (
+            None  # of the totals: the number of its key, and the cipher
+        )
         self._last: tuple[SealedTallies, Tallies] | None = None  # what this process wrote last
 
     @contextmanager
     def settling(self) -> Iterator[None]:
-        """Around a transaction that seals: when it has been committed, what it sealed is there for certain."""
+        """Around a transaction that seals: when it has been committed, what it sealed is there for
+        certain.
+        """
         self.keys.begin()
         yield
         self.keys.settle()
@@ -58,11 +63,15 @@ class Vault:
         ]
 
     def open(self, number: int, id: bytes, sealed: bytes) -> Content:
-        """What a row says. Raises `DataError` if its key is gone, or if the row is not as it was stored."""
+        """What a row says. Raises `DataError` if its key is gone, or if the row is not as it was
+        stored.
+        """
         try:
             content = AESGCM(self.keys.read(number)).decrypt(_ONCE, sealed, id)
         except InvalidTag:
-            raise DataError(f"report {id.hex()} does not fit its key: the database was altered") from None
+            raise DataError(
+                f"report {id.hex()} does not fit its key: the database was altered"
+            ) from None
         epsilon, label, hour = _FIXED.unpack_from(content)
         return Content(epsilon, label, hour, content[_FIXED.size :])
 
@@ -73,15 +82,21 @@ class Vault:
         if self._last is not None and self._last[0] == held:
             return self._last[1]
         try:
-            plain = self._totals_cipher(held.key).decrypt(held.sealed[:12], held.sealed[12:], _TOTALS)
+            plain = self._totals_cipher(held.key).decrypt(
+                held.sealed[:12], held.sealed[12:], _TOTALS
+            )
         except InvalidTag:
             raise DataError("the totals do not fit their key: the database was altered") from None
         return {(epsilon, label): n for epsilon, label, n in _CELL.iter_unpack(plain)}
 
-    def recount(self, rows: Iterable[Sequence[Any]], *, frozen: bool) -> tuple[Tallies, list[tuple[int]]]:
-        """The totals of (key, id, sealed) rows, and the keys of those that were withdrawn: theirs are destroyed.
+    def recount(
+        self, rows: Iterable[Sequence[Any]], *, frozen: bool
+    ) -> tuple[Tallies, list[tuple[int]]]:
+        """The totals of (key, id, sealed) rows, and the keys of those that were withdrawn: theirs
+        are destroyed.
 
-        For a database that was restored from before a withdrawal, which has destroyed the key of its totals too.
+        For a database that was restored from before a withdrawal, which has destroyed the key of
+        its totals too.
         """
         counts: Counter[tuple[int, int]] = Counter()
         gone = []
@@ -93,18 +108,27 @@ class Vault:
             else:
                 counts[content.epsilon, content.label] += 1
         if gone and frozen:
-            raise DataError(f"the collection is frozen, but the keys of {len(gone):,} of its reports were destroyed")
+            raise DataError(
+                f"the collection is frozen, but the keys of {len(gone):,} of its reports "
+                "were destroyed"
+            )
         return counts, gone
 
-    def seal_tallies(self, tallies: Tallies, held: SealedTallies, used: Used, *, anew: bool = False) -> SealedTallies:
+    def seal_tallies(
+        self, tallies: Tallies, held: SealedTallies, used: Used, *, anew: bool = False
+    ) -> SealedTallies:
         """Under the key they had; with a new one if they had none, or ``anew``."""
         number = held.key
         if number is None or anew:
             ((number, key),) = self.keys.take(1, used)
             self._cipher = number, AESGCM(key)
-        cells = b"".join([_CELL.pack(epsilon, label, n) for (epsilon, label), n in tallies.items() if n])
+        cells = b"".join(
+            [_CELL.pack(epsilon, label, n) for (epsilon, label), n in tallies.items() if n]
+        )
         nonce = os.urandom(12)
-        now = SealedTallies(number, nonce + self._totals_cipher(number).encrypt(nonce, cells, _TOTALS))
+        now = SealedTallies(
+            number, nonce + self._totals_cipher(number).encrypt(nonce, cells, _TOTALS)
+        )
         self._last = now, tallies
         return now
 

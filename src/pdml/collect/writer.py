@@ -1,11 +1,14 @@
-"""Group commit: one thread stores whatever has queued up in one transaction, then everybody waiting is answered.
+"""Group commit: one thread stores whatever has queued up in one transaction, then everybody waiting
+is answered.
 
-A commit costs one sync of the disk whether it holds one report or a thousand, so that the busier the service is, the
-cheaper each report becomes. The queue is bounded: beyond it the service says "later" instead of growing.
+A commit costs one sync of the disk whether it holds one report or a thousand, so that the busier
+the service is, the cheaper each report becomes. The queue is bounded: beyond it the service says
+"later" instead of growing.
 
-The event loop collects and hands over once per turn; the thread only commits. Waking it for every report would have both
-fight for the interpreter's lock. A small group for a store that answers at once (a file on a fast disk) is committed on the
-loop itself: that costs less than handing it over, and by the time it is done the next group has arrived.
+The event loop collects and hands over once per turn; the thread only commits. Waking it for every
+report would have both fight for the interpreter's lock. A small group for a store that answers at
+once (a file on a fast disk) is committed on the loop itself: that costs less than handing it over,
+and by the time it is done the next group has arrived.
 """
 
 import asyncio
@@ -22,7 +25,8 @@ from pdml.errors import StorageUnavailable
 _log = logging.getLogger("pdml.collect")
 _LARGEST_GROUP = 4_000  # reports in a transaction: keeps the wait of the last one short
 _SMALL_GROUP = 256  # reports that the loop itself may commit
-_AT_ONCE = 0.01  # seconds: a commit that took longer was none for the loop, so that the next one is the thread's
+# seconds: a commit that took longer was none for the loop, so that the next one is the thread's
+_AT_ONCE = 0.01
 
 
 class Overloaded(Exception):
@@ -34,14 +38,18 @@ _Job = tuple[Sequence[Entry], "asyncio.Future[list[Outcome]]"]
 
 
 class Writer:
-    """The only caller of `Store.commit` in this process, one commit at a time. Made and used on the event loop."""
+    """The only caller of `Store.commit` in this process, one commit at a time. Made and used on the
+    event loop.
+    """
 
     def __init__(self, store: Store, *, capacity: int = 50_000) -> None:
         self._store = store
         self._capacity = capacity
         self._loop = asyncio.get_running_loop()
         self._jobs: deque[_Job] = deque()  # taken, not yet handed over
-        self._groups: SimpleQueue[list[_Job]] = SimpleQueue()  # to the thread: at most one at a time; an empty one ends it
+        self._groups: SimpleQueue[list[_Job]] = (
+            SimpleQueue()
+        )  # to the thread: at most one at a time; an empty one ends it
         self._busy = False
         self._last = 0.0  # seconds the last commit took
         self._summoned = False
@@ -55,7 +63,9 @@ class Writer:
         self._thread.start()
 
     async def commit(self, entries: Sequence[Entry]) -> list[Outcome]:
-        """The entries' outcomes once they are durable. Raises `Overloaded` or `StorageUnavailable`."""
+        """The entries' outcomes once they are durable. Raises `Overloaded` or
+        `StorageUnavailable`.
+        """
         if self._stopping or self.queued + len(entries) > self._capacity:
             raise Overloaded
         future: asyncio.Future[list[Outcome]] = self._loop.create_future()
@@ -101,7 +111,9 @@ class Writer:
             result, seconds = self._commit(group, self._store.commit)
             self._loop.call_soon_threadsafe(self._deliver, group, result, seconds)
 
-    def _commit(self, group: list[_Job], commit: _Commit) -> tuple[list[Outcome] | Exception | None, float]:
+    def _commit(
+        self, group: list[_Job], commit: _Commit
+    ) -> tuple[list[Outcome] | Exception | None, float]:
         """What came of all entries, and the seconds it took."""
         entries = [entry for job, _ in group for entry in job]
         start = time.perf_counter()
@@ -111,12 +123,16 @@ class Writer:
         except StorageUnavailable as error:
             _log.error("the store cannot commit: %s", error)
             result = error
-        except Exception as error:  # a mistake of ours: nobody is acknowledged, and the service lives on
+        except (
+            Exception
+        ) as error:  # a mistake of ours: nobody is acknowledged, and the service lives on
             _log.error("the writer failed with %s", type(error).__name__)
             result = error
         return result, time.perf_counter() - start
 
-    def _deliver(self, group: list[_Job], result: list[Outcome] | Exception | None, seconds: float) -> None:
+    def _deliver(
+        self, group: list[_Job], result: list[Outcome] | Exception | None, seconds: float
+    ) -> None:
         assert result is not None
         self._busy = False
         self._last = seconds
@@ -133,4 +149,6 @@ class Writer:
             start = end
         self.queued -= start
         self._summoned = True
-        self._loop.call_soon(self._hand_over)  # behind the answers, which are not to wait for the next group
+        self._loop.call_soon(
+            self._hand_over
+        )  # behind the answers, which are not to wait for the next group

@@ -1,4 +1,6 @@
-"""One person's report: encoded and randomised here, shown, and sent. All of what a device does, in the order in which it does it."""
+"""One person's report: encoded and randomised here, shown, and sent. All of what a device does, in
+the order in which it does it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +11,16 @@ from pdml.contribute.delivery import Service
 from pdml.contribute.memo import Memory
 from pdml.errors import InvalidInput, NotDelivered
 from pdml.mechanisms.label_flip import MILLION
-from pdml.messages import VERSION, Problem, Receipt, Report, decode_report, encode_report, features_of, pack_features
+from pdml.messages import (
+    VERSION,
+    Problem,
+    Receipt,
+    Report,
+    decode_report,
+    encode_report,
+    features_of,
+    pack_features,
+)
 from pdml.study import Study
 
 
@@ -104,13 +115,18 @@ def preview(study: Study, data: bytes) -> Preview:
 
 
 def submit(memory: Memory, service: Service, data: bytes, *, record: str = "") -> Receipt:
-    """Send prepared bytes and remember the receipt; a refusal or silence is a `NotDelivered` with its reason."""
+    """Send prepared bytes and remember the receipt; a refusal or silence is a `NotDelivered` with
+    its reason.
+    """
     report = decode_report(data)
     memo = memory.recall(report.study, record)
     drawn = None if memo is None else (memo.id, memo.epsilon, memo.label)
     fits = drawn == (report.id, report.epsilon, report.label) and data.isascii()
     if memo is None or not fits or memo.sent not in ("", data.decode("ascii")):
-        raise InvalidInput("a report must be prepared with the same memory before it is sent, got one that this memory does not know")
+        raise InvalidInput(
+            "a report must be prepared with the same memory before it is sent, got one "
+            "that this memory does not know"
+        )
     if memo.receipt is None:
         service.require_study(report.study)
         memo = memory.keep(record, msgspec.structs.replace(memo, sent=data.decode("ascii")))
@@ -118,6 +134,8 @@ def submit(memory: Memory, service: Service, data: bytes, *, record: str = "") -
     if isinstance(answer, Problem):
         if memo.receipt is None:  # certainly not stored: whatever is corrected, the draw stays
             memory.keep(record, msgspec.structs.replace(memo, sent=""))
-        raise NotDelivered(f"{service.url} refused the report ({answer.code}): {answer.title}", answer.code)
+        raise NotDelivered(
+            f"{service.url} refused the report ({answer.code}): {answer.title}", answer.code
+        )
     memory.keep(record, msgspec.structs.replace(memo, receipt=answer))
     return answer

@@ -1,7 +1,9 @@
-"""Many devices in one process, to try a study out: a table of people becomes reports on the disk, and these are delivered.
+"""Many devices in one process, to try a study out: a table of people becomes reports on the disk,
+and these are delivered.
 
-The outbox is written whole, before any network activity, and never drawn again: an interrupted delivery goes on where it
-stopped, with the same reports. Its first line says what it was made from; each further line is one report without token.
+The outbox is written whole, before any network activity, and never drawn again: an interrupted
+delivery goes on where it stopped, with the same reports. Its first line says what it was made from;
+each further line is one report without token.
 """
 
 import hashlib
@@ -70,10 +72,13 @@ class Tally:
 def labels_of(study: Study, table: Table, column: str) -> IntArray:
     """Class indices of a column; errors name rows, never a person's label."""
     position = {name: k for k, name in enumerate(study.classes)}
-    codes = np.array([position.get(cell, -1) for cell in table.text(column, private=True)], dtype=np.int64)
+    codes = np.array(
+        [position.get(cell, -1) for cell in table.text(column, private=True)], dtype=np.int64
+    )
     if (codes < 0).any():
         raise DataError(
-            f"column {column!r} must hold one of the study's classes, got something else in {table.where(int(np.argmin(codes)))}"
+            f"column {column!r} must hold one of the study's classes, got something else in "
+            f"{table.where(int(np.argmin(codes)))}"
         )
     return codes
 
@@ -81,10 +86,18 @@ def labels_of(study: Study, table: Table, column: str) -> IntArray:
 def epsilons_of(study: Study, table: Table, column: str) -> Array:
     """A column of epsilons, all on the menu."""
     values = table.numeric(column)
-    off = np.array([micro(value) not in study.epsilon_micro if value > 0 else True for value in values.tolist()])
+    off = np.array(
+        [
+            micro(value) not in study.epsilon_micro if value > 0 else True
+            for value in values.tolist()
+        ]
+    )
     if off.any():
         row = int(np.argmax(off))
-        raise DataError(f"column {column!r} must hold epsilons on the study's menu, got {values[row]:g} in {table.where(row)}")
+        raise DataError(
+            f"column {column!r} must hold epsilons on the study's menu, got {values[row]:g} "
+            f"in {table.where(row)}"
+        )
     return values
 
 
@@ -96,9 +109,15 @@ def require_in_range(study: Study, table: Table) -> None:
             outside = (values < attribute.low) | (values > attribute.high)
             if outside.any():
                 row = int(np.argmax(outside))
-                domain, got = f"[{attribute.low:g}, {attribute.high:g}]", f"{values[row]:g} in {table.where(row)}"
+                domain, got = (
+                    f"[{attribute.low:g}, {attribute.high:g}]",
+                    f"{values[row]:g} in {table.where(row)}",
+                )
                 count = f"{int(outside.sum()):,} of {table.n_rows:,} rows do not"
-                raise DataError(f"column {attribute.name!r} must lie in {domain}, got {got}: {count}, and --clamp takes the nearest end")
+                raise DataError(
+                    f"column {attribute.name!r} must lie in {domain}, got {got}: {count}, "
+                    "and --clamp takes the nearest end"
+                )
 
 
 def read_tokens(path: Path, needed: int) -> list[str]:
@@ -106,33 +125,47 @@ def read_tokens(path: Path, needed: int) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}") from None
+        raise DataError(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
+        ) from None
     tokens = [found[-1] for line in lines if (found := _TOKEN.findall(line))]
     if len(set(tokens)) != len(tokens):
         raise DataError(f"{path} must hold each invitation once, got one twice")
     if len(tokens) < needed:
-        raise DataError(f"{path} must hold an invitation for each of the {needed:,} records, got {len(tokens):,}")
+        raise DataError(
+            f"{path} must hold an invitation for each of the {needed:,} records, got "
+            f"{len(tokens):,}"
+        )
     return tokens
 
 
-def fill(path: Path, study: Study, table: Table, labels: IntArray, epsilons: Array, *, source: str) -> Origin:
-    """Draw every report and write the outbox; if it exists already for the same source, nothing is drawn again.
+def fill(
+    path: Path, study: Study, table: Table, labels: IntArray, epsilons: Array, *, source: str
+) -> Origin:
+    """Draw every report and write the outbox; if it exists already for the same source, nothing is
+    drawn again.
 
     Guarantees
     ----------
-    - Each label is ε-LDP with its own ε, from OS entropy; the outbox holds reports and nothing else.
-    - The file appears whole or not at all, readable by its owner alone; of two runs at the same time the first wins.
+    - Each label is ε-LDP with its own ε, from OS entropy; the outbox holds reports and nothing
+      else.
+    - The file appears whole or not at all, readable by its owner alone; of two runs at the same
+      time the first wins.
     """
     origin = Origin(study=study.hash, source=source, reports=table.n_rows)
     if not path.exists():
         _publish(path, _drawn(origin, study, table, labels, epsilons), first=True)
     if (found := _origin(path)) != origin:
         what = "another study" if found.study != study.hash else "another table or other columns"
-        raise DataError(f"{path} holds reports drawn for {what}: move it away, or name another --outbox")
+        raise DataError(
+            f"{path} holds reports drawn for {what}: move it away, or name another --outbox"
+        )
     return origin
 
 
-def _drawn(origin: Origin, study: Study, table: Table, labels: IntArray, epsilons: Array) -> Iterator[bytes]:
+def _drawn(
+    origin: Origin, study: Study, table: Table, labels: IntArray, epsilons: Array
+) -> Iterator[bytes]:
     """The lines of an outbox."""
     reported = flip_labels(labels, epsilons, len(study.classes), SecureStream()).tolist()
     micros = [micro(value) for value in epsilons.tolist()]
@@ -148,7 +181,9 @@ def write_failures(path: Path, undelivered: Iterable[Undelivered]) -> None:
 
 
 def _publish(path: Path, lines: Iterable[bytes], *, first: bool) -> None:
-    """A file for its owner alone that appears whole or not at all, and survives a crash; ``first``: unless there is one by then."""
+    """A file for its owner alone that appears whole or not at all, and survives a crash; ``first``:
+    unless there is one by then.
+    """
     temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -177,9 +212,11 @@ def deliver(
     progress: Callable[[int, int], None] = lambda done, of: None,
     connections: int = CONNECTIONS,
 ) -> Tally:
-    """Send what has no receipt yet, in batches over a few open connections; each receipt is written down as it comes.
+    """Send what has no receipt yet, in batches over a few open connections; each receipt is written
+    down as it comes.
 
-    A service that cannot be reached ends the delivery; what is left counts as "not_sent" and goes out next time.
+    A service that cannot be reached ends the delivery; what is left counts as "not_sent" and goes
+    out next time.
     """
     origin, tally = _origin(path), Tally()
     with connect() as service:
@@ -201,7 +238,11 @@ def deliver(
         open(os.open(receipts, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file,
     ):
         while True:
-            while not tally.trouble and len(running) < 2 * connections and (batch := list(islice(todo, BATCH))):
+            while (
+                not tally.trouble
+                and len(running) < 2 * connections
+                and (batch := list(islice(todo, BATCH)))
+            ):
                 running[pool.submit(send, batch)] = batch
             if not running:
                 break
@@ -211,17 +252,23 @@ def deliver(
             file.flush()
             progress(tally.stored + tally.stored_before + len(tally.undelivered), origin.reports)
         os.fsync(file.fileno())
-    tally.undelivered += [Undelivered(row, decode_report(data).id, "not_sent") for row, data in todo]
+    tally.undelivered += [
+        Undelivered(row, decode_report(data).id, "not_sent") for row, data in todo
+    ]
     tally.undelivered.sort(key=lambda one: one.row)
     return tally
 
 
-def _account(tally: Tally, batch: list[tuple[int, bytes]], future: "Future[list[Answer]]", file: BinaryIO) -> None:
+def _account(
+    tally: Tally, batch: list[tuple[int, bytes]], future: "Future[list[Answer]]", file: BinaryIO
+) -> None:
     try:
         answers = future.result()
     except NotDelivered as error:
         tally.trouble = tally.trouble or str(error)
-        tally.undelivered += [Undelivered(row, decode_report(data).id, "not_delivered") for row, data in batch]
+        tally.undelivered += [
+            Undelivered(row, decode_report(data).id, "not_delivered") for row, data in batch
+        ]
         return
     for (row, data), answer in zip(batch, answers, strict=True):
         if isinstance(answer, Receipt):
@@ -231,8 +278,12 @@ def _account(tally: Tally, batch: list[tuple[int, bytes]], future: "Future[list[
             tally.undelivered.append(Undelivered(row, decode_report(data).id, answer.code))
 
 
-def _unsent(path: Path, held: set[str], tokens: Sequence[str], tally: Tally) -> Iterator[tuple[int, bytes]]:
-    """Row and bytes of each report without receipt; the invitation is put in now, because it may come later than the draw."""
+def _unsent(
+    path: Path, held: set[str], tokens: Sequence[str], tally: Tally
+) -> Iterator[tuple[int, bytes]]:
+    """Row and bytes of each report without receipt; the invitation is put in now, because it may
+    come later than the draw.
+    """
     with open(path, "rb") as file:
         next(file)
         for row, line in enumerate(file, start=1):
@@ -240,12 +291,22 @@ def _unsent(path: Path, held: set[str], tokens: Sequence[str], tally: Tally) -> 
             if report.id in held:
                 tally.stored_before += 1
             else:
-                yield row, encode_report(msgspec.structs.replace(report, token=tokens[row - 1]) if tokens else report)
+                yield (
+                    row,
+                    encode_report(
+                        msgspec.structs.replace(report, token=tokens[row - 1]) if tokens else report
+                    ),
+                )
 
 
 def _report(study: Study, micro_epsilon: int, label: int, features: Array) -> Report:
     return Report(
-        version=VERSION, study=study.hash, id=secrets.token_hex(16), epsilon=micro_epsilon, label=label, features=pack_features(features)
+        version=VERSION,
+        study=study.hash,
+        id=secrets.token_hex(16),
+        epsilon=micro_epsilon,
+        label=label,
+        features=pack_features(features),
     )
 
 
@@ -254,13 +315,18 @@ def _origin(path: Path) -> Origin:
         with open(path, "rb") as file:
             return msgspec.json.decode(file.readline(), type=Origin)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise DataError(f"{path} must be an outbox that `pdml contribute --csv` wrote, got something else: name another --outbox") from None
+        raise DataError(
+            f"{path} must be an outbox that `pdml contribute --csv` wrote, got something "
+            "else: name another --outbox"
+        ) from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
 
 
 def _receipts(path: Path) -> set[str]:
-    """Ids that a service holds already; a last line that an interrupt cut short is sent again, which is safe."""
+    """Ids that a service holds already; a last line that an interrupt cut short is sent again,
+    which is safe.
+    """
     if not path.exists():
         return set()
     held = set()

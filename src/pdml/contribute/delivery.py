@@ -1,4 +1,6 @@
-"""Bytes to a collection service and its answer back: the standard library's HTTP, verified TLS, the same bytes at every attempt."""
+"""Bytes to a collection service and its answer back: the standard library's HTTP, verified TLS, the
+same bytes at every attempt.
+"""
 
 import hashlib
 import ssl
@@ -27,7 +29,15 @@ _FIRST_PAUSE = 0.5  # seconds; each further one is twice as long
 _TIMEOUT = 30.0
 _MOST_ANSWER = 1 << 22  # bytes of an answer that are read at all
 _BEFORE = ("/v1/study", "/v1/invitations")  # asked before there is a report
-_AGAIN = {408, 425, 429, 500, 502, 503, 504}  # nothing was acknowledged: the same bytes may be sent again
+_AGAIN = {
+    408,
+    425,
+    429,
+    500,
+    502,
+    503,
+    504,
+}  # nothing was acknowledged: the same bytes may be sent again
 
 Answer = Receipt | Problem
 
@@ -38,11 +48,19 @@ class Service:
     Guarantees
     ----------
     - Off this machine, https with a verified certificate or nothing; redirections are not followed.
-    - An attempt that got no clear answer is repeated with the same bytes, which services count once.
+    - An attempt that got no clear answer is repeated with the same bytes, which services count
+      once.
     - A receipt is believed only if it is for exactly the bytes that were sent.
     """
 
-    def __init__(self, url: str, *, ca: Path | None = None, attempts: int = ATTEMPTS, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        ca: Path | None = None,
+        attempts: int = ATTEMPTS,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.url = url.rstrip("/")
         self._parts = _checked(self.url)
         self._tls = _context(ca) if self._parts.scheme == "https" else None
@@ -52,17 +70,29 @@ class Service:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._close()
 
     def require_study(self, study: str) -> None:
-        """Refuse a service that works for another study, before anything about a person is sent to it."""
+        """Refuse a service that works for another study, before anything about a person is sent to
+        it.
+        """
         status, body = self._ask("GET", "/v1/study")
         if status != 200:
-            raise NotDelivered(f"{self.url} is no collection service: it answered {status} when asked for its study")
+            raise NotDelivered(
+                f"{self.url} is no collection service: it answered {status} when asked for "
+                "its study"
+            )
         if (found := hashlib.sha256(body).hexdigest()) != study:
             raise NotDelivered(
-                f"{self.url} works for another study, or another version of it ({found[:12]}..., not {study[:12]}...)", "wrong_study"
+                f"{self.url} works for another study, or another version of it "
+                f"({found[:12]}..., not {study[:12]}...)",
+                "wrong_study",
             )
 
     def require_admission(self, study: str, token: str) -> None:
@@ -82,21 +112,31 @@ class Service:
             raise NotDelivered(f"{self.url} {why}", "wrong_study")
 
     def send(self, report: bytes) -> Answer:
-        """Deliver one report: its receipt, or the problem for which it was refused and certainly not stored."""
+        """Deliver one report: its receipt, or the problem for which it was refused and certainly
+        not stored.
+        """
         status, body = self._ask("POST", "/v1/reports", report, "application/json")
         answer = self._answer(report, body)
         if isinstance(answer, Receipt) != (status in (200, 201)):
             self._unclear()
-        if isinstance(answer, Problem) and not (_refuses(status) and _refuses(answer.status)):  # the body alone may be anybody's
+        if isinstance(answer, Problem) and not (
+            _refuses(status) and _refuses(answer.status)
+        ):  # the body alone may be anybody's
             raise NotDelivered(
-                f"{self.url} may or may not hold the report ({answer.code}): {answer.title} Try again later, it will be the same report",
+                f"{self.url} may or may not hold the report ({answer.code}): {answer.title} "
+                "Try again later, it will be the same report",
                 answer.code,
             )
         return answer
 
     def send_batch(self, reports: Sequence[bytes]) -> list[Answer]:
         """Deliver many reports: one answer for each, in the same order."""
-        status, body = self._ask("POST", "/v1/batches", b"".join(report + b"\n" for report in reports), "application/x-ndjson")
+        status, body = self._ask(
+            "POST",
+            "/v1/batches",
+            b"".join(report + b"\n" for report in reports),
+            "application/x-ndjson",
+        )
         lines = split_batch(body)
         if status != 200:
             answer = self._understood(body)
@@ -109,8 +149,15 @@ class Service:
         answer = self._understood(line)
         if isinstance(answer, Receipt):
             promised = decode_report(report)
-            if (answer.id, answer.study, answer.digest) != (promised.id, promised.study, hashlib.sha256(report).hexdigest()):
-                raise NotDelivered(f"{self.url} gave a receipt for something else than what was sent: it may or may not hold the report")
+            if (answer.id, answer.study, answer.digest) != (
+                promised.id,
+                promised.study,
+                hashlib.sha256(report).hexdigest(),
+            ):
+                raise NotDelivered(
+                    f"{self.url} gave a receipt for something else than what was sent: it "
+                    "may or may not hold the report"
+                )
         return answer
 
     def _understood(self, line: bytes) -> Answer:
@@ -120,10 +167,19 @@ class Service:
             self._unclear()
 
     def _unclear(self) -> NoReturn:
-        raise NotDelivered(f"{self.url} gave an answer that is none of a collection service: it may or may not hold the report")
+        raise NotDelivered(
+            f"{self.url} gave an answer that is none of a collection service: it may or may "
+            "not hold the report"
+        )
 
-    def _ask(self, method: str, path: str, body: bytes | None = None, kind: str = "") -> tuple[int, bytes]:
-        headers = {"Content-Type": kind, "Accept": "application/json"} if kind else {"Accept": "application/json"}
+    def _ask(
+        self, method: str, path: str, body: bytes | None = None, kind: str = ""
+    ) -> tuple[int, bytes]:
+        headers = (
+            {"Content-Type": kind, "Accept": "application/json"}
+            if kind
+            else {"Accept": "application/json"}
+        )
         why = "it did not answer"
         for attempt in range(self._attempts):
             if attempt:
@@ -132,7 +188,8 @@ class Service:
                 status, answer = self._once(method, path, body, headers)
             except ssl.SSLCertVerificationError as error:
                 raise NotDelivered(
-                    f"{self.url} could not prove who it is: {error.verify_message}; nothing was sent (--ca names an own CA)"
+                    f"{self.url} could not prove who it is: {error.verify_message}; nothing "
+                    "was sent (--ca names an own CA)"
                 ) from None
             except (OSError, HTTPException) as error:
                 self._close()
@@ -145,7 +202,9 @@ class Service:
         tried = f"{why} after {self._attempts} attempts"
         raise NotDelivered(f"{self.url} could not be reached, {tried}: {later}")
 
-    def _once(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
+    def _once(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, bytes]:
         if self._open is None:
             host, port = self._parts.hostname or "", self._parts.port
             if self._tls is None:
@@ -158,7 +217,10 @@ class Service:
         if len(answer) > _MOST_ANSWER:
             raise HTTPException("an endless answer")
         if 300 <= response.status < 400:
-            raise NotDelivered(f"{self.url} points elsewhere ({response.status}): give the address where the service itself is")
+            raise NotDelivered(
+                f"{self.url} points elsewhere ({response.status}): give the address where "
+                "the service itself is"
+            )
         return response.status, answer
 
     def _close(self) -> None:
@@ -170,13 +232,22 @@ class Service:
 def _checked(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        good = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and (parts.port is None or parts.port > 0)
+        )
     except ValueError:
         good = False
     if not good or parts.username or parts.query or parts.fragment:
-        raise InvalidInput(f"the address of a service must look like https://alice.example, got {url!r}")
+        raise InvalidInput(
+            f"the address of a service must look like https://alice.example, got {url!r}"
+        )
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise InvalidInput(f"the address must begin with https:// off this machine, got {url!r}: others could read your answers on the way")
+        raise InvalidInput(
+            f"the address must begin with https:// off this machine, got {url!r}: others "
+            "could read your answers on the way"
+        )
     return parts
 
 
@@ -184,7 +255,10 @@ def _context(ca: Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=None if ca is None else str(ca))
     except (OSError, ssl.SSLError) as error:
-        raise DataError(f"{ca} must hold certificates in PEM form, got a file that cannot be used: {_reason(error)}") from None
+        raise DataError(
+            f"{ca} must hold certificates in PEM form, got a file that cannot be used: "
+            f"{_reason(error)}"
+        ) from None
 
 
 def _refuses(status: int) -> bool:
@@ -193,6 +267,8 @@ def _refuses(status: int) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """In words; an error of the protocol quotes the server, which must not reach the terminal's controls."""
+    """In words; an error of the protocol quotes the server, which must not reach the terminal's
+    controls.
+    """
     said = (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
     return plain(said, longest=200)

@@ -1,4 +1,5 @@
-"""What a device remembers of a study, so that chance decides once: asking again repeats the answer, and nobody can average it away.
+"""What a device remembers of a study, so that chance decides once: asking again repeats the answer,
+and nobody can average it away.
 
 One file per study and record. It holds, one after the other:
 
@@ -50,7 +51,8 @@ class Memory:
 
     Guarantees
     ----------
-    - A draw is on the disk before anybody sees it, and the first one on the disk is the one that counts.
+    - A draw is on the disk before anybody sees it, and the first one on the disk is the one that
+      counts.
     - What is on the disk says no more about the true label than the report: it is a function of it.
     - A file that cannot be read is an error, never a reason to draw again.
     """
@@ -65,15 +67,25 @@ class Memory:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise DataError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+            raise DataError(
+                f"cannot read {path}: {(error.strerror or str(error)).lower()}"
+            ) from None
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise DataError(f"{path} must be what this device remembers of the study, got something else: restore it from a copy") from None
+            raise DataError(
+                f"{path} must be what this device remembers of the study, got something "
+                "else: restore it from a copy"
+            ) from None
         if memo.study != study:
-            raise DataError(f"{path} must be about the study {study[:12]}..., got one about {memo.study[:12]}...: restore it from a copy")
+            raise DataError(
+                f"{path} must be about the study {study[:12]}..., got one about "
+                f"{memo.study[:12]}...: restore it from a copy"
+            )
         return memo
 
     def settle(self, study: str, record: str, label: int, micro_epsilon: int, classes: int) -> Memo:
-        """The memo of this record; drawn now if there is none. Of two at the same time the first wins."""
+        """The memo of this record; drawn now if there is none. Of two at the same time the first
+        wins.
+        """
         while (known := self.recall(study, record)) is None:
             if not self._adopt(study, record):
                 drawn, id = draw(label, micro_epsilon, classes), secrets.token_hex(16)
@@ -98,7 +110,9 @@ class Memory:
         return path.exists()
 
     def _path(self, study: str, record: str) -> Path:
-        return self._folder / (hashlib.sha256(f"{study}\n{record}".encode()).hexdigest()[:32] + ".json")
+        return self._folder / (
+            hashlib.sha256(f"{study}\n{record}".encode()).hexdigest()[:32] + ".json"
+        )
 
     def _write(self, record: str, memo: Memo, *, first: bool) -> None:
         path = self._path(memo.study, record)
@@ -118,7 +132,10 @@ class Memory:
                 os.replace(temporary, path)
             sync_folder(self._folder)
         except OSError as error:
-            raise InvalidInput(f"cannot remember the draw in {self._folder}: {(error.strerror or str(error)).lower()}") from None
+            raise InvalidInput(
+                f"cannot remember the draw in {self._folder}: "
+                f"{(error.strerror or str(error)).lower()}"
+            ) from None
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()

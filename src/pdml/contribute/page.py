@@ -1,6 +1,8 @@
-"""The contributor's page: one HTML document with its style and its script inside, made from the study and from nothing else.
+"""The contributor's page: one HTML document with its style and its script inside, made from the
+study and from nothing else.
 
-The same study gives the same bytes, so that their hash can be published and anybody can compare what a server sends.
+The same study gives the same bytes, so that their hash can be published and anybody can compare
+what a server sends.
 """
 
 import hashlib
@@ -31,9 +33,10 @@ def render(study: Study) -> Page:
 
     Guarantees
     ----------
-    - Only the script and the style inside run, by their hashes; nothing is loaded from anywhere else.
-    - The page can talk to its own server only, no form can be submitted by the browser itself, nobody can frame it, and
-      the address it was opened with is told to nobody.
+    - Only the script and the style inside run, by their hashes; nothing is loaded from anywhere
+      else.
+    - The page can talk to its own server only, no form can be submitted by the browser itself,
+      nobody can frame it, and the address it was opened with is told to nobody.
     - What the study says appears as text, never as markup.
     """
     template, style = _asset("page.html"), _asset("page.css")
@@ -51,8 +54,10 @@ def render(study: Study) -> Page:
 
 def _headers(style: str, script: str) -> dict[str, str]:
     policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; connect-src 'self'; "
-        "form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src "
+        "data:; connect-src 'self'; "
+        "form-action 'none'; base-uri 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
     )
     return {
         "content-type": "text/html; charset=utf-8",

@@ -1,8 +1,10 @@
-"""The loops of `core.kernel`, compiled by numba: import this module only where numba is installed (``pdml[fast]``).
+"""The loops of `core.kernel`, compiled by numba: import this module only where numba is installed
+(``pdml[fast]``).
 
-Rules that were measured: unsigned indices (numba checks signed ones for wrap-around, which doubles the time of a CSR
-pass), slopes in vectorised blocks with an exp of our own (the wheels carry no SVML), no `parallel=True` (it compiles for
-10 to 20 s and misses the cache): threads run over servers instead, and results do not depend on their number.
+Rules that were measured: unsigned indices (numba checks signed ones for wrap-around, which doubles
+the time of a CSR pass), slopes in vectorised blocks with an exp of our own (the wheels carry no
+SVML), no `parallel=True` (it compiles for 10 to 20 s and misses the cache): threads run over
+servers instead, and results do not depend on their number.
 """
 
 import hashlib
@@ -30,7 +32,9 @@ jit = numba.njit(**OPTIONS)
 
 @jit
 def slopes(code, z, bits, powers, count):
-    """z <- g'(z) in place. tanh(z/2)/2 = (1 - e)/(1 + e)/2 with e = exp(-|z|) by range reduction and a polynomial."""
+    """z <- g'(z) in place. tanh(z/2)/2 = (1 - e)/(1 + e)/2 with e = exp(-|z|) by range reduction
+    and a polynomial.
+    """
     if code == 0:
         for j in range(count):
             k = np.floor(max(-abs(z[j]), -700.0) * 1.4426950408889634 + 0.5)
@@ -39,8 +43,12 @@ def slopes(code, z, bits, powers, count):
             x = max(-abs(z[j]), -700.0)
             k = np.floor(x * 1.4426950408889634 + 0.5)
             r = (x - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10
-            e = r / 6227020800.0 + 1.0 / 479001600.0  # Horner, written out: a loop here would not be vectorised
-            e = (((e * r + 1.0 / 39916800.0) * r + 1.0 / 3628800.0) * r + 1.0 / 362880.0) * r + 1.0 / 40320.0
+            e = (
+                r / 6227020800.0 + 1.0 / 479001600.0
+            )  # Horner, written out: a loop here would not be vectorised
+            e = (
+                ((e * r + 1.0 / 39916800.0) * r + 1.0 / 3628800.0) * r + 1.0 / 362880.0
+            ) * r + 1.0 / 40320.0
             e = (((e * r + 1.0 / 5040.0) * r + 1.0 / 720.0) * r + 1.0 / 120.0) * r + 1.0 / 24.0
             e = ((((e * r + 1.0 / 6.0) * r + 0.5) * r + 1.0) * r + 1.0) * powers[j]
             t = 0.5 * (1.0 - e) / (1.0 + e)
@@ -119,7 +127,9 @@ def pass_dense(x, code, w, g):
 
 @jit
 def passes_csr(data, columns, starts, code, w, g):
-    """The same for several runs at once, (d, runs): one read of a record serves all, in vector registers."""
+    """The same for several runs at once, (d, runs): one read of a record serves all, in vector
+    registers.
+    """
     runs = w.shape[1]
     z, bits = np.empty(runs), np.empty(runs, np.int64)
     powers = bits.view(np.float64)
@@ -221,7 +231,9 @@ def add_block(out, i, j, block):
 
 def _hessian_dense(rows, loss, point, out, width):
     m = rows.shape[0]
-    half = width // 2  # two halves of the columns: three products instead of four, as the result is symmetric
+    half = (
+        width // 2
+    )  # two halves of the columns: three products instead of four, as the result is symmetric
     out[:] = 0.0
     for low in range(0, m, 512):
         count = min(512, m - low)
@@ -253,7 +265,9 @@ def _invert(matrix, ridge, out):
     for i in range(len(shifted)):
         shifted[i, i] += ridge
     inverse = np.linalg.inv(shifted)
-    for i in range(len(shifted)):  # a slice assignment would compile a small library of error messages
+    for i in range(
+        len(shifted)
+    ):  # a slice assignment would compile a small library of error messages
         for j in range(len(shifted)):
             out[i, j] = inverse[i, j]
 
@@ -289,15 +303,21 @@ def take_ticket(typing_context, tickets):
 
     def generate(context, builder, signature, arguments):
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        return builder.atomic_rmw("add", array.data, context.get_constant(numba.types.int64, 1), "seq_cst")
+        return builder.atomic_rmw(
+            "add", array.data, context.get_constant(numba.types.int64, 1), "seq_cst"
+        )
 
     return numba.types.int64(tickets), generate
 
 
 def records_of(rows, cuts, server):
-    """One server's records out of the pooled ones, without copying; CSR pointers keep counting from the pool's start."""
+    """One server's records out of the pooled ones, without copying; CSR pointers keep counting from
+    the pool's start.
+    """
     low, high = cuts[server], cuts[server + 1]
-    return (rows[0], rows[1], rows[2][low : high + 1]) if isinstance(rows, tuple) else rows[low:high]
+    return (
+        (rows[0], rows[1], rows[2][low : high + 1]) if isinstance(rows, tuple) else rows[low:high]
+    )
 
 
 def _records_csr(rows, cuts, server):
@@ -313,11 +333,19 @@ def _is_dense(rows: Any) -> bool:
 
 
 def _teach() -> None:
-    """Tell numba what each function of `core.kernel` means in compiled code: its own source, or a body of this file."""
+    """Tell numba what each function of `core.kernel` means in compiled code: its own source, or a
+    body of this file.
+    """
     how: dict[str, Any] = {"jit_options": OPTIONS, "strict": False}
-    overload(kernel.data_gradient, **how)(lambda rows, loss, points, width, out: _gradient_dense if _is_dense(rows) else _gradient_csr)
-    overload(kernel.hessian, **how)(lambda rows, loss, point, out, width: _hessian_dense if _is_dense(rows) else _hessian_csr)
-    overload(records_of, **how)(lambda rows, cuts, server: _records_dense if _is_dense(rows) else _records_csr)
+    overload(kernel.data_gradient, **how)(
+        lambda rows, loss, points, width, out: _gradient_dense if _is_dense(rows) else _gradient_csr
+    )
+    overload(kernel.hessian, **how)(
+        lambda rows, loss, point, out, width: _hessian_dense if _is_dense(rows) else _hessian_csr
+    )
+    overload(records_of, **how)(
+        lambda rows, cuts, server: _records_dense if _is_dense(rows) else _records_csr
+    )
     overload(kernel.invert, **how)(lambda matrix, ridge, out: _invert)
     overload(kernel.dot, **how)(lambda a, b: _dot)
     overload(kernel.times, **how)(lambda matrix, vector, out: _times)
@@ -325,16 +353,38 @@ def _teach() -> None:
     overload(kernel.add, **how)(lambda out, factor, vector: _add)
     overload(kernel.blur, **how)(lambda limits, point, target: kernel.blur)
     overload(kernel.spread, **how)(lambda moment, step, scratch, slack: kernel.spread)
-    overload(kernel.quasi_newton, **how)(lambda inverse, gradient, steps, changes, curvatures, count, p, q: kernel.quasi_newton)
+    overload(kernel.quasi_newton, **how)(
+        lambda inverse, gradient, steps, changes, curvatures, count, p, q: kernel.quasi_newton
+    )
     overload(kernel.rebuild, **how)(lambda rows, loss, ridge, limits, state: kernel.rebuild)
-    overload(kernel.advance, **how)(lambda rows, loss, ridge, limits, patience, tolerance, state, target, out, reached: kernel.advance)
+    overload(kernel.advance, **how)(
+        lambda rows, loss, ridge, limits, patience, tolerance, state, target, out, reached: (
+            kernel.advance
+        )
+    )
 
 
 def _entries(stamp: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The entry points, cached on disk under a ``stamp`` of both sources: numba alone would look at one file only."""
+    """The entry points, cached on disk under a ``stamp`` of both sources: numba alone would look at
+    one file only.
+    """
 
-    def many(rows, cuts, loss, ridges, limits, patiences, tolerances, states, targets, out, reached, tickets):
-        """`kernel.advance` for server after server: one call per thread and round, each taking the next ticket when free.
+    def many(
+        rows,
+        cuts,
+        loss,
+        ridges,
+        limits,
+        patiences,
+        tolerances,
+        states,
+        targets,
+        out,
+        reached,
+        tickets,
+    ):
+        """`kernel.advance` for server after server: one call per thread and round, each taking the
+        next ticket when free.
 
         ``states`` and ``limits`` are stacked by server. Where `advance` fails, ``reached`` stays
         above the tolerance.

@@ -1,9 +1,11 @@
-"""Who talks to whom: the undirected, connected graph of servers (Section pro_formulation, "Network Model").
+"""Who talks to whom: the undirected, connected graph of servers (Section pro_formulation, "Network
+Model").
 
-With one row per arc (s_i, s_l), 2E of them, A₁ picks w_i and A₂ picks w_l (Section admm_alg). Each link appears as two arcs, which the
-½ in the paper's L₊ := ½(A₁+A₂)ᵀ(A₁+A₂) and L₋ := ½(A₁-A₂)ᵀ(A₁-A₂) cancels, so that per server, and ⊗ I_d for vectors,
+With one row per arc (s_i, s_l), 2E of them, A₁ picks w_i and A₂ picks w_l (Section admm_alg). Each
+link appears as two arcs, which the ½ in the paper's L₊ := ½(A₁+A₂)ᵀ(A₁+A₂) and L₋ :=
+½(A₁-A₂)ᵀ(A₁-A₂) cancels, so that per server, and ⊗ I_d for vectors,
 
-    (L₊ w)_i = Σ_{l ∈ N_i} (w_i + w_l)        (L₋ w)_i = Σ_{l ∈ N_i} (w_i - w_l)        L₊ + L₋ = 2 Deg.
+    (L₊ w)_i = Σ_{l ∈ N_i} (w_i + w_l)    (L₋ w)_i = Σ_{l ∈ N_i} (w_i - w_l)    L₊ + L₋ = 2 Deg.
 """
 
 import reprlib
@@ -29,7 +31,9 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 @dataclass(frozen=True, kw_only=True)
 class Spectra:
-    """σ_min (smallest non-zero) and σ_max of L₊ and L₋ (classifier_converge): both are PSD, so singular values are eigenvalues."""
+    """σ_min (smallest non-zero) and σ_max of L₊ and L₋ (classifier_converge): both are PSD, so
+    singular values are eigenvalues.
+    """
 
     plus_min: float
     plus_max: float
@@ -39,7 +43,9 @@ class Spectra:
 
     @property
     def algebraic_connectivity(self) -> float:
-        """Second smallest eigenvalue of L₋: on a connected graph it is the smallest non-zero one."""
+        """Second smallest eigenvalue of L₋: on a connected graph it is the smallest non-zero
+        one.
+        """
         return self.minus_min
 
 
@@ -47,7 +53,8 @@ class Spectra:
 class Graph:
     """n servers and the E links between them, each once as (i, l) with i < l, in order.
 
-    A graph that exists is connected: the local constraint w_i = z_il = w_l implies global consensus only then (constraint).
+    A graph that exists is connected: the local constraint w_i = z_il = w_l implies global consensus
+    only then (constraint).
     """
 
     n: int
@@ -92,19 +99,24 @@ class Graph:
     def sum_over_neighbours(self, values: Array) -> Array:
         """Σ_{l ∈ N_i} values_l for every server i: shape (n, ...) in, the same shape out.
 
-        Always by CSR, which adds neighbours in increasing order: bit for bit what server i gets by adding what it hears. A dense product
-        saves 3 µs at n = 10, but reorders the sum, and one server's inf would turn into NaN (0 · inf) at servers it does not talk to.
+        Always by CSR, which adds neighbours in increasing order: bit for bit what server i gets by
+        adding what it hears. A dense product saves 3 µs at n = 10, but reorders the sum, and one
+        server's inf would turn into NaN (0 · inf) at servers it does not talk to.
         """
         values = np.asarray(values, dtype=np.float64)
         if values.ndim == 0 or values.shape[0] != self.n:
-            raise InvalidInput(f"values must have one row for each of the {self.n} servers, got shape {values.shape}")
+            raise InvalidInput(
+                f"values must have one row for each of the {self.n} servers, got shape "
+                f"{values.shape}"
+            )
         total: Array = self.adjacency @ values.reshape(self.n, -1)
         return total.reshape(values.shape)
 
     def spectra(self) -> Spectra:
         """Extreme non-zero eigenvalues of L₊ and L₋.
 
-        The zero eigenvalues are known, not guessed by a threshold: on a connected graph L₋ has exactly one, L₊ one if bipartite, else none.
+        The zero eigenvalues are known, not guessed by a threshold: on a connected graph L₋ has
+        exactly one, L₊ one if bipartite, else none.
         """
         double_cover = sparse.block_array([[None, self.adjacency], [self.adjacency, None]])
         bipartite = connected_components(double_cover, directed=False, return_labels=False) == 2
@@ -119,18 +131,29 @@ class Graph:
 
     @classmethod
     def random(cls, n: int, links: int, rng: np.random.Generator) -> Self:
-        """Random connected graph with exactly ``links`` links: a uniform random spanning tree, then uniform random further links.
+        """Random connected graph with exactly ``links`` links: a uniform random spanning tree, then
+        uniform random further links.
 
-        A graph is drawn with probability proportional to its number of spanning trees. Unlike drawing until connected, this ends for every
-        feasible ``links``, also at n - 1.
+        A graph is drawn with probability proportional to its number of spanning trees. Unlike
+        drawing until connected, this ends for every feasible ``links``, also at n - 1.
         """
         n, pairs = _servers(n)
-        links = _validate.integer("links", links, low=n - 1, high=pairs, why=f"{n} servers need a tree and have {pairs} pairs")
+        links = _validate.integer(
+            "links",
+            links,
+            low=n - 1,
+            high=pairs,
+            why=f"{n} servers need a tree and have {pairs} pairs",
+        )
         tree = np.sort(np.asarray(_random_tree(n, _generator(rng))), axis=1)
-        before = np.arange(n) * (2 * n - np.arange(n) - 1) // 2  # pairs (j, ·) with j < i; pairs are ranked (0,1), (0,2), ..., (n-2,n-1)
+        before = (
+            np.arange(n) * (2 * n - np.arange(n) - 1) // 2
+        )  # pairs (j, ·) with j < i; pairs are ranked (0,1), (0,2), ..., (n-2,n-1)
         taken = np.sort(before[tree[:, 0]] + tree[:, 1] - tree[:, 0] - 1)
         free = rng.choice(pairs - n + 1, size=links - n + 1, replace=False, shuffle=False)
-        rank = free + np.searchsorted(taken - np.arange(n - 1), free, side="right")  # the free-th pair outside the tree
+        rank = free + np.searchsorted(
+            taken - np.arange(n - 1), free, side="right"
+        )  # the free-th pair outside the tree
         first = np.searchsorted(before, rank, side="right") - 1
         further = np.stack([first, rank - before[first] + first + 1], axis=1)
         return cls(n, _pairs(np.concatenate([tree, further])))
@@ -153,7 +176,9 @@ class Graph:
 
     @classmethod
     def grid(cls, n: int) -> Self:
-        """rows x columns = n as close to square as n divides: 10 gives 2 x 5, a prime gives a line."""
+        """rows x columns = n as close to square as n divides: 10 gives 2 x 5, a prime gives a
+        line.
+        """
         n, _ = _servers(n)
         columns = n // max(rows for rows in range(1, int(n**0.5) + 1) if n % rows == 0)
         right = [(i, i + 1) for i in range(n - 1) if (i + 1) % columns]
@@ -161,24 +186,47 @@ class Graph:
 
     @classmethod
     def small_world(cls, n: int, k: int, p: float, rng: np.random.Generator) -> Self:
-        """Watts-Strogatz, given that it is connected: a ring with k neighbours each, one end of every link moved with probability p."""
+        """Watts-Strogatz, given that it is connected: a ring with k neighbours each, one end of
+        every link moved with probability p.
+        """
         n, _ = _servers(n)
-        k = _validate.integer("k", k, low=2, high=n, why="each server starts with k/2 neighbours on either side of the ring")
+        k = _validate.integer(
+            "k",
+            k,
+            low=2,
+            high=n,
+            why="each server starts with k/2 neighbours on either side of the ring",
+        )
         if k % 2:
-            raise InvalidInput(f"k must be even, got {k}: each server starts with k/2 neighbours on either side of the ring")
+            raise InvalidInput(
+                f"k must be even, got {k}: each server starts with k/2 neighbours on either "
+                "side of the ring"
+            )
         p = _validate.real("p", p, low=0, high=1, why="it is the probability of moving a link")
-        import networkx as nx  # here, because it takes longer to import than everything else in this room
+        # here, because it takes longer to import than everything else in this room
+        import networkx as nx
 
         try:
-            drawn = nx.connected_watts_strogatz_graph(n, k, p, tries=_CONNECTED_TRIES, seed=_generator(rng))
+            drawn = nx.connected_watts_strogatz_graph(
+                n, k, p, tries=_CONNECTED_TRIES, seed=_generator(rng)
+            )
         except nx.NetworkXError as error:
             settings = f"{n} servers with k = {k}, p = {p:g}"
-            raise GraphError(f"no small world of {settings} was connected in {_CONNECTED_TRIES} draws: raise k or lower p") from error
+            raise GraphError(
+                f"no small world of {settings} was connected in {_CONNECTED_TRIES} draws: "
+                "raise k or lower p"
+            ) from error
         return cls(n, tuple(drawn.edges))
 
     @classmethod
-    def from_edges(cls, edges: Iterable[Sequence[int]] | Iterable[Sequence[str]], names: Sequence[str] | None = None) -> Self:
-        """Graph over servers 0 to the largest number, or over ``names``, which then fix the order of the servers."""
+    def from_edges(
+        cls,
+        edges: Iterable[Sequence[int]] | Iterable[Sequence[str]],
+        names: Sequence[str] | None = None,
+    ) -> Self:
+        """Graph over servers 0 to the largest number, or over ``names``, which then fix the order
+        of the servers.
+        """
         if names is None:
             array = _as_pairs(edges)
             return cls(int(array.max(initial=1)) + 1, _pairs(array))
@@ -188,22 +236,34 @@ class Graph:
         try:
             links = [(number[str(first)], number[str(second)]) for first, second in edges]
         except KeyError as error:
-            raise GraphError(f"edges must join the named servers, got {error.args[0]!r}: the names are {_listed(names)}") from error
+            raise GraphError(
+                f"edges must join the named servers, got {error.args[0]!r}: the names are "
+                f"{_listed(names)}"
+            ) from error
         except (TypeError, ValueError) as error:
-            raise GraphError(f"edges must be pairs of server names, got {reprlib.repr(edges)}") from error
+            raise GraphError(
+                f"edges must be pairs of server names, got {reprlib.repr(edges)}"
+            ) from error
         return cls(len(number), _checked(len(number), links, names))
 
 
 def build(
-    topology: str | Graph | Iterable[Sequence[int]], n: int, rng: np.random.Generator | None = None, links: int | None = None
+    topology: str | Graph | Iterable[Sequence[int]],
+    n: int,
+    rng: np.random.Generator | None = None,
+    links: int | None = None,
 ) -> Graph:
     """The graph a plan asks for: one of ``TOPOLOGIES`` by name, a ready graph, or a list of links.
 
-    ``links`` belongs to "random" alone and is 1.3 n unless given: 13 for the paper's 10 servers (Section evaluation).
+    ``links`` belongs to "random" alone and is 1.3 n unless given: 13 for the paper's 10 servers
+    (Section evaluation).
     """
     n, pairs = _servers(n)
     if links is not None and not (isinstance(topology, str) and topology == "random"):
-        raise InvalidInput(f'links must be None unless topology is "random", got {links!r}: every other topology fixes its own links')
+        raise InvalidInput(
+            f'links must be None unless topology is "random", got {links!r}: every other '
+            "topology fixes its own links"
+        )
     if isinstance(topology, Graph):
         if topology.n != n:
             raise GraphError(f"topology must have {n} servers, got a graph of {topology.n}")
@@ -211,12 +271,18 @@ def build(
     if not isinstance(topology, str):
         if not isinstance(topology, Iterable):  # whatever the types say, people pass None
             raise InvalidInput(
-                f"topology must be one of {_listed(TOPOLOGIES)}, a Graph or a list of links, got {topology!r}", setting="topology"
+                f"topology must be one of {_listed(TOPOLOGIES)}, a Graph or a list of "
+                f"links, got {topology!r}",
+                setting="topology",
             )
         return Graph(n, _checked(n, topology, range(n)))
     match _validate.choice("topology", topology, TOPOLOGIES):
         case "random":
-            return Graph.random(n, min(max(round(1.3 * n), n - 1), pairs) if links is None else links, _generator(rng))
+            return Graph.random(
+                n,
+                min(max(round(1.3 * n), n - 1), pairs) if links is None else links,
+                _generator(rng),
+            )
         case "small_world":
             return Graph.small_world(n, min(4, n - n % 2), 0.1, _generator(rng))
         case name:
@@ -232,7 +298,10 @@ def _servers(n: int) -> tuple[int, int]:
 
 def _generator(rng: Any) -> np.random.Generator:
     if not isinstance(rng, np.random.Generator):
-        raise InvalidInput(f"rng must be a numpy.random.Generator, got {rng!r}: a random graph is reproducible from its generator")
+        raise InvalidInput(
+            f"rng must be a numpy.random.Generator, got {rng!r}: a random graph is "
+            "reproducible from its generator"
+        )
     return rng
 
 
@@ -263,23 +332,31 @@ def _as_pairs(edges: Any) -> IntArray:
 
 
 def _checked(n: int, edges: Iterable[Any], names: Sequence[object]) -> tuple[tuple[int, int], ...]:
-    """Edges as (i, l) with i < l, in order; refuse self loops, doubles, unknown servers and graphs in several pieces."""
+    """Edges as (i, l) with i < l, in order; refuse self loops, doubles, unknown servers and graphs
+    in several pieces.
+    """
     array = np.sort(_as_pairs(edges), axis=1)
     array = array[np.lexsort((array[:, 1], array[:, 0]))]
     outside = array[(array[:, 0] < 0) | (array[:, 1] >= n)]
     if outside.size:
         raise GraphError(f"edges must join servers 0 to {n - 1}, got {_listed(_pairs(outside))}")
     for i, _ in array[array[:, 0] == array[:, 1]]:
-        raise GraphError(f"edges must join different servers, got a link from server {names[i]} to itself")
+        raise GraphError(
+            f"edges must join different servers, got a link from server {names[i]} to itself"
+        )
     for i, j in array[1:][(array[1:] == array[:-1]).all(axis=1)]:
-        raise GraphError(f"edges must name each link once, got the link between servers {names[i]} and {names[j]} more than once")
+        raise GraphError(
+            f"edges must name each link once, got the link between servers {names[i]} and "
+            f"{names[j]} more than once"
+        )
     adjacency = _adjacency(n, array)
     root, lost = _unreached(adjacency)
     if lost.size:
         isolated = [names[i] for i in lost if adjacency.indptr[i] == adjacency.indptr[i + 1]]
         without = f" (without any link: {_listed(isolated)})" if isolated else ""
         raise GraphError(
-            f"edges must connect all servers, got no path from server {names[root]} to {_listed(names[i] for i in lost)}{without}"
+            f"edges must connect all servers, got no path from server {names[root]} to "
+            f"{_listed(names[i] for i in lost)}{without}"
         )
     return _pairs(array)
 

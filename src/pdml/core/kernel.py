@@ -1,25 +1,31 @@
-"""The inner loop of the primal solve, written once and run two ways: by NumPy, or compiled by numba when it is there.
+"""The inner loop of the primal solve, written once and run two ways: by NumPy, or compiled by numba
+when it is there.
 
-`advance` takes one server from its last solve to the next. It knows the data only through `data_gradient`, the mean
-slope (1/m) Σ g'(x_j·w) x_j, which costs one pass over the records; everything else is small dense algebra.
+`advance` takes one server from its last solve to the next. It knows the data only through
+`data_gradient`, the mean slope (1/m) Σ g'(x_j·w) x_j, which costs one pass over the records;
+everything else is small dense algebra.
 
 Two ideas make passes rare:
 
-- The step is a quasi-Newton step on a Hessian H_a kept from an *anchor* point a, and a few secant pairs since.
-- **A certificate that needs no pass.** At the last evaluated point v the data gradient is known exactly, so for a step p
+- The step is a quasi-Newton step on a Hessian H_a kept from an *anchor* point a, and a few secant
+  pairs since.
+- **A certificate that needs no pass.** At the last evaluated point v the data gradient is known
+  exactly, so for a step p
 
-      ∇G(v+p) = ∇G(v) + H_a p + e,   |e| <= c₃·B·(|v-a|_S + |p|_S/2)·|p|_S,   |u|²_S = (1/m) Σ (x_j·u)²,
+      ∇G(v+p) = ∇G(v) + H_a p + e,   |e| <= c₃·B·(|v-a|_S + |p|_S/2)·|p|_S,   |u|²_S = (1/m) Σ
+      (x_j·u)²,
 
-  because the Hessian changes by at most c₃·|x_j·u| in record j (c₃ = `third_bound`, B the longest row; Cauchy-Schwarz
-  over records). When the linear residual plus this bound is below the tolerance, the step is certified unseen.
+  because the Hessian changes by at most c₃·|x_j·u| in record j (c₃ = `third_bound`, B the longest
+  row; Cauchy-Schwarz over records). When the linear residual plus this bound is below the
+  tolerance, the step is certified unseen.
 
 Every number here is rounded, and nearly collinear columns or long vectors turn that into anything
 at all. So each bound carries what rounding can have done to it (`Limits`; docs/solver.md has the
 proof): a certificate is a theorem about the point that is returned, not about the one that was
 meant. Anything that is not finite is never certified.
 
-Compiled and interpreted runs execute the same source; only the small algebra and what touches the records have other
-bodies in `core.compiled`.
+Compiled and interpreted runs execute the same source; only the small algebra and what touches the
+records have other bodies in `core.compiled`.
 """
 
 from math import log, sqrt
@@ -41,10 +47,11 @@ TINY = 1e-140  # for what underflows
 
 
 class State(NamedTuple):
-    """What one server keeps between rounds, for ``runs`` trainings on the same records; arrays change in place.
+    """What one server keeps between rounds, for ``runs`` trainings on the same records; arrays
+    change in place.
 
-    ``size`` is C·d. ``hessian`` and ``inverse`` belong to ``anchor``; the last evaluated ``points`` have data
-    gradients ``gradients`` and lie at ``distance`` (in the S norm) from the anchor.
+    ``size`` is C·d. ``hessian`` and ``inverse`` belong to ``anchor``; the last evaluated ``points``
+    have data gradients ``gradients`` and lie at ``distance`` (in the S norm) from the anchor.
     """
 
     points: Array  # (runs, size)
@@ -92,8 +99,9 @@ def data_gradient(rows: Rows, loss: Loss, points: Array, width: int, out: Array)
     out /= m
 
 
-# Small algebra with results written in place: these few are all that `advance` uses besides scalars, so that numba has
-# little to compile (a second or two instead of ten with array expressions).
+# Small algebra with results written in place: these few are all that `advance` uses besides
+# scalars, so that numba has little to compile (a second or two instead of ten with array
+# expressions).
 
 
 def dot(a: Array, b: Array) -> float:
@@ -136,7 +144,16 @@ def blur(limits: Limits, point: Array, target: Array) -> float:
     return limits.fixed + lengths
 
 
-def quasi_newton(inverse: Array, gradient: Array, steps: Array, changes: Array, curvatures: Array, count: int, p: Array, q: Array) -> None:
+def quasi_newton(
+    inverse: Array,
+    gradient: Array,
+    steps: Array,
+    changes: Array,
+    curvatures: Array,
+    count: int,
+    p: Array,
+    q: Array,
+) -> None:
     """p <- the two-loop recursion on the base (H_a + ridge)^-1; q is scratch."""
     memory = steps.shape[0]
     have = min(count, memory)
@@ -211,7 +228,8 @@ def advance(
     out: Array,
     reached: Array,
 ) -> bool:
-    """Solve ∇G(w) + ridge·w = target for every run; write the points to ``out`` and certified norms to ``reached``.
+    """Solve ∇G(w) + ridge·w = target for every run; write the points to ``out`` and certified norms
+    to ``reached``.
 
     A new Hessian is built when steps converge slowly, or when ``patience`` passes were spent since
     the last one. Returns False where even that does not make the gradient shrink: then the
@@ -247,7 +265,9 @@ def advance(
                 if state.work[1] <= 1:  # with a Hessian as new as can be
                     return False
                 slow = True
-            elif since >= 2 and log(certificate / tolerance) > patience / 10 * log(previous[c] / norm):
+            elif since >= 2 and log(certificate / tolerance) > patience / 10 * log(
+                previous[c] / norm
+            ):
                 slow = True  # at this pace more passes are left than a Hessian is worth
             previous[c] = norm
         if slow:
@@ -279,7 +299,16 @@ def advance(
                     continue
             if state.counts[c] > 0:
                 bends = state.curvatures[c]
-                quasi_newton(state.inverse, g, state.steps[c], state.changes[c], bends, state.counts[c], p, scratch)
+                quasi_newton(
+                    state.inverse,
+                    g,
+                    state.steps[c],
+                    state.changes[c],
+                    bends,
+                    state.counts[c],
+                    p,
+                    scratch,
+                )
             put(state.points[c], trial[pending])
             add(trial[pending], -1.0, p)
             order[pending] = c
@@ -306,7 +335,9 @@ def advance(
                 state.curvatures[c, slot] = bent
                 state.counts[c] += 1
             elif state.counts[c] >= memory:
-                state.counts[c] = 0  # the oldest pair was just overwritten by a useless one: begin anew
+                state.counts[c] = (
+                    0  # the oldest pair was just overwritten by a useless one: begin anew
+                )
             put(trial[k], state.points[c])
             put(fresh[k], state.gradients[c])
             put(trial[k], p)

@@ -1,8 +1,9 @@
-"""Labels as training sees them: de-biased codes, whose mean is all that is needed (theory: the mean operator).
+"""Labels as training sees them: de-biased codes, whose mean is all that is needed (theory: the mean
+operator).
 
-Binary: y' = ±1 reported with ε becomes κ(ε)·y', κ = (e^ε + 1)/(e^ε - 1), so that its expectation is the true y.
-K classes: the de-biased one-hot ((e^ε + K - 1)·e_{y'} - 1)/(e^ε - 1). Every record may have its own ε; ε = ∞ means
-the label was not randomised.
+Binary: y' = ±1 reported with ε becomes κ(ε)·y', κ = (e^ε + 1)/(e^ε - 1), so that its expectation is
+the true y. K classes: the de-biased one-hot ((e^ε + K - 1)·e_{y'} - 1)/(e^ε - 1). Every record may
+have its own ε; ε = ∞ means the label was not randomised.
 """
 
 from typing import Any
@@ -30,19 +31,27 @@ def check_epsilons(epsilon: Any, size: int) -> Array:
     given = np.asarray(epsilon)
     if given.dtype.kind not in "fiu" or given.shape not in ((), (size,)):
         got = repr(epsilon) if given.ndim == 0 else f"shape {given.shape} of {given.dtype}"
-        raise InvalidInput(f"epsilon must be one number or one per record ({size} of them), got {got}", setting="epsilon")
+        raise InvalidInput(
+            f"epsilon must be one number or one per record ({size} of them), got {got}",
+            setting="epsilon",
+        )
     values = np.broadcast_to(given.astype(float), (size,))
     bad = ~(values > 0)
     if bad.any():
         where = f" at record {int(np.argmax(bad)) + 1}" if given.ndim else ""
-        raise InvalidInput(f"epsilon must be > 0, got {values[bad][0]:g}{where}: 0 would report pure noise", setting="epsilon")
+        raise InvalidInput(
+            f"epsilon must be > 0, got {values[bad][0]:g}{where}: 0 would report pure noise",
+            setting="epsilon",
+        )
     return values
 
 
 def codes(labels: IntArray, epsilon: Array | float, classes: int) -> Array:
-    """De-biased codes of reported class indices: (m, 1) for two classes (index 1 is +1), (m, K) otherwise.
+    """De-biased codes of reported class indices: (m, 1) for two classes (index 1 is +1), (m, K)
+    otherwise.
 
-    The binary code is scaled so that ``label_weight * code`` multiplies the margin (see `label_mean`).
+    The binary code is scaled so that ``label_weight * code`` multiplies the margin (see
+    `label_mean`).
     """
     epsilons = check_epsilons(epsilon, len(labels))
     if classes == 2:
@@ -56,11 +65,15 @@ def codes(labels: IntArray, epsilon: Array | float, classes: int) -> Array:
 
 def label_mean(x: Matrix, label_codes: Array, loss: Loss) -> Array:
     """q = (c/m) Σ_j ŷ_j x_jᵀ, shape (C, d): the only thing training ever takes from the labels."""
-    return np.asarray(np.ascontiguousarray((x.T @ label_codes).T) * (loss.label_weight / x.shape[0]))
+    return np.asarray(
+        np.ascontiguousarray((x.T @ label_codes).T) * (loss.label_weight / x.shape[0])
+    )
 
 
 def label_shift(epsilon: float, norm_bound: float, loss: Loss, classes: int) -> float:
-    """How far m·q moves, in Euclidean norm, when one reported label changes: 2cκB, or √2·(1 + K/(e^ε-1))·B."""
+    """How far m·q moves, in Euclidean norm, when one reported label changes: 2cκB, or √2·(1 +
+    K/(e^ε-1))·B.
+    """
     if classes == 2:
         return 2 * loss.label_weight * float(kappa(epsilon)) * norm_bound
     return float(np.sqrt(2) * keep_weight(epsilon, classes)) * norm_bound
@@ -69,8 +82,8 @@ def label_shift(epsilon: float, norm_bound: float, loss: Loss, classes: int) -> 
 def record_shift(epsilon: float, norm_bound: float, loss: Loss, classes: int) -> float:
     """How far m·∇Ĵ moves when one record is replaced by another: twice the largest |slope of ℓ̂|·B.
 
-    Binary: 2(sup|g'| + cκ)B, which is (1 + κ)B for logistic. K classes: |softmax - code| is convex in the softmax, so it is
-    largest where all mass lies on a class other than the reported one.
+    Binary: 2(sup|g'| + cκ)B, which is (1 + κ)B for logistic. K classes: |softmax - code| is convex
+    in the softmax, so it is largest where all mass lies on a class other than the reported one.
     """
     if classes == 2:
         return 2 * (loss.slope_bound + loss.label_weight * float(kappa(epsilon))) * norm_bound

@@ -1,10 +1,12 @@
 """Linear-odd losses: ℓ(y, z) = g(z) - c·y·z.
 
-Assumption 1 of the paper (`loss_assumption`: equal second derivatives for y and -y) says exactly this, so a label
-enters training only through the number c·y. Nothing here ever sees a label: `core.labels` turns labels into codes,
-and a loss is only its even-curvature part g with the constants that the proofs need.
+Assumption 1 of the paper (`loss_assumption`: equal second derivatives for y and -y) says exactly
+this, so a label enters training only through the number c·y. Nothing here ever sees a label:
+`core.labels` turns labels into codes, and a loss is only its even-curvature part g with the
+constants that the proofs need.
 
-Shapes: margins Z are (..., C) with one score per class code: C = 1 for binary losses, C = K for softmax.
+Shapes: margins Z are (..., C) with one score per class code: C = 1 for binary losses, C = K for
+softmax.
 """
 
 from collections.abc import Callable
@@ -22,9 +24,9 @@ from pdml._types import Array
 class Loss:
     """One linear-odd loss, as g, its derivatives, and the constants that bound them.
 
-    ``slope_bound`` is sup|g'| (infinite where the loss has none: then no replaced record can be bounded),
-    ``curvature_bound`` is sup of g'' (Boehning's bound) and ``third_bound`` of its rate of change; both hold in the
-    Euclidean norm over the class codes.
+    ``slope_bound`` is sup|g'| (infinite where the loss has none: then no replaced record can be
+    bounded), ``curvature_bound`` is sup of g'' (Boehning's bound) and ``third_bound`` of its rate
+    of change; both hold in the Euclidean norm over the class codes.
     """
 
     name: str

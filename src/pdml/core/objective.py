@@ -1,4 +1,5 @@
-"""One server's perturbed objective: J̃_i(w) = (1/m_i) Σ_j ℓ̂ + (a/n)·|w|²/2 + (1/n) η_iᵀw (`per_obj`, `modified_objective`).
+"""One server's perturbed objective: J̃_i(w) = (1/m_i) Σ_j ℓ̂ + (a/n)·|w|²/2 + (1/n) η_iᵀw
+(`per_obj`, `modified_objective`).
 
 By linear-oddness it is G(w) + (a/2n)|w|² - linear·w, where G depends on the features only and
 ``linear`` = q_i - η_i/n holds everything that labels and objective noise contribute.

@@ -1,7 +1,7 @@
 """Records as rows of a dense array or a CSR matrix: the one place where the difference matters.
 
-Everything a server computes from its records is `pull` (Xᵀ·), `push` (X·) or `gram` (Xᵀ diag(h) X); above this file
-nobody asks whether the rows are sparse.
+Everything a server computes from its records is `pull` (Xᵀ·), `push` (X·) or `gram` (Xᵀ diag(h) X);
+above this file nobody asks whether the rows are sparse.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,11 +18,15 @@ _BLOCK = 4096  # rows per block: temporary copies stay in cache, whatever the nu
 
 
 def as_rows(x: Matrix) -> Matrix:
-    """A C-ordered float array or canonical CSR matrix of finite numbers; float32 is kept as storage."""
+    """A C-ordered float array or canonical CSR matrix of finite numbers; float32 is kept as
+    storage.
+    """
     sparse = sp.issparse(x)
     rows: Any = sp.csr_array(x) if sparse else np.asarray(x)
     if rows.ndim != 2:
-        raise DataError(f"X must be 2-dimensional (records x features), got {rows.ndim} dimension(s)")
+        raise DataError(
+            f"X must be 2-dimensional (records x features), got {rows.ndim} dimension(s)"
+        )
     if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(np.float64)
     values = rows.data if sparse else rows
@@ -35,7 +39,9 @@ def as_rows(x: Matrix) -> Matrix:
 
 
 def compact(x: Matrix) -> Matrix:
-    """A dense array that is mostly zeros (one-hot columns, say) as CSR: the same numbers, and passes that skip the zeros."""
+    """A dense array that is mostly zeros (one-hot columns, say) as CSR: the same numbers, and
+    passes that skip the zeros.
+    """
     return x if sp.issparse(x) or 4 * np.count_nonzero(x) > x.size else sparse(x)
 
 
@@ -43,7 +49,9 @@ def sparse(x: NDArray[Any]) -> Matrix:
     """A dense array as CSR, without its zeros."""
     kept = np.flatnonzero(x)
     starts = np.concatenate([[0], np.cumsum(np.count_nonzero(x, axis=1))])
-    return sp.csr_array((x.ravel()[kept], (kept % x.shape[1]).astype(np.int32), starts), shape=x.shape)
+    return sp.csr_array(
+        (x.ravel()[kept], (kept % x.shape[1]).astype(np.int32), starts), shape=x.shape
+    )
 
 
 def stored(x: Matrix) -> int:
@@ -54,16 +62,20 @@ def stored(x: Matrix) -> int:
 def norms(x: Matrix) -> Array:
     """Euclidean norm of each row, in double precision."""
     if sp.issparse(x):
-        squares = sp.csr_array((np.square(x.data, dtype=np.float64), x.indices, x.indptr), shape=x.shape)
+        squares = sp.csr_array(
+            (np.square(x.data, dtype=np.float64), x.indices, x.indptr), shape=x.shape
+        )
         return np.asarray(np.sqrt(squares @ np.ones(x.shape[1])))
-    return np.concatenate([np.zeros(0), *(np.sqrt(np.einsum("ij,ij->i", b, b, dtype=np.float64)) for b in blocks(x))])
+    return np.concatenate(
+        [np.zeros(0), *(np.sqrt(np.einsum("ij,ij->i", b, b, dtype=np.float64)) for b in blocks(x))]
+    )
 
 
 def clip(x: Matrix, bound: float) -> tuple[Matrix, int]:
     """Shrink rows longer than ``bound`` onto it; return a new matrix and how many rows were shrunk.
 
-    Each row is treated by itself, so clipping reveals nothing about other records. The target is a hair inside the
-    bound, so that rounding cannot leave a row longer than the sensitivity assumes.
+    Each row is treated by itself, so clipping reveals nothing about other records. The target is a
+    hair inside the bound, so that rounding cannot leave a row longer than the sensitivity assumes.
     """
     length = norms(x)
     long = length > bound
@@ -84,7 +96,9 @@ def scale(x: Matrix, factor: Array) -> Matrix:
 
 
 def append_bias(x: Matrix) -> Matrix:
-    """A column of ones at the end: the intercept, counted inside the norm like every other feature."""
+    """A column of ones at the end: the intercept, counted inside the norm like every other
+    feature.
+    """
     ones = np.ones((x.shape[0], 1), dtype=x.dtype)
     if sp.issparse(x):
         return sp.csr_array(sp.hstack([x, sp.csr_array(ones)], format="csr"))
@@ -96,8 +110,14 @@ def take(x: Matrix, start: int, stop: int) -> Matrix:
     if not sp.issparse(x):
         return x[start:stop]
     low, high = x.indptr[start], x.indptr[stop]
-    part = sp.csr_array((stop - start, x.shape[1]), dtype=x.dtype)  # filled by hand: the constructor copies small views
-    part.data, part.indices, part.indptr = x.data[low:high], x.indices[low:high], x.indptr[start : stop + 1] - low
+    part = sp.csr_array(
+        (stop - start, x.shape[1]), dtype=x.dtype
+    )  # filled by hand: the constructor copies small views
+    part.data, part.indices, part.indptr = (
+        x.data[low:high],
+        x.indices[low:high],
+        x.indptr[start : stop + 1] - low,
+    )
     return part
 
 
@@ -143,7 +163,9 @@ def gram(x: Matrix, weights: Array | None = None) -> Array:
 
 
 def deal(total: int, groups: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """A random order of the records and the cuts between ``groups`` groups whose sizes differ by at most one."""
+    """A random order of the records and the cuts between ``groups`` groups whose sizes differ by at
+    most one.
+    """
     order = rng.permutation(total).astype(np.int64)
     cuts = np.linspace(0, total, groups + 1).astype(np.int64)
     return order, cuts

@@ -1,12 +1,14 @@
-"""The primal solve, certified: argmin of G(w) + (ridge/2)|w|² - target·w, with a proved bound on the gradient left.
+"""The primal solve, certified: argmin of G(w) + (ridge/2)|w|² - target·w, with a proved bound on
+the gradient left.
 
-The privacy proof replaces "the argmin" by "a point whose gradient norm is at most tol", so a solver that stops without
-knowing where it stands voids the guarantee. Here every answer carries the norm it reached, or an upper bound on it,
-and a solve that cannot reach the tolerance raises `NotCertified`.
+The privacy proof replaces "the argmin" by "a point whose gradient norm is at most tol", so a solver
+that stops without knowing where it stands voids the guarantee. Here every answer carries the norm
+it reached, or an upper bound on it, and a solve that cannot reach the tolerance raises
+`NotCertified`.
 
-Three layers, from cheap to unfailing: `kernel.advance` (chord and secant steps, often without touching the data), a
-new Hessian when that pays, and `newton`, a damped Newton method whose line search is a root of a monotone function:
-on a strongly convex problem it descends from anywhere.
+Three layers, from cheap to unfailing: `kernel.advance` (chord and secant steps, often without
+touching the data), a new Hessian when that pays, and `newton`, a damped Newton method whose line
+search is a root of a monotone function: on a strongly convex problem it descends from anywhere.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,10 +31,12 @@ COMPILE_FROM = 50_000_000  # stored values x rounds from which numba's start-up 
 
 
 class PrimalSolver:
-    """Solves one server's primal problems, round after round, for one or more trainings on the same records.
+    """Solves one server's primal problems, round after round, for one or more trainings on the same
+    records.
 
-    ``matrix`` is (m, d), ``ridge`` the strong convexity μ_i = a/n + 2βN_i, ``codes`` the number C of score vectors.
-    ``state`` and ``shared`` (packed rows) are given by `ManySolvers`, which keeps all servers' in one piece.
+    ``matrix`` is (m, d), ``ridge`` the strong convexity μ_i = a/n + 2βN_i, ``codes`` the number C
+    of score vectors. ``state`` and ``shared`` (packed rows) are given by `ManySolvers`, which keeps
+    all servers' in one piece.
     """
 
     def __init__(
@@ -51,7 +55,9 @@ class PrimalSolver:
         self.codes, self.width = codes, matrix.shape[1]
         self.size = codes * self.width
         self.limits = rounding.limits(matrix, loss, ridge, codes)
-        self._compiled = compiled_loops() if use_numba and compilable(loss, codes, self.width) else None
+        self._compiled = (
+            compiled_loops() if use_numba and compilable(loss, codes, self.width) else None
+        )
         if self._compiled is None:
             self.matrix = matrix if matrix.dtype == np.float64 else matrix.astype(np.float64)
             self._rows: Any = kernel.Rows(self.matrix, transpose(self.matrix))
@@ -68,17 +74,31 @@ class PrimalSolver:
         if self.codes == 1:  # g'(0) = 0, and the Hessian at 0 is g''(0)·S
             fast = self._compiled
             hessian = kernel.hessian if fast is None else fast.hessian
-            hessian(self._rows, self.loss if fast is None else fast.CODES[self.loss.name], zero, self.state.hessian, self.width)
-            self.state.moment[:] = self.state.hessian / self.loss.curvature(np.zeros((1, 1)))[0, 0, 0]
+            hessian(
+                self._rows,
+                self.loss if fast is None else fast.CODES[self.loss.name],
+                zero,
+                self.state.hessian,
+                self.width,
+            )
+            self.state.moment[:] = (
+                self.state.hessian / self.loss.curvature(np.zeros((1, 1)))[0, 0, 0]
+            )
         else:
             slope = self.loss.slope(np.zeros((1, self.codes)))[0]
-            self.state.gradients[:] = np.outer(slope, np.asarray(self.matrix.sum(axis=0)).ravel() / m).reshape(-1)
+            self.state.gradients[:] = np.outer(
+                slope, np.asarray(self.matrix.sum(axis=0)).ravel() / m
+            ).reshape(-1)
             self.state.moment[:] = rows.gram(self.matrix) / m
-            self.state.hessian[:] = np.kron(self.loss.curvature(np.zeros((1, self.codes)))[0], self.state.moment)
+            self.state.hessian[:] = np.kron(
+                self.loss.curvature(np.zeros((1, self.codes)))[0], self.state.moment
+            )
         kernel.invert(self.state.hessian, self.ridge, self.state.inverse)
 
     def solve(self, target: Array, tolerance: float) -> tuple[Array, Array]:
-        """Points (runs, C, d) with |∇G(w) + ridge·w - target| <= tolerance, and the certified norms (runs,)."""
+        """Points (runs, C, d) with |∇G(w) + ridge·w - target| <= tolerance, and the certified norms
+        (runs,).
+        """
         runs = len(target)
         flat = np.ascontiguousarray(target).reshape(runs, self.size)
         out, reached = np.empty_like(flat), np.full(runs, np.inf)
@@ -87,9 +107,16 @@ class PrimalSolver:
             kernel.advance(*problem, self.state, flat, out, reached)
         elif self._compiled is not None:
             alone = kernel.State(*[cast(Any, field)[None] for field in self.state])
-            place = (self._rows, np.array([0, self.matrix.shape[0]]), self._compiled.CODES[self.loss.name], *_settings([self]))
+            place = (
+                self._rows,
+                np.array([0, self.matrix.shape[0]]),
+                self._compiled.CODES[self.loss.name],
+                *_settings([self]),
+            )
             ticket = np.zeros(1, dtype=np.int64)
-            self._compiled.advance_many(*place, np.array([tolerance]), alone, flat[None], out[None], reached[None], ticket)
+            self._compiled.advance_many(
+                *place, np.array([tolerance]), alone, flat[None], out[None], reached[None], ticket
+            )
         if not (reached <= tolerance).all():
             self.rescue(flat, tolerance, out, reached)
         return out.reshape(target.shape), reached
@@ -97,7 +124,11 @@ class PrimalSolver:
     def rescue(self, target: Array, tolerance: float, out: Array, reached: Array) -> None:
         """Every run by the safeguard, from where it stands; flat arrays as in `kernel.advance`."""
         for c in range(len(target)):
-            start = self.state.points[c] if np.isfinite(self.state.points[c]).all() else np.zeros(self.size)
+            start = (
+                self.state.points[c]
+                if np.isfinite(self.state.points[c]).all()
+                else np.zeros(self.size)
+            )
             out[c], reached[c], self.state.gradients[c] = self.newton(start, target[c], tolerance)
             self.state.points[c] = out[c]
         if self.size <= WIDEST:
@@ -107,7 +138,8 @@ class PrimalSolver:
     def newton(self, point: Array, target: Array, tolerance: float) -> tuple[Array, float, Array]:
         """Damped Newton from ``point``: the solution, its gradient norm and its data gradient.
 
-        It cannot fail on a strongly convex problem, save by a tolerance below the rounding of the gradient itself.
+        It cannot fail on a strongly convex problem, save by a tolerance below the rounding of the
+        gradient itself.
         """
         m, d = self.matrix.shape
         shape = (self.codes, d)
@@ -132,10 +164,18 @@ class PrimalSolver:
         raise _not_certified(best, tolerance)
 
     def _direction(self, w: Array, margins: Array, gradient: Array) -> Array:
-        """(∇²G + ridge)^-1 gradient, exactly, or by conjugate gradients where the matrix would be too large."""
+        """(∇²G + ridge)^-1 gradient, exactly, or by conjugate gradients where the matrix would be
+        too large.
+        """
         if self.size <= WIDEST:
             curved = np.empty((self.size, self.size))
-            kernel.hessian(kernel.Rows(self.matrix, self.matrix.T), self.loss, w.reshape(-1), curved, self.width)
+            kernel.hessian(
+                kernel.Rows(self.matrix, self.matrix.T),
+                self.loss,
+                w.reshape(-1),
+                curved,
+                self.width,
+            )
             kernel.invert(curved, self.ridge, curved)
             return (curved @ gradient.reshape(-1)).reshape(w.shape)
         m = self.matrix.shape[0]
@@ -144,21 +184,29 @@ class PrimalSolver:
         def apply(vector: Array) -> Array:
             pushed = self.matrix @ vector.reshape(w.shape).T
             bent = np.einsum("mkl,ml->mk", weights, pushed)
-            return np.asarray((self.matrix.T @ bent).T / m + self.ridge * vector.reshape(w.shape)).reshape(-1)
+            return np.asarray(
+                (self.matrix.T @ bent).T / m + self.ridge * vector.reshape(w.shape)
+            ).reshape(-1)
 
         operator = LinearOperator((self.size, self.size), matvec=apply, dtype=np.float64)
         norm = float(np.linalg.norm(gradient))
-        solution, _ = cg(operator, gradient.reshape(-1), rtol=min(0.1, np.sqrt(norm)), maxiter=2 * self.size)
+        solution, _ = cg(
+            operator, gradient.reshape(-1), rtol=min(0.1, np.sqrt(norm)), maxiter=2 * self.size
+        )
         return np.asarray(solution).reshape(w.shape)
 
     def _line_search(self, w: Array, step: Array, margins: Array, b: Array) -> float:
-        """A size α in (0, ∞) where the slope along the step is a tenth of its start: the slope only grows with α."""
+        """A size α in (0, ∞) where the slope along the step is a tenth of its start: the slope only
+        grows with α.
+        """
         m = self.matrix.shape[0]
         push = self.matrix @ step.T
 
         def slope(size: float) -> float:
             moved = self.loss.slope(margins - size * push)
-            return -float(np.vdot(moved, push) / m + np.vdot(self.ridge * (w - size * step) - b, step))
+            return -float(
+                np.vdot(moved, push) / m + np.vdot(self.ridge * (w - size * step) - b, step)
+            )
 
         start = slope(0.0)
         low, high = 0.0, 1.0
@@ -176,10 +224,12 @@ class PrimalSolver:
 
 
 class ManySolvers:
-    """The solvers of all servers, over pooled records: ``cuts`` says where each server's rows begin.
+    """The solvers of all servers, over pooled records: ``cuts`` says where each server's rows
+    begin.
 
-    Compiled, one call per thread takes a whole round; the rare rest (a new Hessian, the safeguard) goes server by server.
-    ``each`` calls a function for every server, or for those given, possibly in threads.
+    Compiled, one call per thread takes a whole round; the rare rest (a new Hessian, the safeguard)
+    goes server by server. ``each`` calls a function for every server, or for those given, possibly
+    in threads.
     """
 
     def __init__(
@@ -195,22 +245,44 @@ class ManySolvers:
         use_numba: Sequence[bool],
         each: Each,
     ) -> None:
-        """``use_numba``: one word per server; where they differ, each server's solver goes its own way."""
+        """``use_numba``: one word per server; where they differ, each server's solver goes its own
+        way.
+        """
         n = len(ridges)
         self.threads, self.each = threads, each
         self.states = blank_state(runs, codes, pooled.shape[1], servers=n)
-        self._compiled = compiled_loops() if all(use_numba) and compilable(loss, codes, pooled.shape[1]) else None
+        self._compiled = (
+            compiled_loops()
+            if all(use_numba) and compilable(loss, codes, pooled.shape[1])
+            else None
+        )
         self._rows = None if self._compiled is None else packed(pooled)
 
         def one(i: int) -> PrimalSolver:
             mine = rows.take(pooled, int(cuts[i]), int(cuts[i + 1]))
             view = kernel.State(*(field[i] for field in self.states))
-            part = None if self._compiled is None else self._compiled.records_of(self._rows, cuts, i)
-            return PrimalSolver(mine, loss, ridges[i], codes=codes, runs=runs, use_numba=use_numba[i], state=view, shared=part)
+            part = (
+                None if self._compiled is None else self._compiled.records_of(self._rows, cuts, i)
+            )
+            return PrimalSolver(
+                mine,
+                loss,
+                ridges[i],
+                codes=codes,
+                runs=runs,
+                use_numba=use_numba[i],
+                state=view,
+                shared=part,
+            )
 
         self.solvers: list[PrimalSolver] = each(one)
         if self._compiled is not None:
-            self._place = (self._rows, cuts, self._compiled.CODES[loss.name], *_settings(self.solvers))
+            self._place = (
+                self._rows,
+                cuts,
+                self._compiled.CODES[loss.name],
+                *_settings(self.solvers),
+            )
 
     def solve(self, targets: Array, tolerances: Array) -> tuple[Array, Array]:
         """Points (n, runs, C, d) and certified norms (n, runs) for targets of the same shape."""
@@ -221,9 +293,19 @@ class ManySolvers:
             for i, solver in enumerate(self.solvers):
                 out[i], reached[i] = solver.solve(flat[i], float(tolerances[i]))
             return out.reshape(targets.shape), reached
-        problem = (*self._place, np.asarray(tolerances, dtype=float), self.states, flat, out, reached, np.zeros(1, dtype=np.int64))
+        problem = (
+            *self._place,
+            np.asarray(tolerances, dtype=float),
+            self.states,
+            flat,
+            out,
+            reached,
+            np.zeros(1, dtype=np.int64),
+        )
         self.each(lambda _: self._compiled.advance_many(*problem), range(self.threads))
-        for k in np.flatnonzero(~(reached <= tolerances[:, None]).all(axis=1)):  # the safeguard, for the rare rest
+        for k in np.flatnonzero(
+            ~(reached <= tolerances[:, None]).all(axis=1)
+        ):  # the safeguard, for the rare rest
             self.solvers[k].rescue(flat[k], float(tolerances[k]), out[k], reached[k])
         return out.reshape(targets.shape), reached
 
@@ -275,13 +357,16 @@ def compilable(loss: Loss, codes: int, width: int) -> bool:
 
 
 def worth_compiling(values: int, rounds: int) -> bool:
-    """Whether a training of this many stored values is long enough to pay for loading numba (about a second)."""
+    """Whether a training of this many stored values is long enough to pay for loading numba (about
+    a second).
+    """
     return values * rounds >= COMPILE_FROM
 
 
 def _not_certified(reached: float, tolerance: float) -> NotCertified:
     return NotCertified(
-        f"the primal solve reached a gradient norm of {reached:.3g}, above the tolerance {tolerance:.3g}: "
+        f"the primal solve reached a gradient norm of {reached:.3g}, above the tolerance "
+        f"{tolerance:.3g}: "
         "the privacy proof does not cover its result, so nothing was released"
     )
 
@@ -292,7 +377,9 @@ def transpose(matrix: Matrix) -> Matrix:
 
 
 def packed(matrix: Matrix) -> Any:
-    """The form the compiled loops read: a dense array, or CSR with unsigned indices as narrow as the width allows."""
+    """The form the compiled loops read: a dense array, or CSR with unsigned indices as narrow as
+    the width allows.
+    """
     if not sp.issparse(matrix):
         return np.ascontiguousarray(matrix)
     narrow = np.uint16 if matrix.shape[1] <= 2**16 else np.uint32
@@ -300,7 +387,8 @@ def packed(matrix: Matrix) -> Any:
 
 
 def _patience(matrix: Matrix, size: int, compiled: bool) -> int:
-    """Passes to spend before a new Hessian is bought: a few times its price, as in renting or buying skis.
+    """Passes to spend before a new Hessian is bought: a few times its price, as in renting or
+    buying skis.
 
     The prices are rough times in nanoseconds, fixed so that results never depend on a clock.
     """

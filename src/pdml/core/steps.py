@@ -1,7 +1,8 @@
 """One server's round as three pure functions (`wi_update`, `wi_perturb`, `gammai_update`).
 
-``heard`` is the sum of what the neighbours sent, Σ_{l in N_i} w̃_l, added in ascending order of l: every engine adds in
-that order, so that all engines agree to the last bit. Shapes: (..., C, d), one leading axis per training run or server.
+``heard`` is the sum of what the neighbours sent, Σ_{l in N_i} w̃_l, added in ascending order of l:
+every engine adds in that order, so that all engines agree to the last bit. Shapes: (..., C, d), one
+leading axis per training run or server.
 """
 
 import numpy as np
@@ -24,7 +25,9 @@ def dual_step(dual: Array, sent: Array, heard: Array, *, degree: Degree, penalty
     return dual + penalty * (degree * sent - heard)
 
 
-def primal_target(linear: Array, dual: Array, sent: Array, heard: Array, *, degree: Degree, penalty: float) -> Array:
+def primal_target(
+    linear: Array, dual: Array, sent: Array, heard: Array, *, degree: Degree, penalty: float
+) -> Array:
     """The b for which wi_update reads argmin G(w) + (μ_i/2)|w|² - b·w, μ_i = a/n + 2βN_i.
 
     β Σ_l |w - (w̃_i + w̃_l)/2|² contributes βN_i|w|² - β Σ_l (w̃_i + w̃_l)·w. What was released is

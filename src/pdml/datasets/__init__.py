@@ -1,4 +1,6 @@
-"""Data for experiments, none of it for deployment: artificial problems to draw from, and real sets that `pdml data fetch` brings."""
+"""Data for experiments, none of it for deployment: artificial problems to draw from, and real sets
+that `pdml data fetch` brings.
+"""
 
 from pdml.datasets import adult, local, raetsch
 from pdml.datasets.generators import ringnorm, twonorm, waveform

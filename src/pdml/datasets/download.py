@@ -1,7 +1,9 @@
-"""One file over HTTP(S), continued where a connection broke, and kept only if its content is the expected one.
+"""One file over HTTP(S), continued where a connection broke, and kept only if its content is the
+expected one.
 
-Whether bytes are right is for the caller's ``unpack`` to say, by a digest. So a part may be continued whenever the server agrees; if the
-whole turns out wrong, it is fetched once more from the start before the address is given up.
+Whether bytes are right is for the caller's ``unpack`` to say, by a digest. So a part may be
+continued whenever the server agrees; if the whole turns out wrong, it is fetched once more from the
+start before the address is given up.
 """
 
 import http.client
@@ -41,20 +43,27 @@ class _Broken(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long to keep trying one address; a wait doubles from ``wait`` to at most ``longest_wait`` seconds."""
+    """How long to keep trying one address; a wait doubles from ``wait`` to at most ``longest_wait``
+    seconds.
+    """
 
     attempts: int = 4  # in a row without a byte more than before
     timeout: float = 30.0  # of silence
     wait: float = 1.0
     longest_wait: float = 30.0
-    longest: float = 3600.0  # seconds in all: a server that sends a byte now and then must not hold us for ever
+    longest: float = (
+        3600.0  # seconds in all: a server that sends a byte now and then must not hold us for ever
+    )
 
 
-def download(url: str, part: Path, *, unpack: Callable[[bytes], T], most: int, tell: Tell, patience: Patience) -> T:
+def download(
+    url: str, part: Path, *, unpack: Callable[[bytes], T], most: int, tell: Tell, patience: Patience
+) -> T:
     """``unpack(content of url)``; raises `Unavailable` if the address does not give it.
 
-    ``part`` holds what has arrived and stays behind after an interrupt or when patience ends, so that the next call goes on there.
-    ``unpack`` refuses wrong content by a `DataError`. More than ``most`` bytes are never taken.
+    ``part`` holds what has arrived and stays behind after an interrupt or when patience ends, so
+    that the next call goes on there. ``unpack`` refuses wrong content by a `DataError`. More than
+    ``most`` bytes are never taken.
     """
     again = False
     until = time.monotonic() + patience.longest
@@ -70,7 +79,9 @@ def download(url: str, part: Path, *, unpack: Callable[[bytes], T], most: int, t
             discard(part)
 
 
-def _complete(url: str, part: Path, *, most: int, tell: Tell, patience: Patience, until: float) -> bool:
+def _complete(
+    url: str, part: Path, *, most: int, tell: Tell, patience: Patience, until: float
+) -> bool:
     """Fill ``part``; True if it came in one answer, False if it was put together."""
     opener = urllib.request.build_opener(_Redirects())
     if _validator(url, part) is None:
@@ -78,14 +89,26 @@ def _complete(url: str, part: Path, *, most: int, tell: Tell, patience: Patience
     reached, failures = _size(part), 0
     while True:
         try:
-            return _receive(opener, url, part, most=most, tell=_in_time(url, tell, patience, until), timeout=patience.timeout)
+            return _receive(
+                opener,
+                url,
+                part,
+                most=most,
+                tell=_in_time(url, tell, patience, until),
+                timeout=patience.timeout,
+            )
         except _Broken as error:
             failures = 0 if _size(part) > reached else failures + 1
             if failures >= patience.attempts:
                 raise Unavailable(f"{url} {error}") from error
             _check_time(url, patience, until)
             reached = max(reached, _size(part))
-            time.sleep(min(patience.longest_wait, max(error.wait, patience.wait * 2 ** max(0, failures - 1))))
+            time.sleep(
+                min(
+                    patience.longest_wait,
+                    max(error.wait, patience.wait * 2 ** max(0, failures - 1)),
+                )
+            )
 
 
 def _in_time(url: str, tell: Tell, patience: Patience, until: float) -> Tell:
@@ -104,10 +127,20 @@ def _check_time(url: str, patience: Patience, until: float) -> None:
         raise Unavailable(f"{url} is not done after {patience.longest:g} seconds")
 
 
-def _receive(opener: urllib.request.OpenerDirector, url: str, part: Path, *, most: int, tell: Tell, timeout: float) -> bool:
+def _receive(
+    opener: urllib.request.OpenerDirector,
+    url: str,
+    part: Path,
+    *,
+    most: int,
+    tell: Tell,
+    timeout: float,
+) -> bool:
     """One request; True if its answer was the whole file, False if it continued ``part``."""
     offset = _size(part)
-    request = urllib.request.Request(url, headers={"User-Agent": "pdml", "Accept-Encoding": "identity"})
+    request = urllib.request.Request(
+        url, headers={"User-Agent": "pdml", "Accept-Encoding": "identity"}
+    )
     if offset:
         request.add_header("Range", f"bytes={offset}-")
         if validator := _validator(url, part):
@@ -131,7 +164,9 @@ def _receive(opener: urllib.request.OpenerDirector, url: str, part: Path, *, mos
             raise _Broken("continues at another byte than asked")
         if fresh:
             offset = 0
-            part.with_suffix(".json").write_text(json.dumps({"url": url, "validator": _tag(response.headers)}))
+            part.with_suffix(".json").write_text(
+                json.dumps({"url": url, "validator": _tag(response.headers)})
+            )
         total = _total(response.headers, offset=offset)
         if total is not None and total > most:
             discard(part)
@@ -142,7 +177,15 @@ def _receive(opener: urllib.request.OpenerDirector, url: str, part: Path, *, mos
 
 
 def _copy(
-    url: str, response: http.client.HTTPResponse, file: IO[bytes], done: int, total: int | None, *, most: int, tell: Tell, timeout: float
+    url: str,
+    response: http.client.HTTPResponse,
+    file: IO[bytes],
+    done: int,
+    total: int | None,
+    *,
+    most: int,
+    tell: Tell,
+    timeout: float,
 ) -> None:
     tell(done, total)
     while True:
@@ -166,7 +209,13 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follow redirects, but never from https to anything less."""
 
     def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: Message,
+        newurl: str,
     ) -> urllib.request.Request | None:
         if req.type == "https" and not newurl.lower().startswith("https://"):
             fp.close()
@@ -177,14 +226,20 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 def _failure(url: str, error: Exception, timeout: float) -> Exception:
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(reason, ssl.SSLCertVerificationError):
-        return Unavailable(f"{url} shows a certificate that is not trusted ({reason.verify_message})")
+        return Unavailable(
+            f"{url} shows a certificate that is not trusted ({reason.verify_message})"
+        )
     if isinstance(reason, socket.gaierror):  # resolvers have tried again themselves
         return Unavailable(f"{url} cannot be found (no network, or no such host)")
     if isinstance(reason, TimeoutError):
         return _Broken(f"is silent for {timeout:g} seconds")
     if isinstance(reason, http.client.IncompleteRead):
         return _Broken("breaks off")
-    text = reason.strerror if isinstance(reason, OSError) and reason.strerror else str(reason) or type(reason).__name__
+    text = (
+        reason.strerror
+        if isinstance(reason, OSError) and reason.strerror
+        else str(reason) or type(reason).__name__
+    )
     return _Broken(f"cannot be reached ({text.lower()})")
 
 
@@ -202,7 +257,9 @@ def discard(part: Path) -> None:
 
 
 def _validator(url: str, part: Path) -> str | None:
-    """The validator of the answer ``part`` began with, "" if it had none, None if ``part`` is not of this address."""
+    """The validator of the answer ``part`` began with, "" if it had none, None if ``part`` is not
+    of this address.
+    """
     try:
         known = json.loads(part.with_suffix(".json").read_text())
         return str(known["validator"]) if known["url"] == url else None
@@ -212,7 +269,9 @@ def _validator(url: str, part: Path) -> str | None:
 
 def _tag(headers: Message) -> str:
     tag = str(headers.get("ETag", ""))
-    return tag if tag.startswith('"') else str(headers.get("Last-Modified", ""))  # weak tags must not be used with If-Range
+    return (
+        tag if tag.startswith('"') else str(headers.get("Last-Modified", ""))
+    )  # weak tags must not be used with If-Range
 
 
 def _start(headers: Message) -> int | None:
@@ -221,7 +280,10 @@ def _start(headers: Message) -> int | None:
 
 
 def _total(headers: Message, *, offset: int) -> int | None:
-    ranged, length = re.search(r"/(\d+)$", str(headers.get("Content-Range", ""))), str(headers.get("Content-Length", ""))
+    ranged, length = (
+        re.search(r"/(\d+)$", str(headers.get("Content-Range", ""))),
+        str(headers.get("Content-Length", "")),
+    )
     if ranged:
         return int(ranged[1])
     return offset + int(length) if length.isdigit() and "Content-Range" not in headers else None

@@ -1,4 +1,6 @@
-"""Where the real data sets live in public, what each address gives, and the digests that decide whether it is the right thing."""
+"""Where the real data sets live in public, what each address gives, and the digests that decide
+whether it is the right thing.
+"""
 
 import hashlib
 import io
@@ -15,7 +17,9 @@ from pdml.errors import DataError
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """``unpack`` turns what ``url`` gives into files, and refuses anything else by a `DataError`."""
+    """``unpack`` turns what ``url`` gives into files, and refuses anything else by a
+    `DataError`.
+    """
 
     url: str
     most: int  # bytes
@@ -24,7 +28,9 @@ class Address:
 
 @dataclass(frozen=True, kw_only=True)
 class Home:
-    """A set: its files with their sha256, and ways to get all of them, the best first. Each way is the addresses to visit."""
+    """A set: its files with their sha256, and ways to get all of them, the best first. Each way is
+    the addresses to visit.
+    """
 
     files: Mapping[str, str]
     ways: tuple[tuple[Address, ...], ...]
@@ -36,12 +42,17 @@ def whole(file: str, sha256: str) -> Callable[[bytes], Mapping[str, bytes]]:
 
 
 def zipped(files: Mapping[str, str]) -> Callable[[bytes], Mapping[str, bytes]]:
-    """The content is a ZIP archive that holds the files. Their digests count, not the archive's: it may be packed again."""
+    """The content is a ZIP archive that holds the files. Their digests count, not the archive's: it
+    may be packed again.
+    """
 
     def unpack(content: bytes) -> Mapping[str, bytes]:
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                return {file: checked(file, _member(archive, file), sha256) for file, sha256 in files.items()}
+                return {
+                    file: checked(file, _member(archive, file), sha256)
+                    for file, sha256 in files.items()
+                }
         except DataError:
             raise  # says more, and is a ValueError
         except _DAMAGED as error:
@@ -51,11 +62,15 @@ def zipped(files: Mapping[str, str]) -> Callable[[bytes], Mapping[str, bytes]]:
 
 
 def matlab(sets: Mapping[str, str], sha256: str) -> Callable[[bytes], Mapping[str, bytes]]:
-    """The content is benchmarks.mat; it gives a CSV per set. Nothing is parsed before its digest is right."""
+    """The content is benchmarks.mat; it gives a CSV per set. Nothing is parsed before its digest is
+    right.
+    """
 
     def unpack(content: bytes) -> Mapping[str, bytes]:
         tables = benchmarks_mat.tables(checked("benchmarks.mat", content, sha256), list(sets))
-        return {_csv(name): checked(_csv(name), tables[name], digest) for name, digest in sets.items()}
+        return {
+            _csv(name): checked(_csv(name), tables[name], digest) for name, digest in sets.items()
+        }
 
     return unpack
 
@@ -69,7 +84,10 @@ def checked(file: str, content: bytes, sha256: str) -> bytes:
 
 
 _LARGEST_MEMBER = 1 << 24  # unpacked; Adult's larger file has 3,974,305 bytes
-_BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the only ways for which `read(n)` unpacks about n bytes and not all there are
+_BOUNDED = (
+    zipfile.ZIP_STORED,
+    zipfile.ZIP_DEFLATED,
+)  # the only ways for which `read(n)` unpacks about n bytes and not all there are
 _DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
@@ -105,9 +123,19 @@ HOMES: Mapping[str, Home] = MappingProxyType(
         "adult": Home(
             files=adult.FILES,
             ways=(
-                (Address(url=f"{_UCI}/static/public/2/adult.zip", most=1 << 24, unpack=zipped(adult.FILES)),),
+                (
+                    Address(
+                        url=f"{_UCI}/static/public/2/adult.zip",
+                        most=1 << 24,
+                        unpack=zipped(adult.FILES),
+                    ),
+                ),
                 tuple(
-                    Address(url=f"{_UCI}/ml/machine-learning-databases/adult/{file}", most=1 << 23, unpack=whole(file, sha256))
+                    Address(
+                        url=f"{_UCI}/ml/machine-learning-databases/adult/{file}",
+                        most=1 << 23,
+                        unpack=whole(file, sha256),
+                    )
                     for file, sha256 in adult.FILES.items()
                 ),
             ),

@@ -11,7 +11,9 @@ from pathlib import Path
 from pdml.errors import DataError
 
 VARIABLE = "PDML_DATA_DIR"
-_LARGEST = 1 << 26  # bytes, unpacked: far more than any known file, and a packed one cannot fill the memory
+_LARGEST = (
+    1 << 26
+)  # bytes, unpacked: far more than any known file, and a packed one cannot fill the memory
 
 
 def cache_folder(platform: str = sys.platform, environment: Mapping[str, str] = os.environ) -> Path:
@@ -27,28 +29,34 @@ def cache_folder(platform: str = sys.platform, environment: Mapping[str, str] = 
 
 
 def folder() -> Path:
-    """The folder PDML_DATA_DIR names, which must exist; without the variable, the cache folder, which `pdml data fetch` creates."""
+    """The folder PDML_DATA_DIR names, which must exist; without the variable, the cache folder,
+    which `pdml data fetch` creates.
+    """
     name = os.environ.get(VARIABLE, "")
     if not name:
         return cache_folder()
     path = Path(name).expanduser()
     if not path.is_dir():
         raise DataError(
-            f"{VARIABLE} must name the folder of the data sets, got {name!r}: there is no such folder, create it or correct the name"
+            f"{VARIABLE} must name the folder of the data sets, got {name!r}: there is no "
+            "such folder, create it or correct the name"
         )
     return path
 
 
 def find(file: str) -> Path | None:
     """``file``.gz or ``file`` below the folder, whichever is there; the packed one first."""
-    return next((path for path in (folder() / f"{file}.gz", folder() / file) if path.is_file()), None)
+    return next(
+        (path for path in (folder() / f"{file}.gz", folder() / file) if path.is_file()), None
+    )
 
 
 def read(file: str, *, sha256: str, dataset: str, together: Sequence[str] = ()) -> bytes:
     """The bytes of ``file``, unpacked.
 
-    The digest is that of the unpacked bytes, so that it does not matter who compressed them: a result on other data must not pass for one
-    on these. ``dataset`` is what `pdml data fetch` calls the set; ``together`` names the files people need with this one.
+    The digest is that of the unpacked bytes, so that it does not matter who compressed them: a
+    result on other data must not pass for one on these. ``dataset`` is what `pdml data fetch` calls
+    the set; ``together`` names the files people need with this one.
     """
     path = find(file)
     if path is None:
@@ -68,5 +76,11 @@ def read(file: str, *, sha256: str, dataset: str, together: Sequence[str] = ()) 
 def _missing(dataset: str, files: str) -> str:
     fetch = f"run `pdml data fetch {dataset}` where there is a network"
     if os.environ.get(VARIABLE):
-        return f"{dataset} is not in {folder()}, the folder {VARIABLE} names: {fetch}, or put {files} there"
-    return f"{dataset} is not on this machine: {fetch}, or set {VARIABLE} to a folder that holds {files}"
+        return (
+            f"{dataset} is not in {folder()}, the folder {VARIABLE} names: {fetch}, or "
+            f"put {files} there"
+        )
+    return (
+        f"{dataset} is not on this machine: {fetch}, or set {VARIABLE} to a folder that "
+        f"holds {files}"
+    )

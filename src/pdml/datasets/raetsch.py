@@ -1,6 +1,7 @@
 """The seven sets of Gunnar Rätsch's benchmark that the paper's Table I (label ``table``) uses.
 
-Columns are z-scored (image: up to 0.02), except splice: raw codes 1 to 4 of the four bases. Nothing is rescaled here.
+Columns are z-scored (image: up to 0.02), except splice: raw codes 1 to 4 of the four bases. Nothing
+is rescaled here.
 """
 
 import io
@@ -18,7 +19,9 @@ from pdml.errors import DataError
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known about a set before it is read; ``test_rows`` is the test size whose fractions give Table I's digits."""
+    """What is known about a set before it is read; ``test_rows`` is the test size whose fractions
+    give Table I's digits.
+    """
 
     rows: int
     features: int
@@ -81,13 +84,16 @@ FACTS: Mapping[str, Facts] = MappingProxyType(
     }
 )
 NAMES: tuple[str, ...] = tuple(FACTS)
-TEST_SIZES: Mapping[str, int] = MappingProxyType({name: facts.test_rows for name, facts in FACTS.items()})
+TEST_SIZES: Mapping[str, int] = MappingProxyType(
+    {name: facts.test_rows for name, facts in FACTS.items()}
+)
 
 
 def load(name: str) -> tuple[Array, Array]:
     """X of shape (rows, features) and y in {-1, +1}.
 
-    The files are sorted by their first column: shuffle before splitting into servers, or into training and test.
+    The files are sorted by their first column: shuffle before splitting into servers, or into
+    training and test.
     """
     facts = FACTS[_validate.choice("name", name, NAMES)]
     content = local.read(f"raetsch/{name}.csv", sha256=facts.sha256, dataset="raetsch")

@@ -1,4 +1,6 @@
-"""The paper's table and figures, its bounds and its rivals, measured again: one module each, loaded when it is asked for."""
+"""The paper's table and figures, its bounds and its rivals, measured again: one module each, loaded
+when it is asked for.
+"""
 
 from importlib import import_module
 
@@ -16,7 +18,9 @@ MODULES = {
     "fig4c": "effects",
     "baselines": "baselines",
 }
-"""What can be reproduced, and the module that has a function of that name: ``name(*, seeds, processes, progress) -> Outcome``."""
+"""What can be reproduced, and the module that has a function of that name: ``name(*, seeds,
+processes, progress) -> Outcome``.
+"""
 
 
 def run(name: str, *, seeds: int | None, processes: int, progress: Progress) -> Outcome:

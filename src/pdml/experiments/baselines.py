@@ -1,4 +1,6 @@
-"""Rivals at equal, proved privacy: who must be trusted, what is proved against whom, and how accurate each is on eight data sets."""
+"""Rivals at equal, proved privacy: who must be trusted, what is proved against whom, and how
+accurate each is on eight data sets.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +14,14 @@ from threadpoolctl import threadpool_limits
 from pdml._types import Array
 from pdml.experiments import baselines_figure, setting
 from pdml.experiments.outcome import Claim, Outcome, Progress
-from pdml.experiments.rivals import gradient_descent, objective_perturbation, pdml_plans, pooled, problem, zhang_zhu
+from pdml.experiments.rivals import (
+    gradient_descent,
+    objective_perturbation,
+    pdml_plans,
+    pooled,
+    problem,
+    zhang_zhu,
+)
 from pdml.experiments.rivals.composition import Guarantee
 from pdml.experiments.rivals.problem import Problem
 from pdml.train.engines.jobs import spread
@@ -29,13 +38,17 @@ NOBODY, OWN, CURATOR = "nobody", "server", "curator"
 ALL = ("label_collector", "label_others", "features_others")  # the columns of `Guarantee`
 LABELS, FROM_OTHERS = ALL[:2], ALL[1:]
 
-Train = Callable[[Problem, Any, float], Array]  # of a setting at a budget ε: weights, (d,) or one row per server
+Train = Callable[
+    [Problem, Any, float], Array
+]  # of a setting at a budget ε: weights, (d,) or one row per server
 Prove = Callable[[Problem, Any, float], Guarantee]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rival:
-    """A way to learn. Of its ``settings`` the one with the best mean accuracy is reported; PDML has none to choose from."""
+    """A way to learn. Of its ``settings`` the one with the best mean accuracy is reported; PDML has
+    none to choose from.
+    """
 
     name: str
     trusts: str  # with true labels
@@ -47,26 +60,52 @@ class Rival:
 
 def _descent(name: str, protects: tuple[str, ...], settings: tuple[Any, ...]) -> Rival:
     train, guarantee = gradient_descent.descend, gradient_descent.guarantee
-    return Rival(name=name, trusts=CURATOR, train=train, guarantee=guarantee, protects=protects, settings=settings)
+    return Rival(
+        name=name,
+        trusts=CURATOR,
+        train=train,
+        guarantee=guarantee,
+        protects=protects,
+        settings=settings,
+    )
 
 
 def _zhang_zhu(name: str, kind: str, flips: float) -> Rival:
-    return _between_servers(name, zhang_zhu.train, zhang_zhu.guarantee, zhang_zhu.variants(kind, flips), flips)
+    return _between_servers(
+        name, zhang_zhu.train, zhang_zhu.guarantee, zhang_zhu.variants(kind, flips), flips
+    )
 
 
 def _planned(name: str, flips: float) -> Rival:
     return _between_servers(name, pdml_plans.planned, pdml_plans.planned_guarantee, (flips,), flips)
 
 
-def _between_servers(name: str, train: Train, guarantee: Prove, settings: tuple[Any, ...], flips: float) -> Rival:
-    """With labels flipped on devices at ε = ``flips``; at ∞ they are not, and people trust their own server."""
+def _between_servers(
+    name: str, train: Train, guarantee: Prove, settings: tuple[Any, ...], flips: float
+) -> Rival:
+    """With labels flipped on devices at ε = ``flips``; at ∞ they are not, and people trust their
+    own server.
+    """
     trusts, protects = (OWN, FROM_OTHERS) if isinf(flips) else (NOBODY, ALL)
-    return Rival(name=name, trusts=trusts, train=train, guarantee=guarantee, protects=protects, settings=settings)
+    return Rival(
+        name=name,
+        trusts=trusts,
+        train=train,
+        guarantee=guarantee,
+        protects=protects,
+        settings=settings,
+    )
 
 
 RIVALS = (
     Rival(name=FLOOR, trusts=CURATOR, train=pooled.majority, guarantee=pooled.nothing, protects=()),
-    Rival(name="No privacy, pooled", trusts=CURATOR, train=pooled.plain, guarantee=pooled.nothing, protects=()),
+    Rival(
+        name="No privacy, pooled",
+        trusts=CURATOR,
+        train=pooled.plain,
+        guarantee=pooled.nothing,
+        protects=(),
+    ),
     Rival(
         name="Chaudhuri et al.",
         trusts=CURATOR,
@@ -80,9 +119,27 @@ RIVALS = (
     _zhang_zhu("Zhang-Zhu, dual", "dual", inf),
     _zhang_zhu("Zhang-Zhu, primal", "primal", inf),
     _planned("PDML planned, no flips", inf),
-    Rival(name="Flip, pooled, corrected", trusts=NOBODY, train=pooled.corrected, guarantee=pooled.flipped, protects=LABELS),
-    Rival(name="Flip, pooled, uncorrected", trusts=NOBODY, train=pooled.uncorrected, guarantee=pooled.flipped, protects=LABELS),
-    Rival(name="Flip, each server alone", trusts=NOBODY, train=pooled.alone, guarantee=pooled.unshared, protects=ALL),
+    Rival(
+        name="Flip, pooled, corrected",
+        trusts=NOBODY,
+        train=pooled.corrected,
+        guarantee=pooled.flipped,
+        protects=LABELS,
+    ),
+    Rival(
+        name="Flip, pooled, uncorrected",
+        trusts=NOBODY,
+        train=pooled.uncorrected,
+        guarantee=pooled.flipped,
+        protects=LABELS,
+    ),
+    Rival(
+        name="Flip, each server alone",
+        trusts=NOBODY,
+        train=pooled.alone,
+        guarantee=pooled.unshared,
+        protects=ALL,
+    ),
     _zhang_zhu("Flip + Zhang-Zhu, dual", "dual", EPSILON),
     _zhang_zhu("Flip + Zhang-Zhu, primal", "primal", EPSILON),
     _planned(PLANNED, EPSILON),
@@ -95,13 +152,18 @@ RIVALS = (
         settings=(pdml_plans.PAPER,),
     ),
 )
-EQUAL = ("Flip + Zhang-Zhu, dual", "Flip + Zhang-Zhu, primal")  # the same trust, and the same ε in every column
+EQUAL = (
+    "Flip + Zhang-Zhu, dual",
+    "Flip + Zhang-Zhu, primal",
+)  # the same trust, and the same ε in every column
 CURATORS = ("Chaudhuri et al.", "DP-GD, records")
 
 
 @dataclass(frozen=True)
 class Result:
-    """One rival on one set: its accuracies, one per seed, under its best setting, and what that proves."""
+    """One rival on one set: its accuracies, one per seed, under its best setting, and what that
+    proves.
+    """
 
     rival: str
     trusts: str
@@ -113,13 +175,21 @@ class Result:
 
 def baselines(*, seeds: int | None, processes: int, progress: Progress) -> Outcome:
     """Every rival on the seven sets of Table I and on Adult."""
-    return outcome(measure(problem.NAMES, seeds=seeds or SEEDS, processes=processes, progress=progress))
+    return outcome(
+        measure(problem.NAMES, seeds=seeds or SEEDS, processes=processes, progress=progress)
+    )
 
 
-def measure(names: Sequence[str], *, seeds: int, processes: int, progress: Progress) -> list[Result]:
+def measure(
+    names: Sequence[str], *, seeds: int, processes: int, progress: Progress
+) -> list[Result]:
     """All rivals on these sets; the same splits and the same flipped labels for all."""
-    jobs = [(name, seed) for name in reversed(names) for seed in range(seeds)]  # the largest set first: no core idles at the end
-    found = dict(zip(jobs, spread(_accuracies, [(job,) for job in jobs], processes, progress), strict=True))
+    jobs = [
+        (name, seed) for name in reversed(names) for seed in range(seeds)
+    ]  # the largest set first: no core idles at the end
+    found = dict(
+        zip(jobs, spread(_accuracies, [(job,) for job in jobs], processes, progress), strict=True)
+    )
     results = []
     for name in names:
         given = problem.load(name, 0)
@@ -128,7 +198,9 @@ def measure(names: Sequence[str], *, seeds: int, processes: int, progress: Progr
             best = int(table.mean(axis=0).argmax())
             chosen = rival.settings[best]
             proved = rival.guarantee(given, chosen, EPSILON)
-            results.append(Result(rival.name, rival.trusts, name, _said(chosen), table[:, best], proved))
+            results.append(
+                Result(rival.name, rival.trusts, name, _said(chosen), table[:, best], proved)
+            )
     return results
 
 
@@ -136,7 +208,10 @@ def _accuracies(job: tuple[str, int]) -> list[list[float]]:
     """For every rival the accuracy of every setting; of several models their mean."""
     given = problem.load(*job)
     with threadpool_limits(1):  # the matrices are small, and the cores are taken by other jobs
-        return [[_accuracy(given, rival.train(given, how, EPSILON)) for how in rival.settings] for rival in RIVALS]
+        return [
+            [_accuracy(given, rival.train(given, how, EPSILON)) for how in rival.settings]
+            for rival in RIVALS
+        ]
 
 
 def _accuracy(given: Problem, weights: Array) -> float:
@@ -150,9 +225,12 @@ def outcome(results: Sequence[Result]) -> Outcome:
         name="baselines",
         title="Rivals at equal, proved privacy: accuracy on test data (%)",
         caption=(
-            f"Mean over {seeds} random splits. ε at δ = {setting.DELTA:g}: of a label against whoever collects it (own), of a label "
-            "(oth) and of features (feat) against everybody else, the worst of all sets, from the ledger or the rival's own proof; ∞ where "
-            "nothing is proved. The budget is ε = 1 in each. Rivals get the best of their settings by test accuracy; PDML is not tuned."
+            f"Mean over {seeds} random splits. ε at δ = {setting.DELTA:g}: of a label "
+            "against whoever collects it (own), of a label "
+            "(oth) and of features (feat) against everybody else, the worst of all sets, "
+            "from the ledger or the rival's own proof; ∞ where "
+            "nothing is proved. The budget is ε = 1 in each. Rivals get the best of their "
+            "settings by test accuracy; PDML is not tuned."
         ),
         columns=CSV,
         rows=tuple(map(_row, results)),
@@ -181,7 +259,16 @@ def _row(result: Result) -> tuple[Any, ...]:
     proved = result.guarantee
     mean, sd = float(result.accuracies.mean()), float(result.accuracies.std(ddof=1))
     proofs = (proved.label_collector, proved.label_others, proved.features_others, setting.DELTA)
-    return result.rival, result.trusts, result.name, mean, sd, len(result.accuracies), *proofs, result.setting
+    return (
+        result.rival,
+        result.trusts,
+        result.name,
+        mean,
+        sd,
+        len(result.accuracies),
+        *proofs,
+        result.setting,
+    )
 
 
 def _said(chosen: Any) -> str:
@@ -194,39 +281,52 @@ def claims(results: Sequence[Result]) -> tuple[Claim, ...]:
 
 
 def within_budget(results: Sequence[Result]) -> Claim:
-    """Equal privacy means that nobody spends more than the budget where it promises to protect; a proof that is lost (∞) spends more."""
+    """Equal privacy means that nobody spends more than the budget where it promises to protect; a
+    proof that is lost (∞) spends more.
+    """
     promised = {rival.name: rival.protects for rival in RIVALS}
     spent = [getattr(r.guarantee, column) for r in results for column in promised[r.rival]]
     return Claim(
-        text=f"wherever a rival promises protection (the paper's own settings: of labels only), it proves ε <= {EPSILON:g}",
+        text="wherever a rival promises protection (the paper's own settings: of labels "
+        f"only), it proves ε <= {EPSILON:g}",
         holds=max(spent) <= EPSILON + 1e-9,
         measured=f"the largest ε is {max(spent):.6f}",
     )
 
 
 def ahead_of_equals(results: Sequence[Result]) -> Claim:
-    """Against rivals that prove the same against the same adversaries; on small sets either may win, and all are told."""
+    """Against rivals that prove the same against the same adversaries; on small sets either may
+    win, and all are told.
+    """
     means = _means(results)
     best = {name: max(EQUAL, key=lambda rival: means[rival, name]) for name in _names(results)}
     found = {(r.rival, r.name): r.accuracies for r in results}
-    leads = {name: found[PLANNED, name] - found[best[name], name] for name in best}  # seed by seed: both have the same splits
+    leads = {
+        name: found[PLANNED, name] - found[best[name], name] for name in best
+    }  # seed by seed: both have the same splits
     error = float(leads["adult"].std(ddof=1)) / sqrt(len(leads["adult"]))
     return Claim(
         text=(
-            "at the same trust and the same ε in every column PDML's plan is ahead of Zhang-Zhu on Adult, the paper's own set, "
+            "at the same trust and the same ε in every column PDML's plan is ahead of "
+            "Zhang-Zhu on Adult, the paper's own set, "
             "by more than two standard errors"
         ),
         holds=float(leads["adult"].mean()) > 2 * error,
-        measured=f"{', '.join(f'{name} {lead.mean():+.1f}' for name, lead in leads.items())}; standard error on adult {error:.2f}",
+        measured=f"{', '.join(f'{name} {lead.mean():+.1f}' for name, lead in leads.items())}; "
+        f"standard error on adult {error:.2f}",
     )
 
 
 def behind_curators(results: Sequence[Result]) -> Claim:
     """What not trusting anybody costs."""
     means = _means(results)
-    lost = {name: max(means[rival, name] for rival in CURATORS) - means[PLANNED, name] for name in _names(results)}
+    lost = {
+        name: max(means[rival, name] for rival in CURATORS) - means[PLANNED, name]
+        for name in _names(results)
+    }
     return Claim(
-        text="PDML pays for trusting nobody: a trusted curator at the same ε for records is ahead on average",
+        text="PDML pays for trusting nobody: a trusted curator at the same ε for records "
+        "is ahead on average",
         holds=float(np.mean(list(lost.values()))) > 0,
         measured=", ".join(f"{name} {value:+.1f}" for name, value in lost.items()),
     )
@@ -241,13 +341,22 @@ def _means(results: Sequence[Result]) -> dict[tuple[str, str], float]:
 
 
 def summary(results: Sequence[Result]) -> tuple[tuple[str, ...], ...]:
-    """One line per rival: whom it trusts, the worst ε over the sets, and its mean accuracy on each."""
+    """One line per rival: whom it trusts, the worst ε over the sets, and its mean accuracy on
+    each.
+    """
     names, means = _names(results), _means(results)
     lines = [("rival", "trusts", "ε own", "ε oth", "ε feat", *(name[:4] for name in names))]
     for rival in RIVALS:
         proofs = [r.guarantee for r in results if r.rival == rival.name]
         worst = [max(getattr(p, field) for p in proofs) for field in ALL]
-        lines.append((rival.name, rival.trusts, *map(_epsilon, worst), *(f"{means[rival.name, name]:.1f}" for name in names)))
+        lines.append(
+            (
+                rival.name,
+                rival.trusts,
+                *map(_epsilon, worst),
+                *(f"{means[rival.name, name]:.1f}" for name in names),
+            )
+        )
     return tuple(lines)
 
 

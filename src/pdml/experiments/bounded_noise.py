@@ -1,6 +1,7 @@
 """Which η a bound R leaves room for: the paper asks for |η| <= R and an arbitrary distribution.
 
-Its text bounds |η|_∞, its proof uses |η|_2. `box` and `gaussian` keep the first, `ball` and `calibrated` both.
+Its text bounds |η|_∞, its proof uses |η|_2. `box` and `gaussian` keep the first, `ball` and
+`calibrated` both.
 """
 
 from functools import cache
@@ -15,34 +16,51 @@ from pdml.train.plan import TrainingPlan
 from pdml.train.planner import Sizes
 
 NOISES = ("box", "ball", "gaussian", "calibrated")
-SHARE = 2 / 3  # of the label's ε that `calibrated` leaves to other servers, where R allows that much noise
+SHARE = (
+    2 / 3
+)  # of the label's ε that `calibrated` leaves to other servers, where R allows that much noise
 
-_KINDS = {"box": "uniform_box", "ball": "uniform_ball", "gaussian": "truncated_gaussian", "calibrated": "truncated_gaussian"}
+_KINDS = {
+    "box": "uniform_box",
+    "ball": "uniform_ball",
+    "gaussian": "truncated_gaussian",
+    "calibrated": "truncated_gaussian",
+}
 
 
 def objective(noise: str, bound: float, sizes: Sizes) -> tuple[str, float]:
     """The plan's ``objective_noise`` and ``objective_bound`` for one of `NOISES` within R.
 
-    ``gaussian``: σ = R/6, cut at R in each coordinate. ``calibrated``: σ as small as `SHARE` allows, but at most R/(6√d), cut at 6σ in each
-    coordinate, so that |η|_2 <= R.
+    ``gaussian``: σ = R/6, cut at R in each coordinate. ``calibrated``: σ as small as `SHARE`
+    allows, but at most R/(6√d), cut at 6σ in each coordinate, so that |η|_2 <= R.
     """
     _validate.choice("noise", noise, NOISES)
-    reach = min(bound / sqrt(sizes.width), SIGMAS * least_deviation(sizes)) if noise == "calibrated" else bound
+    reach = (
+        min(bound / sqrt(sizes.width), SIGMAS * least_deviation(sizes))
+        if noise == "calibrated"
+        else bound
+    )
     return _KINDS[noise], reach
 
 
 def least_deviation(sizes: Sizes) -> float:
-    """The least σ that leaves others `SHARE` of the labels' ε: one report moves n·q_i by n·2cκB/m_i, which is to be μσ."""
+    """The least σ that leaves others `SHARE` of the labels' ε: one report moves n·q_i by
+    n·2cκB/m_i, which is to be μσ.
+    """
     shift = labels.label_shift(sizes.epsilon, sizes.norm_bound, TrainingPlan().loss_for(2), 2)
     return len(sizes.records) * shift / min(sizes.records) / _loudest(sizes.epsilon)
 
 
 @cache
 def _loudest(epsilon: float) -> float:
-    """The largest μ at which randomised response ε and a μ-Gaussian together are (`SHARE`·ε, DELTA)-private."""
+    """The largest μ at which randomised response ε and a μ-Gaussian together are (`SHARE`·ε,
+    DELTA)-private.
+    """
     low, high = 0.0, 100.0
     while high - low > 1e-9:
         mu = (low + high) / 2
-        enough = profiles.joint_profile(epsilon, profiles.gaussian_profile(mu))(SHARE * epsilon) <= DELTA
+        enough = (
+            profiles.joint_profile(epsilon, profiles.gaussian_profile(mu))(SHARE * epsilon) <= DELTA
+        )
         low, high = (mu, high) if enough else (low, mu)
     return low

@@ -1,11 +1,14 @@
-"""The bounds against what they bound: excess risk on Twonorm and Waveform, whose distributions are known, of trainings by the real engine.
+"""The bounds against what they bound: excess risk on Twonorm and Waveform, whose distributions are
+known, of trainings by the real engine.
 
-Given its class (and u, for Waveform) a record is Gaussian, so that a classifier's margin is Gaussian too and
+Given its class (and u, for Waveform) a record is Gaussian, so that a classifier's margin is
+Gaussian too and
 
     J_P(w) = Σ_k p_k E_t ℓ(y_k, w·μ_k + |w|t/s) + (a/2n)|w|²,        t ~ N(0, 1),
 
-an integral in one dimension (two for Waveform) that needs no sample. Records are divided by a length s so long that none exceeds B = 1:
-shrinking the rest (one record in 10^8 or fewer) changes no risk by more than that.
+an integral in one dimension (two for Waveform) that needs no sample. Records are divided by a
+length s so long that none exceeds B = 1: shrinking the rest (one record in 10^8 or fewer) changes
+no risk by more than that.
 """
 
 from collections.abc import Sequence
@@ -43,7 +46,9 @@ class Population:
     bias: bool
 
     def risk(self, w: Array, ridge: float) -> tuple[float, Array]:
-        """J_P(w) for logistic loss, and its gradient; the trapezoidal rule in t is exact to 10^-12 at the sizes met here."""
+        """J_P(w) for logistic loss, and its gradient; the trapezoidal rule in t is exact to 10^-12
+        at the sizes met here.
+        """
         spread = w.copy()
         if self.bias:
             spread[-1] = 0.0
@@ -59,16 +64,33 @@ class Population:
         return float(np.sum(mass * np.logaddexp(0, -margins))) + ridge / 2 * float(w @ w), gradient
 
     def best(self, ridge: float) -> Array:
-        """w*, to a gradient norm g for which g²/(2·ridge), the most it can miss, is far below 10^-6."""
-        found = minimize(self.risk, np.zeros(self.means.shape[1]), args=(ridge,), jac=True, method="BFGS", options={"gtol": 1e-9})
+        """w*, to a gradient norm g for which g²/(2·ridge), the most it can miss, is far below
+        10^-6.
+        """
+        found = minimize(
+            self.risk,
+            np.zeros(self.means.shape[1]),
+            args=(ridge,),
+            jac=True,
+            method="BFGS",
+            options={"gtol": 1e-9},
+        )
         return np.asarray(found.x)
 
 
 def population(data: str) -> Population:
-    """Twonorm's two components, or Waveform's three pairs of waves with u at 40 Gauss-Legendre nodes."""
+    """Twonorm's two components, or Waveform's three pairs of waves with u at 40 Gauss-Legendre
+    nodes.
+    """
     if data == "twonorm":
         shift = np.full(20, 2 / sqrt(20))
-        return Population(np.array([0.5, 0.5]), np.array([shift, -shift]) / _LENGTHS[data], np.array([1.0, -1.0]), _LENGTHS[data], False)
+        return Population(
+            np.array([0.5, 0.5]),
+            np.array([shift, -shift]) / _LENGTHS[data],
+            np.array([1.0, -1.0]),
+            _LENGTHS[data],
+            False,
+        )
     waves = np.maximum(6.0 - np.abs(np.arange(1, 22) - np.array([[7], [15], [11]])), 0)
     nodes, share = np.polynomial.legendre.leggauss(40)
     u = (nodes + 1)[:, None] / 2
@@ -125,13 +147,16 @@ CASES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What a statement bounds, as measured, and its bounds, all per classifier; ``printed`` is a reason where the paper says nothing."""
+    """What a statement bounds, as measured, and its bounds, all per classifier; ``printed`` is a
+    reason where the paper says nothing.
+    """
 
     case: Case
     statement: str
     excess: float
     stderr: float  # of the mean over θ, in Theorem 1
-    longest: float  # the largest |w| among the classifiers, which the corrected bounds want within the radius W
+    # the largest |w| among the classifiers, which the corrected bounds want within the radius W
+    longest: float
     radius: float
     printed: Bound | str
     corrected: Bound
@@ -144,21 +169,29 @@ class Comparison:
 
     @property
     def holds(self) -> bool:
-        """Both proved bounds are at least the excess, but for six standard errors of the mean over θ.
+        """Both proved bounds are at least the excess, but for six standard errors of the mean over
+        θ.
 
-        With four trainings that mean follows a t law of 3 degrees of freedom: were a bound attained exactly, it would be found broken once
-        in 200 times. The bounds met here are too loose for that to happen.
+        With four trainings that mean follows a t law of 3 degrees of freedom: were a bound attained
+        exactly, it would be found broken once in 200 times. The bounds met here are too loose for
+        that to happen.
         """
-        return self.excess - 6 * self.stderr <= min(self.corrected.per_classifier, self.sharper.per_classifier)
+        return self.excess - 6 * self.stderr <= min(
+            self.corrected.per_classifier, self.sharper.per_classifier
+        )
 
 
 def compare(case: Case, seed: int = 0) -> list[Comparison]:
-    """Train as the case says and measure the four excess risks: of ŵ_opt, w̃_opt and the servers' averages without and with Phase 2."""
+    """Train as the case says and measure the four excess risks: of ŵ_opt, w̃_opt and the servers'
+    averages without and with Phase 2.
+    """
     graph = Graph.ring(case.servers)
     source, people = Simulated(seed), population(case.data)
     ridge = case.regularization / case.servers
     x, y = draw(case.data, case.servers * case.records, np.random.default_rng([seed, 1]))
-    reported = flip_labels(((y + 1) / 2).astype(np.int64), np.full(len(y), case.epsilon), 2, source.stream(LABELS))
+    reported = flip_labels(
+        ((y + 1) / 2).astype(np.int64), np.full(len(y), case.epsilon), 2, source.stream(LABELS)
+    )
     codes = labels.codes(reported, case.epsilon, 2)
     plan = TrainingPlan(
         rounds=case.rounds,
@@ -171,7 +204,10 @@ def compare(case: Case, seed: int = 0) -> list[Comparison]:
     )
     quiet = replace(plan, objective_bound=0.0, noise_scale=0.0)
     servers = _servers(graph, x, codes, case)
-    runs = [local.Run(quiet, servers, source), *(local.Run(plan, servers, _OtherNoise(seed, k)) for k in range(REPEATS))]
+    runs = [
+        local.Run(quiet, servers, source),
+        *(local.Run(plan, servers, _OtherNoise(seed, k)) for k in range(REPEATS)),
+    ]
     total = np.zeros((len(runs), graph.n, x.shape[1]))
 
     def observe(t: int, sent: Array, points: Array) -> None:
@@ -200,7 +236,9 @@ def compare(case: Case, seed: int = 0) -> list[Comparison]:
 
     def told(statement: str, groups: Sequence[Array]) -> Comparison:
         """Each group is one training's classifiers; Theorem 1 is about the mean over trainings."""
-        means = [float(np.mean([people.risk(w, ridge)[0] for w in group])) - least for group in groups]
+        means = [
+            float(np.mean([people.risk(w, ridge)[0] for w in group])) - least for group in groups
+        ]
         return Comparison(
             case=case,
             statement=statement,
@@ -221,7 +259,10 @@ def compare(case: Case, seed: int = 0) -> list[Comparison]:
 def _servers(graph: Graph, x: Matrix, codes: Array, case: Case) -> list[Server]:
     cuts = [i * case.records for i in range(graph.n + 1)]
     pieces = [(rows.take(x, a, b), codes[a:b]) for a, b in pairwise(cuts)]
-    return [Server(i, graph.n, int(graph.degrees[i]), part, code, case.epsilon, 1.0, 2, x) for i, (part, code) in enumerate(pieces)]
+    return [
+        Server(i, graph.n, int(graph.degrees[i]), part, code, case.epsilon, 1.0, 2, x)
+        for i, (part, code) in enumerate(pieces)
+    ]
 
 
 class _OtherNoise(Simulated):
@@ -232,19 +273,27 @@ class _OtherNoise(Simulated):
         self._iterates = Simulated(seed * 1000 + k + 1)
 
     def stream(self, purpose: int, server: int = 0) -> np.random.Generator:
-        return self._iterates.stream(purpose, server) if purpose == ITERATES else super().stream(purpose, server)
+        return (
+            self._iterates.stream(purpose, server)
+            if purpose == ITERATES
+            else super().stream(purpose, server)
+        )
 
 
 def _optimum(x: Matrix, run: local.Run, ridge: float) -> Array:
     """argmin Σ_i J̃_i(w), equal records per server: ŵ_opt if the run has no η, else w̃_opt."""
-    linear = np.mean([server.linear(run.plan, LOGISTIC, run.source)[0] for server in run.servers], axis=0)
+    linear = np.mean(
+        [server.linear(run.plan, LOGISTIC, run.source)[0] for server in run.servers], axis=0
+    )
 
     def objective(w: Array) -> tuple[float, Array]:
         z = np.asarray(x @ w)[:, None]
         value = float(LOGISTIC.value(z).mean()) - float(linear @ w) + ridge / 2 * float(w @ w)
         return value, np.asarray(x.T @ LOGISTIC.slope(z)[:, 0]) / len(z) - linear + ridge * w
 
-    return np.asarray(minimize(objective, np.zeros(x.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-8}).x)
+    return np.asarray(
+        minimize(objective, np.zeros(x.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-8}).x
+    )
 
 
 def _printed(statement: str, setting: Setting) -> Bound | str:

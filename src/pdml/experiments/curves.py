@@ -1,7 +1,9 @@
-"""Trainings on Adult as the paper's Figures 3 and 4 need them: many curves, many seeds, one pass over the records for all of them.
+"""Trainings on Adult as the paper's Figures 3 and 4 need them: many curves, many seeds, one pass
+over the records for all of them.
 
-45,000 of Adult's people, 4,500 at each of the ten servers. What is common to the five figures and not stated in the paper is
-`COMMON`: a, β, V and T; where Phase 2 is on, η is uniform in the ball of radius R, as the paper's proof has it.
+45,000 of Adult's people, 4,500 at each of the ten servers. What is common to the five figures and
+not stated in the paper is `COMMON`: a, β, V and T; where Phase 2 is on, η is uniform in the ball of
+radius R, as the paper's proof has it.
 """
 
 from collections.abc import Sequence
@@ -58,15 +60,25 @@ REFERENCE = Curve(name="reference", plan=SILENT, epsilon=inf)
 class Traces:
     """What one curve did, seed by seed; every field is (seeds, rounds observed)."""
 
-    risk: Array  # J({w̃_i})/n of the paper's original_objective: true labels, each server's own release on its own records
+    # J({w̃_i})/n of the paper's original_objective: true labels, each server's own release on its
+    # own records
+    risk: Array
     distance: Array  # the largest |w̃_i - w̃_l|
     norms: Array  # the largest ||w̃_i| - |w̃_l||
 
 
 def measure(
-    curves: Sequence[Curve], *, seeds: int, processes: int, progress: Progress, every_round: bool = True, people: int = PEOPLE
+    curves: Sequence[Curve],
+    *,
+    seeds: int,
+    processes: int,
+    progress: Progress,
+    every_round: bool = True,
+    people: int = PEOPLE,
 ) -> dict[str, Traces]:
-    """Every curve with seeds 0, 1, ...: coins, η and θ are drawn anew, records and graph stay; without ``every_round``, the last one."""
+    """Every curve with seeds 0, 1, ...: coins, η and θ are drawn anew, records and graph stay;
+    without ``every_round``, the last one.
+    """
     work = partial(_one_seed, curves=tuple(curves), every_round=every_round, people=people)
     found = spread(work, [(seed,) for seed in range(seeds)], processes, progress)
     stacked = np.array(found)  # (seeds, curves, 3, rounds)
@@ -79,7 +91,9 @@ def _one_seed(seed: int, *, curves: tuple[Curve, ...], every_round: bool, people
     teams = setting.teams(x, y, joined, [inf, *(curve.epsilon for curve in curves)], source)
     true = teams[inf]
     runs = [local.Run(curve.plan, teams[curve.epsilon], source) for curve in curves]
-    means = [labels.label_mean(server.matrix, server.codes, binary_loss("logistic")) for server in true]
+    means = [
+        labels.label_mean(server.matrix, server.codes, binary_loss("logistic")) for server in true
+    ]
     rounds = curves[0].plan.rounds
     seen: list[Array] = []
 
@@ -95,16 +109,25 @@ def _one_seed(seed: int, *, curves: tuple[Curve, ...], every_round: bool, people
 
 @cache
 def _records(people: int) -> tuple[Matrix, IntArray]:
-    """The first ``people`` of a fixed random order of Adult; rows with a constant column, of norm at most 1."""
+    """The first ``people`` of a fixed random order of Adult; rows with a constant column, of norm
+    at most 1.
+    """
     raw = adult.load()
     x, y = setting.shuffled(setting.bounded(adult.unit_rows(raw)), (raw.y > 0).astype(np.int64), 0)
     return rows.as_rows(x[:people]), y[:people]
 
 
-def _risk(servers: Sequence[Server], means: Sequence[Array], regularization: float, released: Array) -> Array:
-    """J({w_i})/n for releases (runs, n, C, d): the mean over servers of (1/m_i) Σ_j ℓ(y, w_i·x) + (a/n)|w_i|²/2."""
+def _risk(
+    servers: Sequence[Server], means: Sequence[Array], regularization: float, released: Array
+) -> Array:
+    """J({w_i})/n for releases (runs, n, C, d): the mean over servers of (1/m_i) Σ_j ℓ(y, w_i·x) +
+    (a/n)|w_i|²/2.
+    """
     loss, weight = binary_loss("logistic"), regularization / len(servers)
-    each = [objective.risk(s.matrix, loss, q, weight, released[:, i]) for i, (s, q) in enumerate(zip(servers, means, strict=True))]
+    each = [
+        objective.risk(s.matrix, loss, q, weight, released[:, i])
+        for i, (s, q) in enumerate(zip(servers, means, strict=True))
+    ]
     return np.asarray(np.mean(each, axis=0))
 
 
@@ -128,10 +151,13 @@ def ledger(curve: Curve, people: int = PEOPLE) -> Ledger:
 
 
 def settled(risk: Array, limit: Array, share: float) -> IntArray:
-    """The first round from which a curve stays within ``share`` of its limit, per seed; one past the last if it does not.
+    """The first round from which a curve stays within ``share`` of its limit, per seed; one past
+    the last if it does not.
 
     ``risk`` is (seeds, rounds), ``limit`` (seeds,).
     """
     outside = np.abs(risk - limit[:, None]) > share * np.abs(limit)[:, None]
-    last = risk.shape[1] - np.argmax(outside[:, ::-1], axis=1)  # the last round outside, counted from 1
+    last = risk.shape[1] - np.argmax(
+        outside[:, ::-1], axis=1
+    )  # the last round outside, counted from 1
     return np.where(outside.any(axis=1), last, 0) + 1

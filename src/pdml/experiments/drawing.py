@@ -1,4 +1,6 @@
-"""The pieces that the figures of experiments share: a white canvas, a mean with its band, labels at the end of lines."""
+"""The pieces that the figures of experiments share: a white canvas, a mean with its band, labels at
+the end of lines.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,14 +15,24 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-GREEN = "#1b7f4b"  # the paper's green dashed reference; always dashed here, so that colour alone never tells
+# the paper's green dashed reference; always dashed here, so that colour alone never tells
+GREEN = "#1b7f4b"
 DASHES = (0, (5, 3))
-RAMP = ("#6bb1e0", "#3f93cf", "#1f74b3", "#0d559f", "#082f5c", "#03152c")  # light to dark, for values in order
+RAMP = (
+    "#6bb1e0",
+    "#3f93cf",
+    "#1f74b3",
+    "#0d559f",
+    "#082f5c",
+    "#03152c",
+)  # light to dark, for values in order
 SERIES = (BLUE, ORANGE)
 
 
 @contextmanager
-def grid(name: str, title: str, lines: int, columns: int, *, size: tuple[float, float]) -> Iterator[tuple["Figure", list["Axes"]]]:
+def grid(
+    name: str, title: str, lines: int, columns: int, *, size: tuple[float, float]
+) -> Iterator[tuple["Figure", list["Axes"]]]:
     """White plots under one title, line by line, in the house's style."""
     from matplotlib.figure import Figure
 
@@ -36,7 +48,11 @@ def grid(name: str, title: str, lines: int, columns: int, *, size: tuple[float, 
 
 @contextmanager
 def plots(
-    name: str, title: str, axes: Sequence[tuple[str, str]], *, size: tuple[float, float] = (7.2, 4.5)
+    name: str,
+    title: str,
+    axes: Sequence[tuple[str, str]],
+    *,
+    size: tuple[float, float] = (7.2, 4.5),
 ) -> Iterator[tuple["Figure", list["Axes"]]]:
     """Plots side by side, each with (x, y) named."""
     with grid(name, title, 1, len(axes), size=size) as (figure, made):
@@ -53,9 +69,13 @@ def shades(count: int) -> list[str]:
 
 
 def band(axes: "Axes", x: Array, values: Array, colour: str, label: str, **line: Any) -> None:
-    """The mean of ``values`` (seeds, points) and, pale behind it, all of the seeds from the lowest to the highest."""
+    """The mean of ``values`` (seeds, points) and, pale behind it, all of the seeds from the lowest
+    to the highest.
+    """
     if len(values) > 1:
-        axes.fill_between(x, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.18, linewidth=0)
+        axes.fill_between(
+            x, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.18, linewidth=0
+        )
     axes.plot(x, values.mean(axis=0), color=colour, label=label, **line)
 
 
@@ -69,12 +89,23 @@ def legend(figure: "Figure", *, columns: int = 3) -> None:
     figure.legend(loc="outside lower center", ncols=columns, handlelength=2.4, columnspacing=1.8)
 
 
-def end_labels(axes: "Axes", x: float, ends: Sequence[tuple[float, str]], *, gap: float = 0.055) -> None:
-    """Names to the right of where lines end, as (height, text); moved apart so that none covers another."""
+def end_labels(
+    axes: "Axes", x: float, ends: Sequence[tuple[float, str]], *, gap: float = 0.055
+) -> None:
+    """Names to the right of where lines end, as (height, text); moved apart so that none covers
+    another.
+    """
     axes.figure.canvas.draw()  # limits are final only then
     inverse = axes.transAxes.inverted()
     heights = [float(inverse.transform(axes.transData.transform((x, y)))[1]) for y, _ in ends]
     place = -np.inf
     for k in np.argsort(heights):
         place = max(heights[k], place + gap)
-        axes.annotate(ends[k][1], (1.015, place), xycoords="axes fraction", color=INK, va="center", fontsize=11)
+        axes.annotate(
+            ends[k][1],
+            (1.015, place),
+            xycoords="axes fraction",
+            color=INK,
+            va="center",
+            fontsize=11,
+        )

@@ -1,4 +1,6 @@
-"""What an experiment hands to people: rows for a CSV, a figure, a caption, and what the paper claims set against what was measured."""
+"""What an experiment hands to people: rows for a CSV, a figure, a caption, and what the paper
+claims set against what was measured.
+"""
 
 import csv
 import io
@@ -27,7 +29,9 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One table or figure of the paper, measured. ``draw`` makes the figure from these rows alone."""
+    """One table or figure of the paper, measured. ``draw`` makes the figure from these rows
+    alone.
+    """
 
     name: str
     title: str
@@ -36,13 +40,21 @@ class Outcome:
     rows: tuple[tuple[Any, ...], ...]
     claims: tuple[Claim, ...]
     draw: Callable[[], "Figure"]
-    summary: tuple[tuple[str, ...], ...] = field(default=())  # a header and rows, all text, for the terminal
+    summary: tuple[tuple[str, ...], ...] = field(
+        default=()
+    )  # a header and rows, all text, for the terminal
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite as text."""
         claims = [{"text": c.text, "holds": c.holds, "measured": c.measured} for c in self.claims]
         rows = [dict(zip(self.columns, map(_plain, row), strict=True)) for row in self.rows]
-        return {"name": self.name, "title": self.title, "caption": self.caption, "claims": claims, "rows": rows}
+        return {
+            "name": self.name,
+            "title": self.title,
+            "caption": self.caption,
+            "claims": claims,
+            "rows": rows,
+        }
 
 
 def write(outcome: Outcome, folder: Path) -> dict[str, Path]:
@@ -63,7 +75,9 @@ def write(outcome: Outcome, folder: Path) -> dict[str, Path]:
 
 
 def _exported(figure: "Figure", kind: str, outcome: Outcome) -> bytes:
-    """The same bytes for the same rows: no date, no random identifiers; text of an SVG stays text."""
+    """The same bytes for the same rows: no date, no random identifiers; text of an SVG stays
+    text.
+    """
     import matplotlib
 
     buffer = io.BytesIO()

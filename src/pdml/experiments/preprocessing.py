@@ -1,7 +1,9 @@
-"""How the seven sets of Table I become rows of bounded norm: as the paper most likely did it, and without looking at the data.
+"""How the seven sets of Table I become rows of bounded norm: as the paper most likely did it, and
+without looking at the data.
 
-The paper only says that vectors are normalised to a maximum norm of 1. Of what was tried, `THEIRS` gives its column "without privacy
-protection" best; it takes each column's largest value from the data set, which is itself a leak and stands in no ledger.
+The paper only says that vectors are normalised to a maximum norm of 1. Of what was tried, `THEIRS`
+gives its column "without privacy protection" best; it takes each column's largest value from the
+data set, which is itself a leak and stands in no ledger.
 """
 
 from collections.abc import Callable
@@ -19,7 +21,9 @@ STANDARDISED = (-3.0, 3.0)  # of the other sets: their columns come as z-scores
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """A way from columns to rows with a constant column, no longer than ``norm_bound``; ``ridge`` is the a/n that goes with it."""
+    """A way from columns to rows with a constant column, no longer than ``norm_bound``; ``ridge``
+    is the a/n that goes with it.
+    """
 
     name: str
     apply: Callable[[Array, str], Array]
@@ -28,16 +32,20 @@ class Preprocessing:
 
 
 def to_largest(x: Array, _: str) -> Array:
-    """Columns divided by their largest |value|, rows shrunk to norm 1, a constant 1 appended: norms of at most √2."""
+    """Columns divided by their largest |value|, rows shrunk to norm 1, a constant 1 appended: norms
+    of at most √2.
+    """
     return _with_bias(x / np.abs(x).max(axis=0))
 
 
 def to_declared(x: Array, name: str) -> Array:
-    """Columns from their declared range to [-1, 1], cut there; rows shrunk to norm 1, a constant 1 appended, all divided by √2.
+    """Columns from their declared range to [-1, 1], cut there; rows shrunk to norm 1, a constant 1
+    appended, all divided by √2.
 
     Guarantees
     ----------
-    - A row depends on its own record and on public numbers alone, so encoding tells nothing about other records.
+    - A row depends on its own record and on public numbers alone, so encoding tells nothing about
+      other records.
     - Its norm is at most 1.
     """
     low, high = RANGES.get(name, STANDARDISED)

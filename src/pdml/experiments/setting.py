@@ -1,4 +1,6 @@
-"""The setting of the paper's experiments (Section evaluation): ten servers, 13 links, equal groups, logistic loss."""
+"""The setting of the paper's experiments (Section evaluation): ten servers, 13 links, equal groups,
+logistic loss.
+"""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -28,25 +30,39 @@ def shuffled(x: Matrix, y: IntArray, seed: int) -> tuple[Matrix, IntArray]:
 
 
 def bounded(x: Matrix) -> Matrix:
-    """A constant column appended (the bias the paper's figures need), then rows shrunk to norm 1."""
+    """A constant column appended (the bias the paper's figures need), then rows shrunk to norm
+    1.
+    """
     wide, _ = rows.clip(rows.append_bias(x), 1.0)
     return rows.as_rows(wide)
 
 
-def members(x: Matrix, y: IntArray, joined: Graph, epsilon: float, source: Simulated) -> list[Server]:
-    """The servers of a graph with equal shares of the records, labels (class indices 0 and 1) randomised with ε; ε = ∞ keeps them."""
+def members(
+    x: Matrix, y: IntArray, joined: Graph, epsilon: float, source: Simulated
+) -> list[Server]:
+    """The servers of a graph with equal shares of the records, labels (class indices 0 and 1)
+    randomised with ε; ε = ∞ keeps them.
+    """
     return teams(x, y, joined, [epsilon], source)[epsilon]
 
 
 def teams(
-    x: Matrix, y: IntArray, joined: Graph, epsilons: Iterable[float], source: Simulated, *, norm_bound: float = 1.0
+    x: Matrix,
+    y: IntArray,
+    joined: Graph,
+    epsilons: Iterable[float],
+    source: Simulated,
+    *,
+    norm_bound: float = 1.0,
 ) -> dict[float, list[Server]]:
     """`members` for each ε, on the same matrices, so that a sweep over ε shares its passes."""
     cuts = np.linspace(0, len(y), joined.n + 1).astype(np.int64)
     parts = [rows.take(x, int(a), int(b)) for a, b in pairwise(cuts)]
     made = {}
     for epsilon in dict.fromkeys(epsilons):
-        codes = labels.codes(flip_labels(y, np.full(len(y), epsilon), 2, source.stream(LABELS)), epsilon, 2)
+        codes = labels.codes(
+            flip_labels(y, np.full(len(y), epsilon), 2, source.stream(LABELS)), epsilon, 2
+        )
         made[epsilon] = [
             Server(i, joined.n, int(joined.degrees[i]), part, codes[a:b], epsilon, norm_bound, 2, x)
             for i, (part, (a, b)) in enumerate(zip(parts, pairwise(cuts), strict=True))

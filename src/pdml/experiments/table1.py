@@ -1,4 +1,6 @@
-"""Table I of the paper beside what was measured: its 49 cells under two preprocessings and every noise, and what each cell proves."""
+"""Table I of the paper beside what was measured: its 49 cells under two preprocessings and every
+noise, and what each cell proves.
+"""
 
 from collections.abc import Callable, Sequence
 from math import isinf
@@ -40,7 +42,9 @@ CSV = (
 
 def table1(*, seeds: int | None, processes: int, progress: Progress) -> Outcome:
     """All 49 cells under both preprocessings and every noise."""
-    return outcome(measure(raetsch.NAMES, seeds=seeds or SEEDS, processes=processes, progress=progress))
+    return outcome(
+        measure(raetsch.NAMES, seeds=seeds or SEEDS, processes=processes, progress=progress)
+    )
 
 
 def outcome(cells: Sequence[Cell]) -> Outcome:
@@ -66,38 +70,68 @@ def claims(cells: Sequence[Cell]) -> tuple[Claim, ...]:
 
 
 def _bar(cells: Sequence[Cell], way: str, bound: float) -> Claim:
-    """One of the six bars: the cells of one R under one preprocessing, with `BEST` where there is noise."""
+    """One of the six bars: the cells of one R under one preprocessing, with `BEST` where there is
+    noise.
+    """
     there = [cell for cell in cells if cell.preprocessing == way and cell.column.bound == bound]
     held = [cell for cell in there if cell.noise in (BEST, "none")]
     met = sum(cell.meets_bar for cell in held)
-    tightest = min(held, key=lambda cell: cell.mean + (0 if bound == 9 else 2 * cell.sd) - cell.paper)
-    others = [(noise, sum(c.meets_bar for c in there if c.noise == noise)) for noise in bounded_noise.NOISES if noise != BEST and bound]
-    rest = "; with other noise: " + ", ".join(f"{noise} {count}" for noise, count in others) if others else ""
+    tightest = min(
+        held, key=lambda cell: cell.mean + (0 if bound == 9 else 2 * cell.sd) - cell.paper
+    )
+    others = [
+        (noise, sum(c.meets_bar for c in there if c.noise == noise))
+        for noise in bounded_noise.NOISES
+        if noise != BEST and bound
+    ]
+    rest = (
+        "; with other noise: " + ", ".join(f"{noise} {count}" for noise, count in others)
+        if others
+        else ""
+    )
     what = "at or above the paper" if bound == 9 else "within two sd of the paper or above it"
     return Claim(
-        text=f"R = {bound:g}, preprocessing {way}: every cell is {what}" + (f" with {BEST} η" if bound else ""),
+        text=f"R = {bound:g}, preprocessing {way}: every cell is {what}"
+        + (f" with {BEST} η" if bound else ""),
         holds=met == len(held),
-        measured=f"{met} of {len(held)}{rest}; tightest: {tightest.set}, {tightest.column.name}, {tightest.mean:.1f} ± {tightest.sd:.1f} "
+        measured=f"{met} of {len(held)}{rest}; tightest: {tightest.set}, "
+        f"{tightest.column.name}, {tightest.mean:.1f} ± {tightest.sd:.1f} "
         f"against {tightest.paper:.1f}",
     )
 
 
 def _splice(cells: Sequence[Cell]) -> Claim:
-    ours = _pick(cells, lambda cell: cell.set == "splice" and cell.preprocessing == preprocessing.OURS.name)
+    ours = _pick(
+        cells, lambda cell: cell.set == "splice" and cell.preprocessing == preprocessing.OURS.name
+    )
     free = next(cell for cell in ours if isinf(cell.column.epsilon))
     lead = min(cell.mean - cell.paper for cell in ours)
     return Claim(
-        text=f"splice, preprocessing ours: {SPLICE_BAR:g} or more without privacy, every cell {SPLICE_LEAD:g} points above the paper",
+        text=f"splice, preprocessing ours: {SPLICE_BAR:g} or more without privacy, every "
+        f"cell {SPLICE_LEAD:g} points above the paper",
         holds=free.mean >= SPLICE_BAR and lead >= SPLICE_LEAD,
-        measured=f"{free.mean:.1f} ± {free.sd:.1f} against {free.paper:.1f}; smallest lead {lead:.1f}",
+        measured=f"{free.mean:.1f} ± {free.sd:.1f} against {free.paper:.1f}; smallest lead "
+        f"{lead:.1f}",
     )
 
 
 def _order(cells: Sequence[Cell]) -> Claim:
-    """The paper: larger ε and smaller R give better accuracy. R = 1 and R = 0 lie too close together to be told apart."""
+    """The paper: larger ε and smaller R give better accuracy. R = 1 and R = 0 lie too close
+    together to be told apart.
+    """
     ours = _pick(cells, lambda cell: cell.preprocessing == preprocessing.OURS.name)
-    mean = {column.name: float(np.mean([c.mean for c in ours if c.column == column])) for column in COLUMNS}
-    pairs = [("none", "ε1 R0"), ("ε1 R0", "ε.4 R0"), ("ε1 R1", "ε.4 R1"), ("ε1 R9", "ε.4 R9"), ("ε1 R1", "ε1 R9"), ("ε.4 R1", "ε.4 R9")]
+    mean = {
+        column.name: float(np.mean([c.mean for c in ours if c.column == column]))
+        for column in COLUMNS
+    }
+    pairs = [
+        ("none", "ε1 R0"),
+        ("ε1 R0", "ε.4 R0"),
+        ("ε1 R1", "ε.4 R1"),
+        ("ε1 R9", "ε.4 R9"),
+        ("ε1 R1", "ε1 R9"),
+        ("ε.4 R1", "ε.4 R9"),
+    ]
     return Claim(
         text="larger ε and smaller R give better accuracy (mean over the sets, preprocessing ours)",
         holds=all(mean[better] > mean[worse] for better, worse in pairs),
@@ -110,11 +144,16 @@ def _uniform_proves_nothing(cells: Sequence[Cell]) -> Claim:
     gained = max(1 - cell.privacy.label_others / cell.privacy.label_own for cell in uniform)
     deltas = [cell.privacy.eta_delta for cell in uniform]
     best = [cell for cell in cells if cell.noise == BEST]
-    shares = [cell.privacy.label_others / cell.privacy.label_own for cell in best if cell.column.bound == 9]
+    shares = [
+        cell.privacy.label_others / cell.privacy.label_own
+        for cell in best
+        if cell.column.bound == 9
+    ]
     return Claim(
         text=f"uniform η proves less than 1% below the label's own ε at δ = {setting.DELTA:g}",
         holds=gained < 0.01,
-        measured=f"its own δ is {min(deltas):.2g} to {max(deltas):.2g}; {BEST} η at R = 9 leaves others {min(shares):.0%} to "
+        measured=f"its own δ is {min(deltas):.2g} to {max(deltas):.2g}; {BEST} η at R = 9 "
+        f"leaves others {min(shares):.0%} to "
         f"{max(shares):.0%} of ε",
     )
 
@@ -158,7 +197,8 @@ def _row(cell: Cell) -> tuple[str | float | int | bool, ...]:
 
 
 def summary(cells: Sequence[Cell]) -> tuple[tuple[str, ...], ...]:
-    """For each set the paper's row, then one per preprocessing (first letter) and noise; 80 characters wide with the gaps.
+    """For each set the paper's row, then one per preprocessing (first letter) and noise; 80
+    characters wide with the gaps.
 
     R = 0 is shown once per preprocessing.
     """
@@ -168,8 +208,17 @@ def summary(cells: Sequence[Cell]) -> tuple[tuple[str, ...], ...]:
         for way in preprocessing.BOTH:
             for k, noise in enumerate(bounded_noise.NOISES):
                 shown = {noise} | ({"none"} if k == 0 else set())
-                there = {c.column: c for c in cells if (c.set, c.preprocessing) == (name, way.name) and c.noise in shown}
-                table.append((f"{way.name[0]} {_SHORT.get(noise, noise)}", *(_text(there[c]) if c in there else "" for c in COLUMNS)))
+                there = {
+                    c.column: c
+                    for c in cells
+                    if (c.set, c.preprocessing) == (name, way.name) and c.noise in shown
+                }
+                table.append(
+                    (
+                        f"{way.name[0]} {_SHORT.get(noise, noise)}",
+                        *(_text(there[c]) if c in there else "" for c in COLUMNS),
+                    )
+                )
     return tuple(table)
 
 
@@ -182,11 +231,17 @@ def _text(cell: Cell) -> str:
 def _caption(seeds: int) -> str:
     theirs, ours = preprocessing.BOTH
     return (
-        f"First row of a set: the paper. Then mean ± sd of one run over {seeds} seeds (random split, coins and noise); ! in place of ± "
-        "where a cell misses its bar (R = 9: the paper; else the paper less two sd). Preprocessing t (theirs): columns to largest value 1, "
-        f"rows to norm 1, a constant 1, a/n = {theirs.ridge:g}; o (ours): declared ranges, rows with their constant to norm 1, "
-        f"a/n = {ours.ridge:g}. η: box and ball uniform within R; gauss: Gaussian with σ = R/6 cut at R; calib (calibrated): Gaussian with "
-        "σ at most R/(6√d), and no more than leaves other servers two thirds of the label's ε. Ten servers, 13 links, "
-        f"β = {COMMON.penalty:g}, T = {COMMON.rounds}; θ with V = {COMMON.noise_scale:g}, ρ = {COMMON.noise_decay:g} where R > 0, none "
+        f"First row of a set: the paper. Then mean ± sd of one run over {seeds} seeds "
+        "(random split, coins and noise); ! in place of ± "
+        "where a cell misses its bar (R = 9: the paper; else the paper less two sd). "
+        "Preprocessing t (theirs): columns to largest value 1, "
+        f"rows to norm 1, a constant 1, a/n = {theirs.ridge:g}; o (ours): declared ranges, "
+        "rows with their constant to norm 1, "
+        f"a/n = {ours.ridge:g}. η: box and ball uniform within R; gauss: Gaussian with σ = "
+        "R/6 cut at R; calib (calibrated): Gaussian with "
+        "σ at most R/(6√d), and no more than leaves other servers two thirds of the "
+        "label's ε. Ten servers, 13 links, "
+        f"β = {COMMON.penalty:g}, T = {COMMON.rounds}; θ with V = {COMMON.noise_scale:g}, ρ "
+        f"= {COMMON.noise_decay:g} where R > 0, none "
         "where R = 0. The model is the mean of the servers' last releases."
     )

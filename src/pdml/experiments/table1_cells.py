@@ -1,7 +1,9 @@
-"""The cells of Table I (label ``table``), measured: test accuracy on seven sets, without privacy and under six settings of ε and R.
+"""The cells of Table I (label ``table``), measured: test accuracy on seven sets, without privacy
+and under six settings of ε and R.
 
-The paper does not state V, ρ, β, T, a nor the preprocessing. `COMMON` was chosen once for all sets and columns; a goes with the
-preprocessing. The released model is the servers' average of the last releases: noisy vectors only.
+The paper does not state V, ρ, β, T, a nor the preprocessing. `COMMON` was chosen once for all sets
+and columns; a goes with the preprocessing. The released model is the servers' average of the last
+releases: noisy vectors only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +34,9 @@ COMMON = TrainingPlan(rounds=60, penalty=0.1, noise_scale=0.2, noise_decay=0.8) 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column of the table: the ε of labels and the bound R of η. Without R there is no Phase 2, hence no θ either."""
+    """One column of the table: the ε of labels and the bound R of η. Without R there is no Phase 2,
+    hence no θ either.
+    """
 
     name: str
     epsilon: float
@@ -63,7 +67,9 @@ PAPER: Mapping[str, tuple[float, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
-    """What a cell proves at δ = `setting.DELTA`, the worst server's; ``eta_delta`` is the δ of η alone at ε = 0 (1: no η)."""
+    """What a cell proves at δ = `setting.DELTA`, the worst server's; ``eta_delta`` is the δ of η
+    alone at ε = 0 (1: no η).
+    """
 
     label_own: float
     label_others: float
@@ -73,7 +79,9 @@ class Privacy:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One cell of the table under one preprocessing and one noise: accuracies in per cent, seed by seed."""
+    """One cell of the table under one preprocessing and one noise: accuracies in per cent, seed by
+    seed.
+    """
 
     set: str
     column: Column
@@ -99,7 +107,9 @@ class Cell:
         return self.mean + (0 if self.column.bound == 9 else 2 * self.sd) >= self.paper
 
 
-def measure(sets: Sequence[str], *, seeds: int, processes: int, progress: Progress) -> tuple[Cell, ...]:
+def measure(
+    sets: Sequence[str], *, seeds: int, processes: int, progress: Progress
+) -> tuple[Cell, ...]:
     """Every cell of these sets; a seed fixes the split, the coins, η and θ. The graph stays."""
     _validate.integer("seeds", seeds, low=2, why="a standard deviation needs two runs")
     for name in sets:
@@ -110,7 +120,9 @@ def measure(sets: Sequence[str], *, seeds: int, processes: int, progress: Progre
     cells: list[Cell] = []
     for k, (name, way) in enumerate(pairs):
         accuracies = np.array(found[k * seeds : (k + 1) * seeds]).T
-        for (column, noise, plan, sizes), values in zip(trainings(name, preprocessing.BOTH[way]), accuracies, strict=True):
+        for (column, noise, plan, sizes), values in zip(
+            trainings(name, preprocessing.BOTH[way]), accuracies, strict=True
+        ):
             cells.append(
                 Cell(
                     set=name,
@@ -127,7 +139,9 @@ def measure(sets: Sequence[str], *, seeds: int, processes: int, progress: Progre
 
 
 def trainings(name: str, way: Preprocessing) -> list[tuple[Column, str, TrainingPlan, Sizes]]:
-    """The trainings that share a set's rows: each column with R = 0 once, the others with every noise."""
+    """The trainings that share a set's rows: each column with R = 0 once, the others with every
+    noise.
+    """
     facts = raetsch.FACTS[name]
     cuts = np.linspace(0, facts.rows - facts.test_rows, setting.SERVERS + 1).astype(int)
     records = tuple(map(int, np.diff(cuts)))
@@ -135,13 +149,20 @@ def trainings(name: str, way: Preprocessing) -> list[tuple[Column, str, Training
     silent = replace(common, objective_noise="none", objective_bound=0.0, noise_scale=0.0)
     planned: list[tuple[Column, str, TrainingPlan, Sizes]] = []
     for column in COLUMNS:
-        sizes = Sizes(records=records, width=facts.features + 1, epsilon=column.epsilon, norm_bound=way.norm_bound)
+        sizes = Sizes(
+            records=records,
+            width=facts.features + 1,
+            epsilon=column.epsilon,
+            norm_bound=way.norm_bound,
+        )
         if column.bound == 0:
             planned.append((column, "none", silent, sizes))
             continue
         for noise in bounded_noise.NOISES:
             kind, bound = bounded_noise.objective(noise, column.bound, sizes)
-            planned.append((column, noise, replace(common, objective_noise=kind, objective_bound=bound), sizes))
+            planned.append(
+                (column, noise, replace(common, objective_noise=kind, objective_bound=bound), sizes)
+            )
     return planned
 
 
@@ -149,7 +170,9 @@ def proved(plan: TrainingPlan, sizes: Sizes, joined: Graph) -> Privacy:
     """From the ledger of the plan; servers alike in degree and records are read once."""
     book = ledger(plan, sizes, joined, setting.DELTA)
     different = {(int(joined.degrees[i]), sizes.records[i]): i for i in range(joined.n)}.values()
-    etas = [event for events in book.events for event in events if isinstance(event, ObjectiveNoised)]
+    etas = [
+        event for events in book.events for event in events if isinstance(event, ObjectiveNoised)
+    ]
     return Privacy(
         label_own=book.line("label", "own server", 0).epsilon,
         label_others=max(book.line("label", "other servers", i).epsilon for i in different),
@@ -159,16 +182,26 @@ def proved(plan: TrainingPlan, sizes: Sizes, joined: Graph) -> Privacy:
 
 
 def _one_seed(job: tuple[str, int, int]) -> list[float]:
-    """Test accuracies of one set, preprocessing and seed, in the order of `trainings`: one sweep over the same rows."""
+    """Test accuracies of one set, preprocessing and seed, in the order of `trainings`: one sweep
+    over the same rows.
+    """
     name, which, seed = job
     way, joined, source = preprocessing.BOTH[which], setting.graph(), Simulated(seed)
     held = raetsch.TEST_SIZES[name]
     x, y = setting.shuffled(*_records(name, which), seed)
     planned = trainings(name, way)
     epsilons = [column.epsilon for column in COLUMNS]
-    teams = setting.teams(np.ascontiguousarray(x[held:]), y[held:], joined, epsilons, source, norm_bound=way.norm_bound)
+    teams = setting.teams(
+        np.ascontiguousarray(x[held:]),
+        y[held:],
+        joined,
+        epsilons,
+        source,
+        norm_bound=way.norm_bound,
+    )
     runs = [local.Run(plan, teams[column.epsilon], source) for column, _, plan, _ in planned]
-    # Never compiled: at these sizes that gains little, and results must not depend on whether numba is there.
+    # Never compiled: at these sizes that gains little, and results must not depend on whether numba
+    # is there.
     trained = local.sweep(joined, runs, threads=1, use_numba=False)
     return [setting.accuracy(run.released.mean(axis=0), x[:held], y[:held]) for run in trained]
 

@@ -11,21 +11,36 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_NAMES = ("no privacy", "ε = 0.4, R = 0", "ε = 1, R = 0", "ε = 0.4, R = 1", "ε = 0.4, R = 9", "ε = 1, R = 1", "ε = 1, R = 9")
-_WAYS = {preprocessing.OURS.name: "our preprocessing", preprocessing.THEIRS.name: "paper's likely preprocessing"}
+_NAMES = (
+    "no privacy",
+    "ε = 0.4, R = 0",
+    "ε = 1, R = 0",
+    "ε = 0.4, R = 1",
+    "ε = 0.4, R = 9",
+    "ε = 1, R = 1",
+    "ε = 1, R = 9",
+)
+_WAYS = {
+    preprocessing.OURS.name: "our preprocessing",
+    preprocessing.THEIRS.name: "paper's likely preprocessing",
+}
 _LEGEND = (1, 2, 3, 0)  # the paper, ours, theirs, the box
 _ACROSS = 4
 
 
 def draw(cells: Sequence[Cell], noise: str) -> "Figure":
-    """Intervals of two standard deviations with ``noise`` under both preprocessings, and the paper's uniform box for comparison."""
+    """Intervals of two standard deviations with ``noise`` under both preprocessings, and the
+    paper's uniform box for comparison.
+    """
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(cell.set for cell in cells))
     across = min(_ACROSS, len(names) + 1)
     down = -(-(len(names) + 1) // across)  # one place is the legend's
     with drawing("table1"):
-        figure = Figure(figsize=(3.2 * across + 0.8, 3.5 * down + 0.6), layout="constrained", facecolor=PAPER)
+        figure = Figure(
+            figsize=(3.2 * across + 0.8, 3.5 * down + 0.6), layout="constrained", facecolor=PAPER
+        )
         grid: Any = figure.subplots(down, across, sharey=True, squeeze=False)
         places = list(grid.flat)
         for axes, name in zip(places, names, strict=False):
@@ -36,18 +51,28 @@ def draw(cells: Sequence[Cell], noise: str) -> "Figure":
             row[0].set_yticks(range(len(COLUMNS)), labels=_NAMES)
         handles, words = places[0].get_legend_handles_labels()
         ordered = [handles[k] for k in _LEGEND], [words[k] for k in _LEGEND]
-        places[len(names)].legend(*ordered, loc="center", frameon=False, fontsize=11, labelspacing=1.1)
+        places[len(names)].legend(
+            *ordered, loc="center", frameon=False, fontsize=11, labelspacing=1.1
+        )
         figure.suptitle(
-            "Table I: test accuracy, the paper's figure and two standard deviations about ours", x=0.01, ha="left", fontweight="bold"
+            "Table I: test accuracy, the paper's figure and two standard deviations about ours",
+            x=0.01,
+            ha="left",
+            fontweight="bold",
         )
         figure.supxlabel("Test accuracy, %", fontsize=12)
         return figure
 
 
 def _panel(axes: "Axes", name: str, cells: Sequence[Cell], noise: str) -> None:
-    styles = {preprocessing.OURS.name: (BLUE, "o", -0.2), preprocessing.THEIRS.name: (ORANGE, "s", 0.2)}
+    styles = {
+        preprocessing.OURS.name: (BLUE, "o", -0.2),
+        preprocessing.THEIRS.name: (ORANGE, "s", 0.2),
+    }
     for way, (colour, marker, offset) in styles.items():
-        shown = [cell for cell in cells if cell.preprocessing == way and cell.noise in (noise, "none")]
+        shown = [
+            cell for cell in cells if cell.preprocessing == way and cell.noise in (noise, "none")
+        ]
         axes.errorbar(
             [cell.mean for cell in shown],
             [COLUMNS.index(cell.column) + offset for cell in shown],
@@ -58,7 +83,11 @@ def _panel(axes: "Axes", name: str, cells: Sequence[Cell], noise: str) -> None:
             elinewidth=2,
             label=f"{_WAYS[way]},\n{noise} η: mean ± 2 sd",
         )
-    box = [cell for cell in cells if cell.preprocessing == preprocessing.THEIRS.name and cell.noise == "box"]
+    box = [
+        cell
+        for cell in cells
+        if cell.preprocessing == preprocessing.THEIRS.name and cell.noise == "box"
+    ]
     axes.plot(
         [cell.mean for cell in box],
         [COLUMNS.index(cell.column) for cell in box],
@@ -68,7 +97,9 @@ def _panel(axes: "Axes", name: str, cells: Sequence[Cell], noise: str) -> None:
         label="paper's likely preprocessing,\nη uniform in the box: mean",
     )
     printed = {COLUMNS.index(cell.column): cell.paper for cell in cells}
-    axes.plot(list(printed.values()), list(printed), "D", color=INK, markersize=6, label="the paper")
+    axes.plot(
+        list(printed.values()), list(printed), "D", color=INK, markersize=6, label="the paper"
+    )
     axes.set_title(name.capitalize(), loc="left")
     axes.set_ylim(len(COLUMNS) - 0.4, -0.6)
     axes.grid(axis="x", color=GRID)

@@ -1,4 +1,6 @@
-"""θ_i(t) ~ N(0, ρ^(t-1) V_i² I), added to every iterate before it leaves the server (`wi_perturb`)."""
+"""θ_i(t) ~ N(0, ρ^(t-1) V_i² I), added to every iterate before it leaves the server
+(`wi_perturb`).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +19,8 @@ class IterateNoise:
 
     Guarantees
     ----------
-    - Each release is Gaussian with the sensitivity of a certified primal solve; T of them compose to one with
-      μ² = Σ_t D²/(ρ^(t-1) V²), which grows like ρ^-T: every run has a last safe round.
+    - Each release is Gaussian with the sensitivity of a certified primal solve; T of them compose
+      to one with μ² = Σ_t D²/(ρ^(t-1) V²), which grows like ρ^-T: every run has a last safe round.
     """
 
     scale: float  # V_i
@@ -27,7 +29,13 @@ class IterateNoise:
     def __post_init__(self) -> None:
         _validate.real("noise_scale", self.scale, low=0, high=1e9)
         _validate.real(
-            "noise_decay", self.decay, low=0, high=1, open_low=True, open_high=True, why="the iterate noise must fade (Theorem 1)"
+            "noise_decay",
+            self.decay,
+            low=0,
+            high=1,
+            open_low=True,
+            open_high=True,
+            why="the iterate noise must fade (Theorem 1)",
         )
 
     def stddev(self, t: int) -> float:
@@ -45,10 +53,16 @@ class IterateNoise:
         return np.multiply(out, self.stddev(t), out=out)
 
 
-def draw_round(noises: Sequence[IterateNoise], t: int, out: Array, streams: Sequence[Stream]) -> Array:
-    """θ_i(t) of every server i, written into ``out`` (n, C, d): in one go if all streams draw fresh entropy anyway."""
+def draw_round(
+    noises: Sequence[IterateNoise], t: int, out: Array, streams: Sequence[Stream]
+) -> Array:
+    """θ_i(t) of every server i, written into ``out`` (n, C, d): in one go if all streams draw fresh
+    entropy anyway.
+    """
     first = streams[0]
-    if isinstance(first, SecureStream) and all(isinstance(stream, SecureStream) for stream in streams):
+    if isinstance(first, SecureStream) and all(
+        isinstance(stream, SecureStream) for stream in streams
+    ):
         return first.gaussian(out, np.array([noise.stddev(t) for noise in noises])[:, None, None])
     for noise, values, stream in zip(noises, out, streams, strict=True):
         noise.draw(t, values, stream)

@@ -1,7 +1,9 @@
-"""Phase 1: randomised response on the device (`randomized_M`, `eq_p`), binary and K-ary, with integer probabilities.
+"""Phase 1: randomised response on the device (`randomized_M`, `eq_p`), binary and K-ary, with
+integer probabilities.
 
-A label is replaced when a uniform 64-bit word lies below P = ceil(2^64 · (K-1)/(e^ε + K - 1)), with ε in millionths and
-P computed in exact decimal arithmetic: no float touches the secret, and rounding up errs on the side of privacy.
+A label is replaced when a uniform 64-bit word lies below P = ceil(2^64 · (K-1)/(e^ε + K - 1)), with
+ε in millionths and P computed in exact decimal arithmetic: no float touches the secret, and
+rounding up errs on the side of privacy.
 """
 
 from dataclasses import dataclass
@@ -25,20 +27,24 @@ WEAK_ABOVE = 2_944_438  # millionths; ln 19, rounded down
 
 @dataclass(frozen=True)
 class LabelFlip:
-    """Report another label with probability p = (K-1)/(e^ε + K - 1), each other class being equally likely.
+    """Report another label with probability p = (K-1)/(e^ε + K - 1), each other class being equally
+    likely.
 
     Guarantees
     ----------
     - ε-LDP for each label on its own (Proposition 1); ε = ∞ reports the truth and promises nothing.
     - Nothing is promised for features: they pass through untouched.
-    - Nothing is promised if a label is reported twice with fresh randomness: reports must be memoised.
+    - Nothing is promised if a label is reported twice with fresh randomness: reports must be
+      memoised.
     """
 
     epsilon: float
     classes: int = 2
 
     def __post_init__(self) -> None:
-        _validate.real("epsilon", self.epsilon, low=0, open_low=True, why="0 would report pure noise")
+        _validate.real(
+            "epsilon", self.epsilon, low=0, open_low=True, why="0 would report pure noise"
+        )
         _validate.integer("classes", self.classes, low=2)
 
     @property
@@ -64,10 +70,14 @@ def threshold(micro_epsilon: int, classes: int = 2) -> int:
     """P = ceil(2^64 (K-1)/(e^ε + K - 1)) for ε = micro_epsilon / 10^6, exactly."""
     if micro_epsilon < 1:
         raise InvalidInput(
-            f"epsilon must be at least 0.000001, got {micro_epsilon / MILLION:g}: below that a label is pure noise", setting="epsilon"
+            f"epsilon must be at least 0.000001, got {micro_epsilon / MILLION:g}: below "
+            "that a label is pure noise",
+            setting="epsilon",
         )
     if micro_epsilon > 1000 * MILLION:
-        return 1  # the ceiling of something tiny; never 0, so that even a huge ε is a true randomised response
+        # the ceiling of something tiny; never 0, so that even a huge ε is a true randomised
+        # response
+        return 1
     with localcontext() as context:
         context.prec = 80
         odds = (Decimal(micro_epsilon) / MILLION).exp()
@@ -97,5 +107,11 @@ def flip_labels(labels: IntArray, epsilons: Array, classes: int, rng: Stream) ->
 def _thresholds(epsilons: Array, classes: int) -> NDArray[np.uint64]:
     """P of every record; one number (as an array of one) where all agree, which spares a sort."""
     alike = len(epsilons) > 0 and bool((epsilons == epsilons[0]).all())
-    distinct, which = (epsilons[:1], np.zeros(1, dtype=np.int64)) if alike else np.unique(epsilons, return_inverse=True)
-    return np.array([LabelFlip(float(e), classes).threshold for e in distinct], dtype=np.uint64)[which]
+    distinct, which = (
+        (epsilons[:1], np.zeros(1, dtype=np.int64))
+        if alike
+        else np.unique(epsilons, return_inverse=True)
+    )
+    return np.array([LabelFlip(float(e), classes).threshold for e in distinct], dtype=np.uint64)[
+        which
+    ]

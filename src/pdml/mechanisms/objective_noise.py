@@ -1,7 +1,9 @@
-"""η_i, drawn once per training and added to the objective (`per_obj`): what protects labels against other servers.
+"""η_i, drawn once per training and added to the objective (`per_obj`): what protects labels against
+other servers.
 
-The paper bounds |η_i|_∞ by R in the text and |η_i|_2 by R in the proof; both uniforms are offered. They give only
-(0, δ)-privacy with a large δ, so the default is a Gaussian with σ = R/6, truncated to the box.
+The paper bounds |η_i|_∞ by R in the text and |η_i|_2 by R in the proof; both uniforms are offered.
+They give only (0, δ)-privacy with a large δ, so the default is a Gaussian with σ = R/6, truncated
+to the box.
 """
 
 from dataclasses import dataclass
@@ -22,7 +24,8 @@ class ObjectiveNoise:
 
     Guarantees
     ----------
-    - ``truncated_gaussian``: labels, in ONE release whatever the number of rounds (see `accounting.ledger`).
+    - ``truncated_gaussian``: labels, in ONE release whatever the number of rounds (see
+      `accounting.ledger`).
     - ``uniform_box`` and ``uniform_ball``: (0, δ) only.
     - Features: nothing, because differences of gradients cancel η.
     """

@@ -1,11 +1,12 @@
 """Where randomness comes from: two sources behind one seam. Models and reports carry ``name``.
 
-``Simulated`` is a seeded NumPy source for experiments: reproducible to the bit, and no protection for anybody, because
-floating-point noise leaks through its low bits and a seed can be guessed. Its streams are named, so that every party and
-engine draws its own and the same numbers.
+``Simulated`` is a seeded NumPy source for experiments: reproducible to the bit, and no protection
+for anybody, because floating-point noise leaks through its low bits and a seed can be guessed. Its
+streams are named, so that every party and engine draws its own and the same numbers.
 
-``Secure`` is for deployments: the operating system's entropy, integer comparisons, and noise on a grid. It cannot be repeated, by
-design: whoever could repeat the noise could remove it. A server that restarts must re-send what it sent, never draw again.
+``Secure`` is for deployments: the operating system's entropy, integer comparisons, and noise on a
+grid. It cannot be repeated, by design: whoever could repeat the noise could remove it. A server
+that restarts must re-send what it sent, never draw again.
 """
 
 import os
@@ -35,11 +36,17 @@ class SecureStream:
     def __init__(self, entropy: Entropy = os_words) -> None:
         self._entropy = entropy
 
-    def integers(self, low: int, high: int, size: int, dtype: Any = np.int64, endpoint: bool = False) -> NDArray[Any]:
-        """Whole numbers from [low, high), each equally likely: a word at or above the largest multiple of the range is drawn again."""
+    def integers(
+        self, low: int, high: int, size: int, dtype: Any = np.int64, endpoint: bool = False
+    ) -> NDArray[Any]:
+        """Whole numbers from [low, high), each equally likely: a word at or above the largest
+        multiple of the range is drawn again.
+        """
         span = high - low + endpoint
         if not 1 <= span <= 1 << 64:
-            raise InvalidInput(f"integers must have a range of 1 to 2^64 values, got [{low}, {high})")
+            raise InvalidInput(
+                f"integers must have a range of 1 to 2^64 values, got [{low}, {high})"
+            )
         if span == 1:
             return np.full(size, low, dtype=dtype)
         words = self._entropy(size)
@@ -54,7 +61,9 @@ class SecureStream:
         return drawn + np.asarray(low, dtype=dtype) if low else drawn
 
     def gaussian(self, out: Array, stddev: Any) -> Array:
-        """Noise of this standard deviation (a number, or broadcasting to ``out``), written into ``out``."""
+        """Noise of this standard deviation (a number, or broadcasting to ``out``), written into
+        ``out``.
+        """
         out[...] = exact_gaussian.gaussian(out.shape, stddev, self._entropy)
         return out
 
@@ -62,13 +71,18 @@ class SecureStream:
         return exact_gaussian.truncated_gaussian(shape, stddev, bound, self._entropy)
 
     def uniform_box(self, shape: tuple[int, ...], bound: float) -> Array:
-        """Uniform on [-bound, bound], rounded to the grid: every grid point up to ± `exact_gaussian.cells` is equally likely."""
+        """Uniform on [-bound, bound], rounded to the grid: every grid point up to ±
+        `exact_gaussian.cells` is equally likely.
+        """
         farthest = exact_gaussian.cells(bound)
-        return np.asarray(self.integers(-farthest, farthest, int(np.prod(shape)), endpoint=True) * GRID).reshape(shape)
+        return np.asarray(
+            self.integers(-farthest, farthest, int(np.prod(shape)), endpoint=True) * GRID
+        ).reshape(shape)
 
     def uniform_ball(self, shape: tuple[int, ...], bound: float) -> Array:
         raise InvalidInput(
-            "objective_noise='uniform_ball' is for simulations only, as in the paper: it is not exact on a grid; "
+            "objective_noise='uniform_ball' is for simulations only, as in the paper: it "
+            "is not exact on a grid; "
             "secure noise offers 'truncated_gaussian' and 'uniform_box'"
         )
 
@@ -104,7 +118,9 @@ class Simulated:
         self.seed = secrets.randbits(128) if seed is None else seed
 
     def stream(self, purpose: int, server: int = 0) -> np.random.Generator:
-        """The generator for one purpose at one server; asking twice gives the same stream from its start."""
+        """The generator for one purpose at one server; asking twice gives the same stream from its
+        start.
+        """
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(purpose, server)))
 
     def public(self, purpose: int) -> np.random.Generator:
@@ -122,9 +138,10 @@ class Secure:
 
     Guarantees
     ----------
-    - A label is flipped with exactly the integer probability of `LabelFlip`, and another class chosen without bias.
-    - A release is a function of a grid point plus a real Gaussian (`exact_gaussian`); what reaches others lies on the grid, so its low
-      bits hold nothing else.
+    - A label is flipped with exactly the integer probability of `LabelFlip`, and another class
+      chosen without bias.
+    - A release is a function of a grid point plus a real Gaussian (`exact_gaussian`); what reaches
+      others lies on the grid, so its low bits hold nothing else.
     - No state: nothing is drawn ahead, so a forked or copied process never repeats noise.
     """
 
@@ -144,10 +161,13 @@ class Secure:
         return exact_gaussian.settle(values)
 
     def less_share(self, values: Array, noise: Array, n: int, reach: float) -> Array:
-        """(round(n·values) - noise)/n: the difference is exact on the grid, and the division is post-processing."""
+        """(round(n·values) - noise)/n: the difference is exact on the grid, and the division is
+        post-processing.
+        """
         if not n * reach <= LIMIT:
             raise InvalidInput(
-                f"n_servers · (bound on the label mean) must be at most {LIMIT:g} with secure noise on the grid of 2^-{BITS}, "
+                f"n_servers · (bound on the label mean) must be at most {LIMIT:g} with "
+                f"secure noise on the grid of 2^-{BITS}, "
                 f"got {n} · {reach:g}: use fewer servers, a larger epsilon or a smaller norm_bound"
             )
         return np.asarray((exact_gaussian.settle(n * values) - noise) / n)

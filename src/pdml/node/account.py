@@ -27,7 +27,11 @@ class DataSet:
     current: bool
     releases: int
     ledger: Ledger
-    next_job: int | None  # the last safe round of another job by the study's plan; None if there is no plan or no budget
+    next_job: (
+        int | None
+        # the last safe round of another job by the study's plan; None if there is no plan or no
+        # budget
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +56,14 @@ class Account:
 
     @property
     def connected(self) -> bool:
-        """By the word of the process that runs now: one that was killed left its last word behind."""
-        return self.running and bool(self.connection.get("up")) and self.connection.get("pid") == self.pid
+        """By the word of the process that runs now: one that was killed left its last word
+        behind.
+        """
+        return (
+            self.running
+            and bool(self.connection.get("up"))
+            and self.connection.get("pid") == self.pid
+        )
 
     @property
     def warning(self) -> str:
@@ -66,7 +76,9 @@ class Account:
         return f"the relay's certificate {when}: `pdml relay config` renews one that was made there"
 
     def to_dict(self) -> dict[str, Any]:
-        going = self.attempt if self.attempt is not None and self.attempt.state not in ENDED else None
+        going = (
+            self.attempt if self.attempt is not None and self.attempt.state not in ENDED else None
+        )
         return {
             "name": self.home.name,
             "study": self.study.id if self.study else None,
@@ -77,13 +89,24 @@ class Account:
             "connected": self.connected,
             "connection": self.connection,
             "warning": self.warning,
-            "job": {"job": going.job, "state": going.state, "offered_by": going.offerer} if going else None,
-            "last": {"job": self.attempt.job, "state": self.attempt.state, "sentence": self.attempt.sentence} if self.attempt else None,
+            "job": {"job": going.job, "state": going.state, "offered_by": going.offerer}
+            if going
+            else None,
+            "last": {
+                "job": self.attempt.job,
+                "state": self.attempt.state,
+                "sentence": self.attempt.sentence,
+            }
+            if self.attempt
+            else None,
             "progress": self.progress,
             "records": self.records,
             "labels_randomised_by": self.labels,
             "problem": self.problem,
-            "jobs": [{"job": job.job, "state": job.state, "released": job.round, "dataset": job.dataset} for job in self.jobs],
+            "jobs": [
+                {"job": job.job, "state": job.state, "released": job.round, "dataset": job.dataset}
+                for job in self.jobs
+            ],
             "datasets": [
                 {
                     "dataset": found.digest,
@@ -137,7 +160,11 @@ def _desk(home: Home) -> tuple[dict[str, Any], Attempt | None, dict[str, Any]]:
         return {}, None, {}
     desk = Desk(home.folder)
     try:
-        return desk.told("connection") or {}, next(iter(reversed(desk.attempts())), None), desk.told("progress") or {}
+        return (
+            desk.told("connection") or {},
+            next(iter(reversed(desk.attempts())), None),
+            desk.told("progress") or {},
+        )
     finally:
         desk.close()
 
@@ -149,12 +176,22 @@ def _account(study: Study, journal: Journal, name: str, held: Holdings | None) -
     spent, classes, further = journal.spent(name), len(study.classes), None
     if held is not None and study.plan and study.budget is not None:
         another = holdings.agreed(study, TrainingPlan.from_dict(dict(study.plan)), "another")
-        planned = another.events(another.servers[held.server.index], records=held.server.records, epsilon=held.server.epsilon)
-        further = last_safe_round([(flip, *planned)], budget=study.budget or Budget(), classes=classes, already=[spent])
+        planned = another.events(
+            another.servers[held.server.index],
+            records=held.server.records,
+            epsilon=held.server.epsilon,
+        )
+        further = last_safe_round(
+            [(flip, *planned)], budget=study.budget or Budget(), classes=classes, already=[spent]
+        )
     return DataSet(
         digest=name,
         current=held is not None,
         releases=sum(isinstance(event, IterateReleased) for event in spent),
-        ledger=Ledger(((flip, *spent),), source="simulated" if "simulated" in journal.sources(name) else "secure", classes=classes),
+        ledger=Ledger(
+            ((flip, *spent),),
+            source="simulated" if "simulated" in journal.sources(name) else "secure",
+            classes=classes,
+        ),
         next_job=further,
     )

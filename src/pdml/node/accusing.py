@@ -1,4 +1,6 @@
-"""A member that said two things: its proof is kept, announced to everybody, and fetched piece by piece by who has it not."""
+"""A member that said two things: its proof is kept, announced to everybody, and fetched piece by
+piece by who has it not.
+"""
 
 import logging
 import time
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 _ATTEMPT = 5.0  # seconds for one answer
 _AGAIN = 0.5  # between two announcements
 _SHOWING = 60.0  # seconds in which everybody is told
-_MOST = 1 << 24  # bytes of a proof: one that is longer is not fetched, so that nobody fills this memory
+_MOST = (
+    1 << 24
+)  # bytes of a proof: one that is longer is not fetched, so that nobody fills this memory
 
 log = logging.getLogger("pdml.node")
 
@@ -37,7 +41,9 @@ class Accuser:
         self._worthless: set[tuple[str, str, str]] = set()
 
     def compare(self, contract: Contract) -> None:
-        """Whoever says it sent something else than was heard here is proved to have said two things."""
+        """Whoever says it sent something else than was heard here is proved to have said two
+        things.
+        """
         journal, keys = self._office.committed, self._office.study.signing_keys
         for sender in contract.neighbours(self._office.name):
             data = journal.statements(contract.job)[sender]
@@ -51,14 +57,20 @@ class Accuser:
         """Keep the proof, and tell everybody that it is here."""
         if error.evidence:
             self._keep(job, error.peer, error.evidence)
-            self._office.spawn(self._announce, msgspec.msgpack.encode(Proof(job=job, peer=error.peer)))
+            self._office.spawn(
+                self._announce, msgspec.msgpack.encode(Proof(job=job, peer=error.peer))
+            )
 
     def _announce(self, content: bytes) -> None:
         office = self._office
         waiting, deadline = set(office.others), time.monotonic() + _SHOWING
         while waiting and time.monotonic() < deadline and not office.leaving.is_set():
             replies = office.carrier.ask(PROOF, dict.fromkeys(waiting, content), timeout=_ATTEMPT)
-            waiting -= {name for name, data in replies.items() if (said := decoded_answer(data)) and said.state != LATER}
+            waiting -= {
+                name
+                for name, data in replies.items()
+                if (said := decoded_answer(data)) and said.state != LATER
+            }
             office.leaving.wait(_AGAIN)
 
     def _path(self, job: str, peer: str) -> "Path":
@@ -73,11 +85,15 @@ class Accuser:
     def kept(self, job: "Job", peer: str, start: int) -> Answer:
         """A piece of the proof against a member, for who asks for it."""
         if peer not in self._office.members or not (path := self._path(job.job, peer)).exists():
-            raise InvalidInput(f"{self._office.name} has no proof against {plain(peer, 64)!r}").for_others()
+            raise InvalidInput(
+                f"{self._office.name} has no proof against {plain(peer, 64)!r}"
+            ).for_others()
         return piece(path.read_bytes(), start)
 
     def told(self, sender: str, proof: Proof, job: "Job") -> Answer:
-        """``sender`` has a proof against somebody: it is fetched, and kept if it proves what it says by signatures alone."""
+        """``sender`` has a proof against somebody: it is fetched, and kept if it proves what it
+        says by signatures alone.
+        """
         about = sender, job.job, proof.peer
         if proof.peer not in self._office.members or about in self._worthless:
             return Answer(REFUSED, f"{self._office.name} is shown no proof")
@@ -91,7 +107,9 @@ class Accuser:
     def _fetch(self, sender: str, job: str, peer: str, contract: str) -> None:
         about = sender, job, peer
         try:
-            data = self._pulled(sender, Fetch(job=job, contract=contract, server=peer, start=0, proof=True))
+            data = self._pulled(
+                sender, Fetch(job=job, contract=contract, server=peer, start=0, proof=True)
+            )
             if data is None:
                 return
             found = evidence.proof_of(data, contract, self._office.study.signing_keys)
@@ -100,7 +118,9 @@ class Accuser:
             self._keep(job, peer, data)
             log.error("job %s: %s shows that %s", job, sender, found.sentence)
         except PDMLError as error:
-            log.warning("job %s: what %s has against %s proves nothing: %s", job, sender, peer, error)
+            log.warning(
+                "job %s: what %s has against %s proves nothing: %s", job, sender, peer, error
+            )
             self._worthless.add(about)
         finally:
             self._fetching.discard(about)
@@ -110,7 +130,9 @@ class Accuser:
         data = b""
         while True:
             asked = msgspec.msgpack.encode(msgspec.structs.replace(question, start=len(data)))
-            answer = decoded_answer(self._office.carrier.ask(FETCH, {sender: asked}, timeout=_ATTEMPT).get(sender, b""))
+            answer = decoded_answer(
+                self._office.carrier.ask(FETCH, {sender: asked}, timeout=_ATTEMPT).get(sender, b"")
+            )
             if answer is None or answer.state != OK or len(answer.messages) != 2:
                 return None
             part, whole = answer.messages[0], int.from_bytes(answer.messages[1][:8], "big")

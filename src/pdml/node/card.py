@@ -1,4 +1,6 @@
-"""A node's public card: its name and public keys in a small text file, signed by itself. It goes to whoever keeps the study."""
+"""A node's public card: its name and public keys in a small text file, signed by itself. It goes to
+whoever keeps the study.
+"""
 
 import hashlib
 import tomllib
@@ -37,19 +39,28 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                 card = msgspec.convert(tomllib.loads(file.read(_MOST).decode()), cls)
             signature = bytes.fromhex(card.signature)
         except OSError as error:
-            raise InvalidInput(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+            raise InvalidInput(
+                f"cannot read {path}: {(error.strerror or str(error)).lower()}"
+            ) from None
         except ValueError as error:  # no UTF-8, no TOML, not these fields
             raise InvalidInput(f"{path} is no card of `pdml node init`: {error}") from None
         if not verified(card.signing_key, card._signable(), signature):
-            raise InvalidInput(f"the card {path} is not signed by its own key: it was changed on the way")
+            raise InvalidInput(
+                f"the card {path} is not signed by its own key: it was changed on the way"
+            )
         return card
 
     def save(self, path: Path) -> None:
         atomic_write(path, self.text())
 
     def text(self) -> str:
-        lines = "".join(f'{key} = "{value}"\n' for key, value in msgspec.structs.asdict(self).items())
-        return f"# The public card of a node: nothing in it is secret. Fingerprint {self.fingerprint}\n{lines}"
+        lines = "".join(
+            f'{key} = "{value}"\n' for key, value in msgspec.structs.asdict(self).items()
+        )
+        return (
+            "# The public card of a node: nothing in it is secret. Fingerprint "
+            f"{self.fingerprint}\n{lines}"
+        )
 
     @property
     def fingerprint(self) -> str:

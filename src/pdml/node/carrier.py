@@ -3,9 +3,9 @@
     pdml.<to>.<from>.q.<request>    a question          pdml.<to>.<from>.a.<request>    its answer
     pdml.<me>.-.none.<request>      the relay's word that nobody listens
 
-The relay lets a node publish in its own name only, and hear only what is for it. One asyncio loop runs in a thread of its
-own; questions are answered in other threads, one at a time for each peer, because they touch the journal. A peer that floods
-fills its own queue, and nobody else's.
+The relay lets a node publish in its own name only, and hear only what is for it. One asyncio loop
+runs in a thread of its own; questions are answered in other threads, one at a time for each peer,
+because they touch the journal. A peer that floods fills its own queue, and nobody else's.
 """
 
 import asyncio
@@ -66,7 +66,9 @@ def most_payload(study: Study) -> int:
 
 
 class _Parser(Parser):
-    """Refuses to gather more than the longest message: a relay must not fill this process's memory."""
+    """Refuses to gather more than the longest message: a relay must not fill this process's
+    memory.
+    """
 
     most = 1 << 16
 
@@ -96,7 +98,9 @@ class Carrier:
         self._peers = [server.name for server in study.servers if server.name != self.name]
         self._waiting: dict[str, tuple[str, asyncio.Future[bytes | None]]] = {}
         self._loop = asyncio.new_event_loop()
-        self._threads = ThreadPoolExecutor(min(32, len(self._peers) + 2), thread_name_prefix="pdml-answer")
+        self._threads = ThreadPoolExecutor(
+            min(32, len(self._peers) + 2), thread_name_prefix="pdml-answer"
+        )
         self._sealing = threading.Lock()
         self._client: Client | None = None
         self._ended = asyncio.Event()
@@ -130,7 +134,9 @@ class Carrier:
     async def _stay(self) -> None:
         while not self._ended.is_set():
             client = Client()
-            client._public_nkey = self._identity.nkey  # the library wants the private key, and would sign whatever it is sent
+            client._public_nkey = (
+                self._identity.nkey
+            )  # the library wants the private key, and would sign whatever it is sent
             client._ps = _Parser(client)
             client._ps.most = self._most
             closed = asyncio.Event()
@@ -173,7 +179,9 @@ class Carrier:
         await client.subscribe(f"pdml.{me}.-.none.*", cb=self._nobody)
         for peer in self._peers:
             asked = f"pdml.{me}.{token(peer)}.q.*"
-            await client.subscribe(asked, cb=self._asked_by(peer), pending_msgs_limit=WAITING, pending_bytes_limit=most)
+            await client.subscribe(
+                asked, cb=self._asked_by(peer), pending_msgs_limit=WAITING, pending_bytes_limit=most
+            )
         await client.flush()
 
     async def _hang_up(self) -> None:
@@ -197,7 +205,15 @@ class Carrier:
 
     # Questions of this node
 
-    def ask(self, kind: str, messages: Mapping[str, bytes], *, job: str = "", round: int = 0, timeout: float) -> dict[str, bytes]:
+    def ask(
+        self,
+        kind: str,
+        messages: Mapping[str, bytes],
+        *,
+        job: str = "",
+        round: int = 0,
+        timeout: float,
+    ) -> dict[str, bytes]:
         """Ask several peers at once; who is missing in the result did not answer in time."""
         if self._ended.is_set():
             return {}
@@ -210,12 +226,23 @@ class Carrier:
         except (CancelledError, TimeoutError):  # it closed meanwhile
             return {}
 
-    async def _ask_all(self, kind: str, messages: Mapping[str, bytes], job: str, round: int, timeout: float) -> dict[str, bytes]:
-        asked = [self._ask(kind, peer, content, job, round, timeout) for peer, content in messages.items()]
+    async def _ask_all(
+        self, kind: str, messages: Mapping[str, bytes], job: str, round: int, timeout: float
+    ) -> dict[str, bytes]:
+        asked = [
+            self._ask(kind, peer, content, job, round, timeout)
+            for peer, content in messages.items()
+        ]
         answers = await asyncio.gather(*asked)
-        return {peer: answer for peer, answer in zip(messages, answers, strict=True) if answer is not None}
+        return {
+            peer: answer
+            for peer, answer in zip(messages, answers, strict=True)
+            if answer is not None
+        }
 
-    async def _ask(self, kind: str, peer: str, content: bytes, job: str, round: int, timeout: float) -> bytes | None:
+    async def _ask(
+        self, kind: str, peer: str, content: bytes, job: str, round: int, timeout: float
+    ) -> bytes | None:
         deadline = self._loop.time() + timeout
         for _ in range(2):  # a second time with this node's key, if the peer has lost it
             request = secrets.token_hex(8)
@@ -243,7 +270,9 @@ class Carrier:
         self._waiting[request] = peer, arrived
         me = token(self.name)
         try:
-            await self._client.publish(f"pdml.{token(peer)}.{me}.q.{request}", data, reply=f"pdml.{me}.-.none.{request}")
+            await self._client.publish(
+                f"pdml.{token(peer)}.{me}.q.{request}", data, reply=f"pdml.{me}.-.none.{request}"
+            )
             return await asyncio.wait_for(arrived, max(timeout, 0.05))
         except (TimeoutError, NatsError):
             return None
@@ -267,18 +296,26 @@ class Carrier:
     def _asked_by(self, peer: str) -> Callable[[Msg], Any]:
         async def asked(message: Msg) -> None:
             request = message.subject.rpartition(".")[2]
-            reply = await self._loop.run_in_executor(self._threads, self._answer, peer, request, message.data)
+            reply = await self._loop.run_in_executor(
+                self._threads, self._answer, peer, request, message.data
+            )
             if reply is not None and self._client is not None:
                 with contextlib.suppress(NatsError):
-                    await self._client.publish(f"pdml.{token(peer)}.{token(self.name)}.a.{request}", reply)
+                    await self._client.publish(
+                        f"pdml.{token(peer)}.{token(self.name)}.a.{request}", reply
+                    )
 
         return asked
 
     def _answer(self, peer: str, request: str, data: bytes) -> bytes | None:
-        """What cannot have come from ``peer`` is dropped without a word: it accuses nobody, and it ends nothing."""
+        """What cannot have come from ``peer`` is dropped without a word: it accuses nobody, and it
+        ends nothing.
+        """
         try:
             if len(data) > self._most:
-                raise PeerError(f"{len(data)} bytes came in the name of {peer}, more than any message needs")
+                raise PeerError(
+                    f"{len(data)} bytes came in the name of {peer}, more than any message needs"
+                )
             with self._sealing:
                 context, content, session = self._sealer.open(peer, data)
             if context.request != request:

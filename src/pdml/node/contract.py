@@ -1,4 +1,6 @@
-"""What the parties of one training must agree on to the letter, and its digest, which every message carries."""
+"""What the parties of one training must agree on to the letter, and its digest, which every message
+carries.
+"""
 
 import hashlib
 import json
@@ -16,9 +18,11 @@ from pdml.train.plan import TrainingPlan
 
 @dataclass(frozen=True, kw_only=True)
 class Contract:
-    """One job: the study it belongs to, the plan, and who is joined to whom. Everything in it is public.
+    """One job: the study it belongs to, the plan, and who is joined to whom. Everything in it is
+    public.
 
-    ``epsilon`` is the smallest label ε the study allows: with B = 1 it bounds what any record can do.
+    ``epsilon`` is the smallest label ε the study allows: with B = 1 it bounds what any record can
+    do.
     """
 
     job: str
@@ -32,7 +36,12 @@ class Contract:
     norm_bound: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.job or len(self.job) > 64 or not self.job.isascii() or not self.job.replace("-", "").replace("_", "").isalnum():
+        if (
+            not self.job
+            or len(self.job) > 64
+            or not self.job.isascii()
+            or not self.job.replace("-", "").replace("_", "").isalnum()
+        ):
             raise InvalidInput(f"job must be 1 to 64 letters, digits, - or _, got {self.job!r}")
         _validate.integer("classes", self.classes, low=2)
         _validate.integer("width", self.width, low=1)
@@ -61,7 +70,9 @@ class Contract:
             "epsilon": self.epsilon,
             "norm_bound": self.norm_bound,
         }
-        return hashlib.sha256(json.dumps(terms, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps(terms, sort_keys=True, separators=(",", ":")).encode()
+        ).hexdigest()
 
     def index(self, server: str) -> int:
         if server not in self.servers:
@@ -88,15 +99,24 @@ class Contract:
 
     @cached_property
     def norm_cap(self) -> float:
-        """A length that no honest release exceeds, up to a chance below 10^-9: ten times the longest optimum plus six σ of noise.
+        """A length that no honest release exceeds, up to a chance below 10^-9: ten times the
+        longest optimum plus six σ of noise.
 
-        The gradient of every J̃_i at 0 is at most |slope| B + |η|/n, and the sum over servers is a-strongly convex, so an optimum
-        is at most n/a times that long. A peer that sends more is broken or hostile; it is not robustness against smaller lies.
+        The gradient of every J̃_i at 0 is at most |slope| B + |η|/n, and the sum over servers is
+        a-strongly convex, so an optimum is at most n/a times that long. A peer that sends more is
+        broken or hostile; it is not robustness against smaller lies.
         """
         plan, size = self.plan, self.shape[0] * self.shape[1]
-        slope = labels.record_shift(self.epsilon, self.norm_bound, plan.loss_for(self.classes), self.classes) / 2
+        slope = (
+            labels.record_shift(
+                self.epsilon, self.norm_bound, plan.loss_for(self.classes), self.classes
+            )
+            / 2
+        )
         if slope == float("inf"):  # square loss: its slope at 0 is that of the label alone
-            slope = labels.label_shift(self.epsilon, self.norm_bound, plan.loss_for(self.classes), self.classes)
+            slope = labels.label_shift(
+                self.epsilon, self.norm_bound, plan.loss_for(self.classes), self.classes
+            )
         n = len(self.servers)
         longest = (slope * n + plan.objective_bound * sqrt(size)) / plan.regularization
         loudest = max(plan.iterates(i, n).stddev(1) for i in range(n))

@@ -1,6 +1,8 @@
-"""Where a node's operator and its running process meet: a small database in the folder. Nothing listens anywhere.
+"""Where a node's operator and its running process meet: a small database in the folder. Nothing
+listens anywhere.
 
-The command line writes wishes and decisions; the process reads them a few times a second, and writes what it is doing.
+The command line writes wishes and decisions; the process reads them a few times a second, and
+writes what it is doing.
 """
 
 import json
@@ -15,7 +17,15 @@ from pdml.errors import InvalidInput
 from pdml.node.store import Store
 
 DESK = "desk.db"
-ASKED, ALLOWED, ACCEPTED, REFUSED, BEGUN, DONE, FAILED = "asked", "allowed", "accepted", "refused", "begun", "done", "failed"
+ASKED, ALLOWED, ACCEPTED, REFUSED, BEGUN, DONE, FAILED = (
+    "asked",
+    "allowed",
+    "accepted",
+    "refused",
+    "begun",
+    "done",
+    "failed",
+)
 ENDED = (REFUSED, DONE, FAILED)
 _KEPT = 1000  # attempts that have ended
 
@@ -44,7 +54,9 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What somebody at this machine wants: to offer a job (its terms in ``content``), or to stop one."""
+    """What somebody at this machine wants: to offer a job (its terms in ``content``), or to stop
+    one.
+    """
 
     what: str
     about: str
@@ -94,23 +106,44 @@ class Desk:
     def put(self, attempt: Attempt) -> None:
         """Remember an offer; what was remembered longest ago and has ended is forgotten."""
         with self._transaction():
-            values = (attempt.attempt, attempt.job, attempt.contract, attempt.offerer, attempt.offer, attempt.state, attempt.sentence)
-            query = "INSERT INTO attempts (attempt, job, contract, offerer, offer, state, sentence) VALUES (?, ?, ?, ?, ?, ?, ?)"
+            values = (
+                attempt.attempt,
+                attempt.job,
+                attempt.contract,
+                attempt.offerer,
+                attempt.offer,
+                attempt.state,
+                attempt.sentence,
+            )
+            query = (
+                "INSERT INTO attempts (attempt, job, contract, offerer, offer, state, "
+                "sentence) VALUES (?, ?, ?, ?, ?, ?, ?)"
+            )
             self._db.change(query, values)
             marks = ", ".join("?" * len(ENDED))
-            self._db.change(f"DELETE FROM attempts WHERE state IN ({marks}) AND id <= (SELECT max(id) FROM attempts) - {_KEPT}", ENDED)
+            self._db.change(
+                f"DELETE FROM attempts WHERE state IN ({marks}) AND id <= (SELECT max(id) "
+                f"FROM attempts) - {_KEPT}",
+                ENDED,
+            )
 
     def move(self, attempt: str, state: str, sentence: str = "", *, only_from: str = "") -> bool:
         """Another state; with ``only_from``, only out of that one."""
         with self._transaction():
-            query = "UPDATE attempts SET state = ?, sentence = ? WHERE attempt = ? AND (? = '' OR state = ?)"
+            query = (
+                "UPDATE attempts SET state = ?, sentence = ? WHERE attempt = ? AND (? "
+                "= '' OR state = ?)"
+            )
             return self._db.change(query, (state, sentence, attempt, only_from, only_from)) > 0
 
     # Wishes
 
     def wish(self, what: str, about: str, **content: Any) -> None:
         with self._transaction():
-            self._db.change("INSERT INTO wishes (what, about, content) VALUES (?, ?, ?)", (what, about, json.dumps(content)))
+            self._db.change(
+                "INSERT INTO wishes (what, about, content) VALUES (?, ?, ?)",
+                (what, about, json.dumps(content)),
+            )
 
     def take_wishes(self) -> list[Wish]:
         """What is wished for; each is taken once."""
@@ -118,7 +151,10 @@ class Desk:
             return []
         with self._transaction():
             rows = self._db.rows("DELETE FROM wishes RETURNING id, what, about, content")
-        return [Wish(what=what, about=about, content=json.loads(content)) for _, what, about, content in sorted(rows)]
+        return [
+            Wish(what=what, about=about, content=json.loads(content))
+            for _, what, about, content in sorted(rows)
+        ]
 
     # Facts
 

@@ -135,7 +135,9 @@ def proof_of(
         own = statement.signed_by(found.statements[0], found.vouchers[0].sender, keys)
         if own.terms != found.vouchers[0].contract:
             raise PeerError(f"the statement of {own.server} is about another job")
-        return _vouchers(found.vouchers, own.terms if terms == "" else terms, keys, {own.server: own.sent})
+        return _vouchers(
+            found.vouchers, own.terms if terms == "" else terms, keys, {own.server: own.sent}
+        )
     if found.statements:
         return _two_statements(found, terms, keys)
     return _vouchers(found.vouchers, terms, keys, said or {})

@@ -1,8 +1,10 @@
-"""One node's part in a job: it meets its neighbours, does its rounds, and never waits longer than it was told to.
+"""One node's part in a job: it meets its neighbours, does its rounds, and never waits longer than
+it was told to.
 
-Whoever carries the bytes is handed in as ``send``, and hands what arrives to `Exchange.answer`, from any thread. Every
-message is answered: `OK`, `LATER` (this node is not ready; ask again) or `REFUSED` with one sentence. A refused message ends
-the job at both ends; so do a timeout and a stop. The journal keeps what was spent.
+Whoever carries the bytes is handed in as ``send``, and hands what arrives to `Exchange.answer`,
+from any thread. Every message is answered: `OK`, `LATER` (this node is not ready; ask again) or
+`REFUSED` with one sentence. A refused message ends the job at both ends; so do a timeout and a
+stop. The journal keeps what was spent.
 """
 
 import time
@@ -19,7 +21,10 @@ from pdml.node.sentences import told
 HELLO, RELEASE = "pdml.hello", "pdml.release"
 OK, LATER, REFUSED = "ok", "later", "refused"
 
-_FIRST, _ATTEMPT = 1.0, 10.0  # seconds that the first sending, and any, may take before it is tried again
+_FIRST, _ATTEMPT = (
+    1.0,
+    10.0,
+)  # seconds that the first sending, and any, may take before it is tried again
 _PAUSE = 0.25  # between two attempts
 _GLANCE = 0.5  # how often a waiting node looks whether it should stop
 
@@ -54,7 +59,13 @@ class Exchange:
     """A party on the air. ``meanwhile`` is called after each round with its number."""
 
     def __init__(
-        self, party: Party, send: Send, *, start_timeout: float, round_timeout: float, meanwhile: Callable[[int], None] = lambda t: None
+        self,
+        party: Party,
+        send: Send,
+        *,
+        start_timeout: float,
+        round_timeout: float,
+        meanwhile: Callable[[int], None] = lambda t: None,
     ) -> None:
         self.party, self._send, self._meanwhile = party, send, meanwhile
         self._start_timeout, self._round_timeout = start_timeout, round_timeout
@@ -134,8 +145,14 @@ class Exchange:
             raise
 
     def _meet(self) -> None:
-        """Say where this node stands, hear where the neighbours do, and hand over what either lacks."""
-        missing, deadline, patience = set(self.party.neighbours), time.monotonic() + self._start_timeout, _FIRST
+        """Say where this node stands, hear where the neighbours do, and hand over what either
+        lacks.
+        """
+        missing, deadline, patience = (
+            set(self.party.neighbours),
+            time.monotonic() + self._start_timeout,
+            _FIRST,
+        )
         while missing:
             with self._changed:
                 greetings = {peer: self.party.hello(peer) for peer in sorted(missing)}
@@ -156,12 +173,17 @@ class Exchange:
                     self._deliver({peer: message}, "what was missing")
 
     def _advance(self) -> tuple[int, dict[str, bytes]]:
-        """Wait for the neighbours, then commit the next round. They do not need the last one, but they remember it: so that no node
-        can be set back by a round and release another."""
+        """Wait for the neighbours, then commit the next round. They do not need the last one, but
+        they remember it: so that no node can be set back by a round and release another."""
         deadline = time.monotonic() + self._round_timeout
         with self._changed:
             while not self.party.ready:
-                self._check(deadline, self._round_timeout, self.party.missing, f"their release of round {self.party.round}")
+                self._check(
+                    deadline,
+                    self._round_timeout,
+                    self.party.missing,
+                    f"their release of round {self.party.round}",
+                )
                 self._changed.wait(_GLANCE)
             self._check()
             with threadpool_limits(1):  # as in the local engine: sums in one order
@@ -180,31 +202,54 @@ class Exchange:
         """Until every neighbour has said that it has its message; saying it twice does no harm."""
         missing, deadline, patience = dict(messages), time.monotonic() + self._round_timeout, _FIRST
         while missing:
-            for peer, answer in self._try(RELEASE, missing, deadline, self._round_timeout, what, patience).items():
+            for peer, answer in self._try(
+                RELEASE, missing, deadline, self._round_timeout, what, patience
+            ).items():
                 if answer.state == OK:
                     del missing[peer]
             patience *= 2
 
     def _try(
-        self, topic: str, messages: Mapping[str, bytes], deadline: float, limit: float, what: str, patience: float
+        self,
+        topic: str,
+        messages: Mapping[str, bytes],
+        deadline: float,
+        limit: float,
+        what: str,
+        patience: float,
     ) -> Mapping[str, Answer]:
         """One attempt; a refusal ends the job, and so does the deadline."""
         with self._changed:
             self._check(deadline, limit, tuple(messages), f"an answer to {what}")
-        answers = self._send(topic, dict(messages), max(0.1, min(patience, _ATTEMPT, deadline - time.monotonic())))
+        answers = self._send(
+            topic, dict(messages), max(0.1, min(patience, _ATTEMPT, deadline - time.monotonic()))
+        )
         for peer, answer in answers.items():
             if answer.state not in (OK, LATER):
                 with self._changed:
                     self._check()  # its refusal may be the echo of ours
-                    self._fail(PeerError(f"{peer} refused {self.party.name}: {plain(answer.sentence)}"))
+                    self._fail(
+                        PeerError(f"{peer} refused {self.party.name}: {plain(answer.sentence)}")
+                    )
                     self._check()
         if any(peer not in answers or answers[peer].state == LATER for peer in messages):
             time.sleep(_PAUSE)
         return answers
 
-    def _check(self, deadline: float | None = None, limit: float = 0.0, missing: tuple[str, ...] = (), what: str = "") -> None:
+    def _check(
+        self,
+        deadline: float | None = None,
+        limit: float = 0.0,
+        missing: tuple[str, ...] = (),
+        what: str = "",
+    ) -> None:
         """Called with the lock held: raise what ended the job."""
         if self._failure is None and deadline is not None and time.monotonic() > deadline:
-            self._fail(PeerError(f"{self.party.name} waited {limit:g} s for {', '.join(sorted(missing))} to send {what}"))
+            self._fail(
+                PeerError(
+                    f"{self.party.name} waited {limit:g} s for {', '.join(sorted(missing))} "
+                    f"to send {what}"
+                )
+            )
         if self._failure is not None:
             raise self._failure

@@ -1,4 +1,6 @@
-"""The end of a job: every member's statement, fetched piece by piece from its author, or from whoever has it already."""
+"""The end of a job: every member's statement, fetched piece by piece from its author, or from
+whoever has it already.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -42,7 +44,14 @@ def nothing_yet(name: str, job: str, round: int, *, expected: bool) -> Answer:
 
 
 def gather(
-    contract: Contract, others: tuple[str, ...], keeper: Keeper, ask: Ask, *, name: str, limit: float, check: Callable[[], None]
+    contract: Contract,
+    others: tuple[str, ...],
+    keeper: Keeper,
+    ask: Ask,
+    *,
+    name: str,
+    limit: float,
+    check: Callable[[], None],
 ) -> None:
     """Until everybody's statement is here.
 
@@ -75,22 +84,40 @@ def gather(
         check()
         news = False
         for server in list(missing):
-            whom = server if turn % _TURNS < _TURNS - 1 else others[(turn // _TURNS + others.index(server)) % len(others)]
-            asked = Fetch(job=contract.job, contract=contract.digest, server=server, start=len(got.get((server, whom), b"")))
-            answer = decoded_answer(ask(FETCH, {whom: msgspec.msgpack.encode(asked)}, min(_ATTEMPT, limit)).get(whom, b""))
+            whom = (
+                server
+                if turn % _TURNS < _TURNS - 1
+                else others[(turn // _TURNS + others.index(server)) % len(others)]
+            )
+            asked = Fetch(
+                job=contract.job,
+                contract=contract.digest,
+                server=server,
+                start=len(got.get((server, whom), b"")),
+            )
+            answer = decoded_answer(
+                ask(FETCH, {whom: msgspec.msgpack.encode(asked)}, min(_ATTEMPT, limit)).get(
+                    whom, b""
+                )
+            )
             if answer is None:
                 continue
             number = int.from_bytes(answer.messages[-1][:8], "big") if answer.messages else 0
             if answer.state == REFUSED and whom == server:
                 raise PeerError(f"{server} says: {plain(answer.sentence)}")
             if answer.state == OK and len(answer.messages) == 2:
-                news = _take(contract, server, whom, answer.messages[0], number, got, keeper, missing) or news
+                news = (
+                    _take(contract, server, whom, answer.messages[0], number, got, keeper, missing)
+                    or news
+                )
             elif answer.state == LATER and whom == server:
                 news, rounds[server] = news or number > rounds[server], max(number, rounds[server])
         if news:
             deadline = time.monotonic() + limit
         elif time.monotonic() > deadline:
-            raise PeerError(f"{name} waited {limit:g} s for the statement of {', '.join(sorted(missing))}")
+            raise PeerError(
+                f"{name} waited {limit:g} s for the statement of {', '.join(sorted(missing))}"
+            )
         else:
             turn += 1
             time.sleep(_PAUSE)
@@ -106,7 +133,9 @@ def _take(
     keeper: Keeper,
     missing: list[str],
 ) -> bool:
-    """One more piece; only its author answers for a statement that is none. Whether that is news."""
+    """One more piece; only its author answers for a statement that is none. Whether that is
+    news.
+    """
     data = got[server, whom] = got.get((server, whom), b"") + part
     try:
         if not part or max(whole, len(data)) > statement.most_bytes(contract, server):

@@ -26,7 +26,9 @@ def bounded(study: Study) -> None:
 
 @public_terms()
 def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
-    """The contract of one job under ``study``, whose budget must bound what may be spent; and its plan is the study's, if it has one."""
+    """The contract of one job under ``study``, whose budget must bound what may be spent; and its
+    plan is the study's, if it has one.
+    """
     bounded(study)
     if study.plan and TrainingPlan.from_dict(dict(study.plan)) != plan:
         raise DataError(f"job {job} has another plan than the study {study.id}, which fixes it")
@@ -45,28 +47,39 @@ def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
 def hold(study: Study, name: str, frozen: FrozenData, *, before: Collection[str] = ()) -> Holdings:
     """The records of server ``name``, with labels de-biased by each record's own ε.
 
-    ``before``: hashes of earlier revisions of the study, in which keys and relay alone differ; their data sets are its own.
+    ``before``: hashes of earlier revisions of the study, in which keys and relay alone differ;
+    their data sets are its own.
 
     Guarantees
     ----------
-    - Records of another study or server, too few records, or an ε that is not on the study's menu are refused.
+    - Records of another study or server, too few records, or an ε that is not on the study's menu
+      are refused.
     - The sensitivity rests on the smallest ε, the labels' own guarantee on the largest.
     """
     manifest, graph = frozen.manifest, study.graph()
     index = [server.name for server in study.servers].index(study.server(name).name)
     if manifest.study not in (study.hash, *before):
-        raise DataError(f"the data set of {name} belongs to the study {manifest.study[:12]}..., not to {study.hash[:12]}...")
+        raise DataError(
+            f"the data set of {name} belongs to the study {manifest.study[:12]}..., not to "
+            f"{study.hash[:12]}..."
+        )
     if manifest.server != name:
         raise DataError(f"the data set belongs to the server {manifest.server!r}, not to {name!r}")
     if (manifest.width, manifest.classes) != (study.width, len(study.classes)):
-        raise DataError(f"the data set of {name} has {manifest.width} features and {manifest.classes} classes: another study's")
+        raise DataError(
+            f"the data set of {name} has {manifest.width} features and {manifest.classes} "
+            "classes: another study's"
+        )
     if len(frozen) < study.min_records:
         raise DataError(
-            f"{name} has {len(frozen):,} records, fewer than the {study.min_records:,} with which the study lets a server train"
+            f"{name} has {len(frozen):,} records, fewer than the {study.min_records:,} with "
+            "which the study lets a server train"
         )
     if not np.isin(frozen.epsilons, study.epsilon_micro).all():
         raise DataError(f"the data set of {name} holds an epsilon that is not on the study's menu")
-    epsilons = np.asarray(frozen.epsilons) / _MILLION  # a division rounds to the number that was written: 0.4, not 0.39999...
+    epsilons = (
+        np.asarray(frozen.epsilons) / _MILLION
+    )  # a division rounds to the number that was written: 0.4, not 0.39999...
     server = Server(
         index=index,
         n_servers=graph.n,
@@ -86,6 +99,10 @@ def hold(study: Study, name: str, frozen: FrozenData, *, before: Collection[str]
 
 
 def _stored(study: Study, features: NDArray[np.float32]) -> Matrix:
-    """Without its zeros if the study's encoding makes most of a record zero: public, so that every engine does the same."""
-    most = len(study.attributes) + 1  # entries of an honest record that are not zero: one per answer, and the constant
+    """Without its zeros if the study's encoding makes most of a record zero: public, so that every
+    engine does the same.
+    """
+    most = (
+        len(study.attributes) + 1
+    )  # entries of an honest record that are not zero: one per answer, and the constant
     return rows.sparse(features) if 4 * most <= study.width else features

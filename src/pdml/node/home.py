@@ -1,9 +1,13 @@
-"""A node's folder on its organisation's own machine: keys, study, data, journal. Nothing in it travels but the card.
+"""A node's folder on its organisation's own machine: keys, study, data, journal. Nothing in it
+travels but the card.
 
-node.json     its name, its rule for offers, which data set it trains on      0600, as everything here; the folder 0700
-signing.key, sealing.key, NAME.card      made by `create`, here and nowhere else
-study.toml, studies/      the contract, and its earlier revisions
-data/, journal.db, desk.db, evidence/    records; what was released; what operators ask for; proofs against members
+    node.json                          its name, its rule for offers, which data set it trains on
+    signing.key, sealing.key, NAME.card   made by `create`, here and nowhere else
+    study.toml, studies/               the contract, and its earlier revisions
+    data/, journal.db                  records; what was released
+    desk.db, evidence/                 what operators ask for; proofs against members
+
+Every file is 0600, the folder 0700.
 """
 
 import os
@@ -25,7 +29,13 @@ from pdml.node.sealing import SealingKey
 from pdml.study import Study
 from pdml.study.findings import Findings
 
-CONFIG, SIGNING, SEALING, STUDY, JOURNAL = "node.json", "signing.key", "sealing.key", "study.toml", "journal.db"
+CONFIG, SIGNING, SEALING, STUDY, JOURNAL = (
+    "node.json",
+    "signing.key",
+    "sealing.key",
+    "study.toml",
+    "journal.db",
+)
 ASK, BY_STUDY = "ask", "study"
 
 
@@ -34,7 +44,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     version: int = 2
     name: str
-    accept: str = ASK  # whether an operator decides about each offer, or the study's own plan is enough
+    accept: str = (
+        ASK  # whether an operator decides about each offer, or the study's own plan is enough
+    )
     begun: bool = False  # whether there has been a journal: one that is missing then was lost
     data: str = ""  # the frozen data set, below the folder; "" until there is one
 
@@ -58,9 +70,13 @@ class Home:
         try:
             folder.mkdir(mode=0o700, parents=True)
         except FileExistsError:
-            raise InvalidInput(f"{folder} exists already: a node's keys are made once (--renew replaces them)") from None
+            raise InvalidInput(
+                f"{folder} exists already: a node's keys are made once (--renew replaces them)"
+            ) from None
         except OSError as error:
-            raise InvalidInput(f"cannot make {folder}: {(error.strerror or str(error)).lower()}") from None
+            raise InvalidInput(
+                f"cannot make {folder}: {(error.strerror or str(error)).lower()}"
+            ) from None
         home = cls(folder=folder, config=Config(name=name, accept=accept))
         home._make_keys()
         _write(folder, home.config)
@@ -73,11 +89,15 @@ class Home:
             config = msgspec.json.decode(path.read_bytes(), type=Config)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            raise InvalidInput(f"{folder} is no node's folder (`pdml node init` makes one): {path.name}: {reason}") from None
+            raise InvalidInput(
+                f"{folder} is no node's folder (`pdml node init` makes one): {path.name}: {reason}"
+            ) from None
         except msgspec.DecodeError as error:
             raise InvalidInput(f"{path} is damaged: {error}") from None
         if config.version != 2:
-            raise InvalidInput(f"{path} has version {config.version}, which this version of pdml cannot read")
+            raise InvalidInput(
+                f"{path} has version {config.version}, which this version of pdml cannot read"
+            )
         _check_rule(config.accept)
         return cls(folder=Path(folder).absolute(), config=config)
 
@@ -98,14 +118,18 @@ class Home:
     # Keys
 
     def _make_keys(self) -> None:
-        card = Card.of(self.name, Identity.create(self.path(SIGNING)), SealingKey.create(self.path(SEALING)))
+        card = Card.of(
+            self.name, Identity.create(self.path(SIGNING)), SealingKey.create(self.path(SEALING))
+        )
         card.save(self.path(f"{self.name}.card"))
 
     def renew_keys(self) -> Path:
-        """New keys and a new card; the old ones are put aside, and the folder they are in now is returned.
+        """New keys and a new card; the old ones are put aside, and the folder they are in now is
+        returned.
 
-        The node takes part again once the others have agreed on a revision of the study that pins the new card. Data,
-        journal and budgets stay as they are; a job that was not finished cannot be continued.
+        The node takes part again once the others have agreed on a revision of the study that pins
+        the new card. Data, journal and budgets stay as they are; a job that was not finished cannot
+        be continued.
         """
         aside = self.path(f"retired-{secrets.token_hex(4)}")
         aside.mkdir(mode=0o700)
@@ -127,20 +151,28 @@ class Home:
     # The study
 
     def join(self, study: Study, text: str, *, before: tuple[Study, ...] = ()) -> None:
-        """Adopt ``study`` (with the ``text`` of its file); once there is one, only its next revisions are taken.
+        """Adopt ``study`` (with the ``text`` of its file); once there is one, only its next
+        revisions are taken.
 
         ``before`` are earlier revisions that this folder has not seen, oldest first.
         """
         self._must_be_pinned(study)
         holdings.bounded(study)
         if study.relay is None:
-            raise InvalidInput(f"the study {study.id} names no relay: nodes would not know where to meet")
+            raise InvalidInput(
+                f"the study {study.id} names no relay: nodes would not know where to meet"
+            )
         kept = {old.hash: old for old in (*self._revisions(), *before)}
         line = _lineage(study, kept)
         now = self.study() if self.path(STUDY).exists() else None
-        if now is not None and now.hash not in (study.hash, *line) and (self.config.data or self.config.begun):
+        if (
+            now is not None
+            and now.hash not in (study.hash, *line)
+            and (self.config.data or self.config.begun)
+        ):
             raise InvalidInput(
-                f"{self.name} is in the study {now.hash[:12]}...; this one is no revision of it in which keys and relay alone "
+                f"{self.name} is in the study {now.hash[:12]}...; this one is no revision "
+                "of it in which keys and relay alone "
                 "differ: make another folder for another study"
             )
         self.path("studies").mkdir(mode=0o700, exist_ok=True)
@@ -153,15 +185,21 @@ class Home:
         if (entry.signing_key, entry.sealing_key) != (card.signing_key, card.sealing_key):
             told = "other keys" if entry.signing_key else "no keys"
             raise InvalidInput(
-                f"the study {study.id} pins {told} for {self.name} than this folder has (card {card.fingerprint}): "
+                f"the study {study.id} pins {told} for {self.name} than this folder has "
+                f"(card {card.fingerprint}): "
                 "`pdml study add-server` pins them"
             )
         if missing := [server.name for server in study.servers if not server.signing_key]:
-            raise InvalidInput(f"the study {study.id} pins no keys for {', '.join(missing)}: nobody could know them")
+            raise InvalidInput(
+                f"the study {study.id} pins no keys for {', '.join(missing)}: nobody could "
+                "know them"
+            )
 
     def study(self) -> Study:
         if not self.path(STUDY).exists():
-            raise InvalidInput(f"{self.name} is in no study yet: `pdml node join {self.folder} study.toml`")
+            raise InvalidInput(
+                f"{self.name} is in no study yet: `pdml node join {self.folder} study.toml`"
+            )
         return Study.load(self.path(STUDY))
 
     def checked_study(self) -> Study:
@@ -171,7 +209,9 @@ class Home:
         return study
 
     def lineage(self) -> tuple[str, ...]:
-        """Hashes of the study's earlier revisions, of which this folder has seen that keys and relay alone changed."""
+        """Hashes of the study's earlier revisions, of which this folder has seen that keys and
+        relay alone changed.
+        """
         return _lineage(self.study(), {old.hash: old for old in self._revisions()})
 
     def revision(self, hash: str) -> Study:
@@ -182,7 +222,10 @@ class Home:
         raise InvalidInput(f"{self.name} has no revision {hash[:12]}... of its study")
 
     def _revisions(self) -> list[Study]:
-        return [Study.from_canonical(path.read_bytes(), str(path)) for path in self.path("studies").glob("*.json")]
+        return [
+            Study.from_canonical(path.read_bytes(), str(path))
+            for path in self.path("studies").glob("*.json")
+        ]
 
     # Records and journal
 
@@ -201,7 +244,10 @@ class Home:
 
     def _must_have_journal(self) -> None:
         if self.config.begun and not self.path(JOURNAL).exists():
-            raise JournalError(f"the journal {JOURNAL} is gone: without it nobody can say what {self.name} has released; restore it")
+            raise JournalError(
+                f"the journal {JOURNAL} is gone: without it nobody can say what {self.name} "
+                "has released; restore it"
+            )
 
     def frozen(self) -> frozen.FrozenData:
         if not self.config.data:
@@ -212,7 +258,9 @@ class Home:
         return holdings.hold(self.study(), self.name, self.frozen(), before=self.lineage())
 
     def evidence(self, job: str) -> Path:
-        """Where proofs that a member said two things in this job are kept; statements are in the journal."""
+        """Where proofs that a member said two things in this job are kept; statements are in the
+        journal.
+        """
         return self.path("evidence", job)
 
 

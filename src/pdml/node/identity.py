@@ -1,7 +1,7 @@
 """Who a node is: one Ed25519 key, kept in one file of mode 0600.
 
-It signs messages, logs in to the relay (as an NKey, which is the same key in another spelling), and seals what must not be
-read at rest. It is made where it is used; only its public half travels.
+It signs messages, logs in to the relay (as an NKey, which is the same key in another spelling), and
+seals what must not be read at rest. It is made where it is used; only its public half travels.
 """
 
 import base64
@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
 _SEALING = b"pdml journal 1"
 _NAMING = b"pdml alias 1"
-_NONCE = re.compile(r"[A-Za-z0-9+/_=-]{8,86}", re.ASCII)  # a relay's challenge; no message of ours looks like it
+_NONCE = re.compile(
+    r"[A-Za-z0-9+/_=-]{8,86}", re.ASCII
+)  # a relay's challenge; no message of ours looks like it
 _USER = 20 << 3  # an NKey's first byte: "U", a user
 
 
 class Identity:
-    """A node's private key. Ed25519 signatures are a function of key and message: signing again gives the same bytes."""
+    """A node's private key. Ed25519 signatures are a function of key and message: signing again
+    gives the same bytes.
+    """
 
     def __init__(self, secret: bytes) -> None:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -58,11 +62,14 @@ class Identity:
 
         Guarantees
         ----------
-        - The relay chooses what is signed, so anything that is not a short word is refused: no message of a node, all of
-          which begin with a sentence and a zero byte, can be had from here.
+        - The relay chooses what is signed, so anything that is not a short word is refused: no
+          message of a node, all of which begin with a sentence and a zero byte, can be had from
+          here.
         """
         if not _NONCE.fullmatch(challenge):
-            raise PeerError("the relay asked this node to sign something that is no login challenge")
+            raise PeerError(
+                "the relay asked this node to sign something that is no login challenge"
+            )
         return base64.urlsafe_b64encode(self._key.sign(challenge.encode())).rstrip(b"=")
 
     def seal(self, content: bytes, purpose: bytes) -> bytes:
@@ -76,10 +83,15 @@ class Identity:
         try:
             return self._cipher().decrypt(sealed[:12], sealed[12:], purpose)
         except (InvalidTag, ValueError):
-            raise DataError("what the journal keeps sealed cannot be opened: it was sealed with another key, or is damaged") from None
+            raise DataError(
+                "what the journal keeps sealed cannot be opened: it was sealed with "
+                "another key, or is damaged"
+            ) from None
 
     def alias(self, digest: str) -> str:
-        """A name for a data set that tells others nothing about it: its digest would let them try records until it fits."""
+        """A name for a data set that tells others nothing about it: its digest would let them try
+        records until it fits.
+        """
         return hmac.digest(self._derived(_NAMING), digest.encode(), "sha256").hex()
 
     def _cipher(self) -> "AESGCM":
@@ -125,7 +137,9 @@ def verified(public: str, message: bytes, signature: bytes) -> bool:
 
 
 def nkey(public: str) -> str:
-    """A public key (64 hexadecimal digits) as an NKey: base32 of a prefix, the key, and a check sum."""
+    """A public key (64 hexadecimal digits) as an NKey: base32 of a prefix, the key, and a check
+    sum.
+    """
     body = bytes([_USER]) + bytes.fromhex(public)
     return base64.b32encode(body + _crc16(body).to_bytes(2, "little")).decode().rstrip("=")
 
@@ -147,7 +161,9 @@ def create_secret(path: Path, size: int) -> bytes:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise InvalidInput(f"{path} exists already: a new key would make every peer refuse this node") from None
+        raise InvalidInput(
+            f"{path} exists already: a new key would make every peer refuse this node"
+        ) from None
     except OSError as error:
         raise InvalidInput(f"the key cannot be written to {path}: {error.strerror}") from None
     with os.fdopen(handle, "w") as file:
@@ -164,11 +180,17 @@ def load_secret(path: Path, size: int) -> bytes:
     except OSError as error:
         raise DataError(f"the node's key {path} cannot be read: {error.strerror}") from None
     if os.name == "posix" and mode & 0o077:
-        raise DataError(f"the node's key {path} must be readable by its owner alone, got mode {mode & 0o777:o}: chmod 600 it")
+        raise DataError(
+            f"the node's key {path} must be readable by its owner alone, got mode "
+            f"{mode & 0o777:o}: chmod 600 it"
+        )
     try:
         secret = bytes.fromhex(text.strip())
     except ValueError:
         secret = b""
     if len(secret) != size:
-        raise DataError(f"{path} must hold a key of {2 * size} hexadecimal digits: it is damaged or another file")
+        raise DataError(
+            f"{path} must hold a key of {2 * size} hexadecimal digits: it is damaged or "
+            "another file"
+        )
     return secret

@@ -1,12 +1,14 @@
-"""A node's memory: SQLite with synchronous=FULL, where the ledger is debited and the outgoing bytes are stored in one transaction.
+"""A node's memory: SQLite with synchronous=FULL, where the ledger is debited and the outgoing bytes
+are stored in one transaction.
 
-What is sent was committed before. So a node that is killed at any moment sends the same bytes again, never fresh noise, and
-no release escapes the ledger. A node that starts again replays its rounds from here: what it heard, and what it sent.
+What is sent was committed before. So a node that is killed at any moment sends the same bytes
+again, never fresh noise, and no release escapes the ledger. A node that starts again replays its
+rounds from here: what it heard, and what it sent.
 
 Guarantees
 ----------
-- `commit` is all or nothing and on disk when it returns: the release and its events. So is `hear`: what a neighbour has sent is
-  remembered before the neighbour is told so.
+- `commit` is all or nothing and on disk when it returns: the release and its events. So is `hear`:
+  what a neighbour has sent is remembered before the neighbour is told so.
 - A round is committed once; another release for it is refused.
 - Budgets belong to a data set: `spent` gathers the events of every job on it.
 - The un-noised state (q_i - η_i/n) is stored sealed, and overwritten by `finish`.
@@ -80,21 +82,34 @@ class Job:
 
 
 class Journal:
-    """One node's journal; one process at a time may hold it, while others may look into it (`Journal.peek`)."""
+    """One node's journal; one process at a time may hold it, while others may look into it
+    (`Journal.peek`).
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: int | None = None
         try:
             self._lock = _held(path)
-            self._db = Store(path, pragmas=("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON"), timeout=5)
+            self._db = Store(
+                path,
+                pragmas=(
+                    "journal_mode=WAL",
+                    "synchronous=FULL",
+                    "secure_delete=ON",
+                    "foreign_keys=ON",
+                ),
+                timeout=5,
+            )
             self._prepare()
         except (sqlite3.Error, OSError, JournalError) as error:
             if self._lock is not None:
                 os.close(self._lock)
             if isinstance(error, JournalError):
                 raise
-            raise JournalError(f"the journal {path.name} cannot be used: {_reason(error)}") from error
+            raise JournalError(
+                f"the journal {path.name} cannot be used: {_reason(error)}"
+            ) from error
 
     @classmethod
     def peek(cls, path: Path) -> "Journal":
@@ -105,9 +120,13 @@ class Journal:
             journal._db = Store(path, read_only=True, timeout=5)
             (version,) = journal._db.row("PRAGMA user_version")
         except sqlite3.Error as error:
-            raise JournalError(f"the journal {path.name} cannot be read: {_reason(error)}") from error
+            raise JournalError(
+                f"the journal {path.name} cannot be read: {_reason(error)}"
+            ) from error
         if version != SCHEMA:
-            raise JournalError(f"the journal {path.name} has format {version}, this version reads format {SCHEMA}")
+            raise JournalError(
+                f"the journal {path.name} has format {version}, this version reads format {SCHEMA}"
+            )
         return journal
 
     @staticmethod
@@ -137,7 +156,10 @@ class Journal:
         with self._transaction():
             (version,) = self._db.row("PRAGMA user_version")
             if version not in (0, SCHEMA, *_UPGRADES):
-                raise JournalError(f"the journal {self.path.name} has format {version}, this version reads format {SCHEMA}")
+                raise JournalError(
+                    f"the journal {self.path.name} has format {version}, this version reads "
+                    f"format {SCHEMA}"
+                )
             steps = [_TABLES] if version == 0 else [_UPGRADES[i] for i in range(version, SCHEMA)]
             for statement in "".join(steps).split(";\n"):
                 self._db.change(statement)
@@ -157,7 +179,10 @@ class Journal:
             with self._db.transaction():
                 yield
         except sqlite3.Error as error:
-            raise JournalError(f"the journal {self.path.name} cannot be written: {_reason(error)}; nothing was sent") from error
+            raise JournalError(
+                f"the journal {self.path.name} cannot be written: {_reason(error)}; nothing "
+                "was sent"
+            ) from error
 
     def job(self, job: str) -> Job | None:
         names = ("job", "contract", "server", "dataset", "source", "state", "terms")
@@ -191,12 +216,19 @@ class Journal:
 
     def sources(self, dataset: str) -> set[str]:
         """Where the noise of this data set's jobs came from."""
-        return {name for (name,) in self._db.rows("SELECT DISTINCT source FROM jobs WHERE dataset = ?", (dataset,))}
+        return {
+            name
+            for (name,) in self._db.rows(
+                "SELECT DISTINCT source FROM jobs WHERE dataset = ?", (dataset,)
+            )
+        }
 
     def sealed(self, job: str) -> bytes:
         (content,) = self._db.row("SELECT sealed FROM jobs WHERE job = ?", (job,))
         if content is None:
-            raise JournalError(f"job {job} is finished: its inner state was deleted and it cannot be continued")
+            raise JournalError(
+                f"job {job} is finished: its inner state was deleted and it cannot be continued"
+            )
         return bytes(content)
 
     def hear(
@@ -219,19 +251,28 @@ class Journal:
         """Round t: what is sent, and what that spends."""
         known = self.job(job)
         if known is None or known.state != RUNNING or known.round != t - 1:
-            raise JournalError(f"round {t} of job {job} cannot be committed: the journal stands at round {known and known.round}")
+            raise JournalError(
+                f"round {t} of job {job} cannot be committed: the journal stands at round "
+                f"{known and known.round}"
+            )
         with self._transaction():
             self._db.change("INSERT INTO outbox VALUES (?, ?, ?)", (job, t, payload))
             for event in events:
                 values = (known.dataset, job, t, records.dumps(event))
-                self._db.change("INSERT INTO events (dataset, job, round, event) VALUES (?, ?, ?, ?)", values)
+                self._db.change(
+                    "INSERT INTO events (dataset, job, round, event) VALUES (?, ?, ?, ?)", values
+                )
 
     def outgoing(self, job: str, t: int) -> bytes:
-        return bytes(self._db.row("SELECT payload FROM outbox WHERE job = ? AND round = ?", (job, t))[0])
+        return bytes(
+            self._db.row("SELECT payload FROM outbox WHERE job = ? AND round = ?", (job, t))[0]
+        )
 
     def heard(self, job: str, t: int) -> dict[str, bytes]:
         """The payloads of round t by sender."""
-        return dict(self._db.rows("SELECT sender, payload FROM inbox WHERE job = ? AND round = ?", (job, t)))
+        return dict(
+            self._db.rows("SELECT sender, payload FROM inbox WHERE job = ? AND round = ?", (job, t))
+        )
 
     def digest(self, job: str, t: int, sender: str) -> str | None:
         """The hash of what ``sender`` sent in round t, if it was heard."""
@@ -261,7 +302,9 @@ class Journal:
         return tuple(records.loads(text) for (text,) in self._db.rows(query, (dataset, but)))
 
     def datasets(self) -> list[str]:
-        return [name for (name,) in self._db.rows("SELECT DISTINCT dataset FROM jobs ORDER BY dataset")]
+        return [
+            name for (name,) in self._db.rows("SELECT DISTINCT dataset FROM jobs ORDER BY dataset")
+        ]
 
     def releases(self, dataset: str) -> int:
         """How many vectors have left for this data set, over all jobs."""
@@ -269,16 +312,23 @@ class Journal:
         return int(self._db.row(query, (dataset,))[0])
 
     def remember(self, job: str, sender: str, *, dataset: str, before: int) -> None:
-        """In this job ``sender`` trains on ``dataset``, which had released ``before`` vectors when the job began."""
+        """In this job ``sender`` trains on ``dataset``, which had released ``before`` vectors when
+        the job began.
+        """
         with self._transaction():
-            self._db.change("INSERT OR REPLACE INTO peers VALUES (?, ?, ?, ?)", (job, sender, dataset, before))
+            self._db.change(
+                "INSERT OR REPLACE INTO peers VALUES (?, ?, ?, ?)", (job, sender, dataset, before)
+            )
 
     def known_releases(self, sender: str, dataset: str) -> int:
-        """The least that ``sender`` must have released for its data set, by what it said and what arrived here."""
+        """The least that ``sender`` must have released for its data set, by what it said and what
+        arrived here.
+        """
         query = """
             SELECT coalesce(max(before + seen), 0)
             FROM (SELECT before, coalesce(max(round), 0) AS seen
-                  FROM peers LEFT JOIN inbox USING (job, sender) WHERE sender = ? AND dataset = ? GROUP BY job)
+                  FROM peers LEFT JOIN inbox USING (job, sender)
+                  WHERE sender = ? AND dataset = ? GROUP BY job)
         """
         return int(self._db.row(query, (sender, dataset))[0])
 
@@ -307,9 +357,13 @@ class Journal:
     def finish(self, job: str) -> None:
         """The job is done: what was sealed is overwritten, vectors heard are reduced to hashes."""
         with self._transaction():
-            self._db.change("UPDATE jobs SET state = ?, sealed = NULL WHERE job = ?", (FINISHED, job))
+            self._db.change(
+                "UPDATE jobs SET state = ?, sealed = NULL WHERE job = ?", (FINISHED, job)
+            )
             self._db.change("UPDATE inbox SET payload = NULL WHERE job = ?", (job,))
-        for _ in range(100):  # the log held copies of what is now overwritten; somebody may be looking into it
+        for _ in range(
+            100
+        ):  # the log held copies of what is now overwritten; somebody may be looking into it
             busy, *_ = self._db.row("PRAGMA wal_checkpoint(TRUNCATE)")
             if not busy:
                 return
@@ -321,7 +375,9 @@ def _lock_of(path: Path) -> Path:
 
 
 def _held(path: Path) -> int:
-    """A lock that ends with this process, in a file of its own: closing a database's file would drop SQLite's locks."""
+    """A lock that ends with this process, in a file of its own: closing a database's file would
+    drop SQLite's locks.
+    """
     handle = os.open(_lock_of(path), os.O_RDWR | os.O_CREAT, 0o600)
     for _ in range(10):  # whoever looks whether it is held (`holder`) holds it for an instant
         try:

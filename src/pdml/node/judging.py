@@ -1,4 +1,6 @@
-"""Whether this node takes part in a job that was offered: its terms, its records, its budget, and its operator's rule."""
+"""Whether this node takes part in a job that was offered: its terms, its records, its budget, and
+its operator's rule.
+"""
 
 from pdml.accounting import Budget
 from pdml.errors import JournalError
@@ -27,7 +29,9 @@ class Judge:
         return self._held[1]
 
     def allows(self, offer: Offer) -> bool:
-        """Whether nobody needs to be asked: own offers, jobs that were accepted before, and the study's plan by the rule."""
+        """Whether nobody needs to be asked: own offers, jobs that were accepted before, and the
+        study's plan by the rule.
+        """
         known = self._committed.job(offer.job)
         again = known is not None and known.contract == offer.contract
         rule = Home.open(self._folder).config.accept
@@ -38,10 +42,14 @@ class Judge:
         contract, known = offer.agreed(self._study), self._committed.job(offer.job)
         if known is not None and known.contract != offer.contract:
             raise JournalError(
-                f"job {offer.job} is in {self._name}'s journal with another contract: give the job another name"
+                f"job {offer.job} is in {self._name}'s journal with another contract: give "
+                "the job another name"
             ).for_others()
         if known is not None and not offer.resume:
-            raise JournalError(f"{self._name} knows job {offer.job} already: resume it, or give the job another name").for_others()
+            raise JournalError(
+                f"{self._name} knows job {offer.job} already: resume it, or give the job "
+                "another name"
+            ).for_others()
         if known is not None and known.state == FINISHED:
             return contract
         held = self.holdings()
@@ -50,5 +58,11 @@ class Judge:
                 f"the data set of {self._name} was used with {others.pop()} noise before: "
                 f"one ledger cannot hold that and {self._source.name}"
             ).for_others()
-        check_budget(contract, self._name, held, journal=self._committed, budget=self._study.budget or Budget())
+        check_budget(
+            contract,
+            self._name,
+            held,
+            journal=self._committed,
+            budget=self._study.budget or Budget(),
+        )
         return contract

@@ -1,4 +1,6 @@
-"""A job that this node offers: everybody's acceptance first, then the beginning, then how far everybody is."""
+"""A job that this node offers: everybody's acceptance first, then the beginning, then how far
+everybody is.
+"""
 
 import contextlib
 import logging
@@ -34,7 +36,12 @@ def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
         contract = holdings.agreed(office.study, plan, str(terms.pop("job")))
         offer = Offer.of(contract, attempt=attempt, offerer=office.name, **terms)
     except (PDMLError, TypeError) as error:
-        said = {"attempt": attempt, "offerer": office.name, "state": states.FAILED, "sentence": str(error)}
+        said = {
+            "attempt": attempt,
+            "offerer": office.name,
+            "state": states.FAILED,
+            "sentence": str(error),
+        }
         office.record(lambda: office.desk.put(Attempt(job="", contract="", offer=b"", **said)))
         return
     try:
@@ -46,12 +53,21 @@ def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
         _spread(office, msgspec.msgpack.encode(begin), time.monotonic() + offer.start_timeout)
     except Exception as error:
         sentence = told(error, office.name)
-        log.error("the offer of job %s: %s", offer.job, error, exc_info=None if isinstance(error, PDMLError) else error)
+        log.error(
+            "the offer of job %s: %s",
+            offer.job,
+            error,
+            exc_info=None if isinstance(error, PDMLError) else error,
+        )
         with office.lock:
             if office.work is not None and office.work.offer.attempt == attempt:
                 office.halt(office.work, sentence)
             elif (known := office.desk.attempt(attempt)) is None or known.state not in states.ENDED:
-                office.record(lambda: office.remember(offer, offer.signed(office.identity), states.FAILED, sentence))
+                office.record(
+                    lambda: office.remember(
+                        offer, offer.signed(office.identity), states.FAILED, sentence
+                    )
+                )
         office.tell_stop(attempt, sentence)
         return
     _follow(office, work)
@@ -66,10 +82,15 @@ def _acceptances(office: "Office", offer: Offer) -> dict[str, bytes]:
         _check(office, offer)
     if own.state != OK:
         raise InvalidInput(own.sentence).for_others()
-    accepted, waiting = {office.name: own.messages[0]}, dict.fromkeys(office.others, "it does not answer")
+    accepted, waiting = (
+        {office.name: own.messages[0]},
+        dict.fromkeys(office.others, "it does not answer"),
+    )
     while waiting:
         _check(office, offer)
-        for name, data in office.carrier.ask(OFFER, dict.fromkeys(waiting, content), timeout=_ATTEMPT).items():
+        for name, data in office.carrier.ask(
+            OFFER, dict.fromkeys(waiting, content), timeout=_ATTEMPT
+        ).items():
             answer = decoded_answer(data)
             if answer is None:
                 continue
@@ -83,7 +104,10 @@ def _acceptances(office: "Office", offer: Offer) -> dict[str, bytes]:
         if waiting and time.monotonic() > deadline:
             reasons = "; ".join(f"{name}: {why}" for name, why in sorted(waiting.items()))
             limit = f"{offer.start_timeout:g} s"
-            raise PeerError(f"job {offer.job} was not accepted by all within {limit} ({reasons}); nothing was released")
+            raise PeerError(
+                f"job {offer.job} was not accepted by all within {limit} ({reasons}); "
+                "nothing was released"
+            )
         if waiting:
             time.sleep(_AGAIN)
     return accepted
@@ -100,7 +124,9 @@ def _spread(office: "Office", content: bytes, deadline: float) -> None:
     """The beginning to everybody, until everybody has it or the job is over."""
     waiting = set(office.others)
     while waiting and time.monotonic() < deadline and office.work is not None:
-        for name, data in office.carrier.ask(BEGIN, dict.fromkeys(waiting, content), timeout=_ATTEMPT).items():
+        for name, data in office.carrier.ask(
+            BEGIN, dict.fromkeys(waiting, content), timeout=_ATTEMPT
+        ).items():
             answer = decoded_answer(data)
             if answer is not None and answer.state == REFUSED:
                 raise PeerError(f"{name} does not begin: {plain(answer.sentence)}")
@@ -113,7 +139,9 @@ def _follow(office: "Office", work: "Work") -> None:
     """Ask the others how far they are, as long as the job lasts here."""
     contract = work.contract
     while office.work is work and not office.leaving.is_set():
-        replies = office.carrier.ask(ASK, dict.fromkeys(office.others, contract.digest.encode()), timeout=_TELL)
+        replies = office.carrier.ask(
+            ASK, dict.fromkeys(office.others, contract.digest.encode()), timeout=_TELL
+        )
         for name, data in replies.items():
             if (answer := decoded_answer(data)) is not None and answer.messages:
                 with contextlib.suppress(PeerError):

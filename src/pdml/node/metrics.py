@@ -1,4 +1,6 @@
-"""Figures for Prometheus, on this machine only and only if asked for: round, releases, spending, connection."""
+"""Figures for Prometheus, on this machine only and only if asked for: round, releases, spending,
+connection.
+"""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,7 +22,9 @@ class Metrics:
     def __init__(self, office: "Office", address: str) -> None:
         host, _, port = address.rpartition(":")
         if host.strip("[]") not in _LOOPBACK or not port.isdecimal() or not 0 <= int(port) < 65536:
-            raise InvalidInput(f"metrics must be 127.0.0.1:PORT, got {address!r}: figures are for this machine")
+            raise InvalidInput(
+                f"metrics must be 127.0.0.1:PORT, got {address!r}: figures are for this machine"
+            )
         folder = office.home.folder
 
         class Page(BaseHTTPRequestHandler):
@@ -39,11 +43,15 @@ class Metrics:
         try:
             self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), Page)
         except OSError as error:
-            raise InvalidInput(f"metrics cannot be shown at {address}: {(error.strerror or str(error)).lower()}") from None
+            raise InvalidInput(
+                f"metrics cannot be shown at {address}: {(error.strerror or str(error)).lower()}"
+            ) from None
         self.port = self._server.server_address[1]
 
     def start(self) -> None:
-        threading.Thread(target=self._server.serve_forever, daemon=True, name="pdml-metrics").start()
+        threading.Thread(
+            target=self._server.serve_forever, daemon=True, name="pdml-metrics"
+        ).start()
 
     def close(self) -> None:
         self._server.shutdown()
@@ -59,10 +67,15 @@ def text(account: Account) -> str:
         "pdml_node_certificate_ends_seconds": account.connection.get("ends"),
         "pdml_node_round": float(account.jobs[-1].round) if account.jobs else 0.0,
         "pdml_node_released_total": float(current.releases) if current else 0.0,
-        "pdml_node_last_safe_round": None if current is None or current.next_job is None else float(current.next_job),
+        "pdml_node_last_safe_round": None
+        if current is None or current.next_job is None
+        else float(current.next_job),
     }
     lines = [f"{name} {value:g}" for name, value in figures.items() if value is not None]
     for line in current.ledger.lines() if current else ():
         labels = f'adversary="{line.adversary}",data="{line.data}"'
-        lines.append(f"pdml_node_spent_epsilon{{{labels}}} {'+Inf' if line.epsilon == float('inf') else f'{line.epsilon:.6g}'}")
+        lines.append(
+            f"pdml_node_spent_epsilon{{{labels}}} "
+            f"{'+Inf' if line.epsilon == float('inf') else f'{line.epsilon:.6g}'}"
+        )
     return "\n".join(lines) + "\n"

@@ -1,6 +1,8 @@
-"""A job is offered by any member, in public terms that it signs; it begins once every member has signed that it accepts.
+"""A job is offered by any member, in public terms that it signs; it begins once every member has
+signed that it accepts.
 
-Each node makes the contract from its own study file: the offer's digest must be that of the same contract.
+Each node makes the contract from its own study file: the offer's digest must be that of the same
+contract.
 """
 
 from collections.abc import Mapping
@@ -24,7 +26,9 @@ _TOKEN = 32  # hexadecimal digits of an attempt's name
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a member proposes. ``attempt`` is drawn anew each time, so that nothing said about one counts for another."""
+    """What a member proposes. ``attempt`` is drawn anew each time, so that nothing said about one
+    counts for another.
+    """
 
     version: int = 1
     attempt: str
@@ -39,7 +43,13 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     @classmethod
     def of(cls, contract: Contract, **terms: Any) -> "Offer":
-        return cls(job=contract.job, study=contract.study, contract=contract.digest, plan=contract.plan.to_dict(), **terms)
+        return cls(
+            job=contract.job,
+            study=contract.study,
+            contract=contract.digest,
+            plan=contract.plan.to_dict(),
+            **terms,
+        )
 
     @classmethod
     def read(cls, data: bytes, sender: str, key: str) -> "Offer":
@@ -52,12 +62,17 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         except (ValueError, RecursionError) as error:
             raise PeerError(f"{sender} sent something that is no offer: {error}") from None
         if offer.version != 1:
-            raise PeerError(f"{sender} offers a job in version {offer.version} of the offers, this node speaks version 1")
+            raise PeerError(
+                f"{sender} offers a job in version {offer.version} of the offers, this node "
+                "speaks version 1"
+            )
         if offer.offerer != sender:
             raise PeerError(f"{sender} signed an offer in the name of {offer.offerer!r}")
         limits = (offer.start_timeout, offer.round_timeout)
         if not all(1 <= limit <= LONGEST for limit in limits) or len(offer.attempt) != _TOKEN:
-            raise PeerError(f"{sender} offers a job with waits of {limits} s: they must lie in [1, {LONGEST:g}]")
+            raise PeerError(
+                f"{sender} offers a job with waits of {limits} s: they must lie in [1, {LONGEST:g}]"
+            )
         return offer
 
     def signed(self, identity: Identity) -> bytes:
@@ -69,13 +84,17 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         """The contract under this node's own study, or a refusal."""
         if study.hash != self.study:
             hashes = f"{self.study[:12]}..., this node has {study.hash[:12]}..."
-            raise InvalidInput(f"the job is for the study {hashes}: the studies differ").for_others()
+            raise InvalidInput(
+                f"the job is for the study {hashes}: the studies differ"
+            ).for_others()
         with public_terms():
             plan = TrainingPlan.from_dict(dict(self.plan))
         contract = holdings.agreed(study, plan, self.job)
         if contract.digest != self.contract:
             what = f"{self.offerer}'s offer of job {self.job}"
-            raise InvalidInput(f"{what} has another contract than its terms make under this study").for_others()
+            raise InvalidInput(
+                f"{what} has another contract than its terms make under this study"
+            ).for_others()
         return contract
 
 
@@ -88,8 +107,15 @@ def check_begin(begin: Begin, offer: Offer, study: Study) -> None:
     """Nobody begins before everybody has accepted: not on the offerer's word alone."""
     keys: Mapping[str, str] = study.signing_keys
     for server in study.servers:
-        if not verified(keys.get(server.name, ""), _accepting(offer, server.name), begin.accepted.get(server.name, b"")):
-            raise PeerError(f"{offer.offerer} wants to begin job {offer.job}, which {server.name} has not accepted")
+        if not verified(
+            keys.get(server.name, ""),
+            _accepting(offer, server.name),
+            begin.accepted.get(server.name, b""),
+        ):
+            raise PeerError(
+                f"{offer.offerer} wants to begin job {offer.job}, which {server.name} has "
+                "not accepted"
+            )
 
 
 def _accepting(offer: Offer, name: str) -> bytes:

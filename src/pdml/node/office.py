@@ -27,14 +27,37 @@ from pdml.node.accusing import Accuser
 from pdml.node.carrier import Carrier
 from pdml.node.contract import Contract
 from pdml.node.desk import Attempt, Desk
-from pdml.node.exchange import HELLO, LATER, OK, REFUSED, RELEASE, Answer, Exchange, Stopped, decoded_answer
+from pdml.node.exchange import (
+    HELLO,
+    LATER,
+    OK,
+    REFUSED,
+    RELEASE,
+    Answer,
+    Exchange,
+    Stopped,
+    decoded_answer,
+)
 from pdml.node.gathering import gather, nothing_yet, piece
 from pdml.node.home import Home
 from pdml.node.journal import FINISHED, Journal
 from pdml.node.judging import Judge
 from pdml.node.offers import Offer, acceptance, check_begin
 from pdml.node.party import Party
-from pdml.node.questions import ASK, BEGIN, FETCH, OFFER, PROOF, STOP, Begin, Fetch, Progress, Proof, Stop, decoded
+from pdml.node.questions import (
+    ASK,
+    BEGIN,
+    FETCH,
+    OFFER,
+    PROOF,
+    STOP,
+    Begin,
+    Fetch,
+    Progress,
+    Proof,
+    Stop,
+    decoded,
+)
 from pdml.node.sealing import Context, Sealer
 from pdml.node.sentences import told
 from pdml.study import Study
@@ -64,12 +87,18 @@ class Office:
     """One node's process. `run` returns when `leave` is called, from any thread."""
 
     def __init__(self, home: Home, source: Source, *, relay: str = "") -> None:
-        """``relay``: another way to it than the study's address (HOST:PORT); its certificate must be the pinned one."""
+        """``relay``: another way to it than the study's address (HOST:PORT); its certificate must
+        be the pinned one.
+        """
         self.home, self.source = home, source
         self.study: Study = home.checked_study()
         self.identity = home.identity()
-        self.journal: Journal = home.journal()  # for the one thread that does the job, and for its exchange
-        self.committed = Journal.peek(self.journal.path)  # for all others: nothing of a round that is not on disk yet
+        self.journal: Journal = (
+            home.journal()
+        )  # for the one thread that does the job, and for its exchange
+        self.committed = Journal.peek(
+            self.journal.path
+        )  # for all others: nothing of a round that is not on disk yet
         self.home = Home.open(home.folder)  # opening the journal may have changed its settings
         self.desk = Desk(home.folder)
         self.lock = threading.RLock()
@@ -130,9 +159,19 @@ class Office:
             if (known.get("up"), known.get("why"), known.get("pid")) != (up, why, pid):
                 same = (known.get("up"), known.get("pid")) == (up, pid)
                 ends = self._ends() if up else known.get("ends")
-                told = {"up": up, "why": why, "pid": pid, "since": known["since"] if same else time.time(), "ends": ends}
+                told = {
+                    "up": up,
+                    "why": why,
+                    "pid": pid,
+                    "since": known["since"] if same else time.time(),
+                    "ends": ends,
+                }
                 self.desk.tell("connection", told)
-                log.info("%s the relay%s", "connected to" if up else "not connected to", f": {why}" if why else "")
+                log.info(
+                    "%s the relay%s",
+                    "connected to" if up else "not connected to",
+                    f": {why}" if why else "",
+                )
 
     def _ends(self) -> float | None:
         """When the relay's certificate ends."""
@@ -153,11 +192,16 @@ class Office:
         with self.lock:
             work = self.work
             if work is not None and not work.begun and time.monotonic() > work.deadline:
-                late = f"{work.offer.offerer} offered job {work.offer.job} and did not begin it within {work.offer.start_timeout:g} s"
+                late = (
+                    f"{work.offer.offerer} offered job {work.offer.job} and did not "
+                    f"begin it within {work.offer.start_timeout:g} s"
+                )
                 self._end(work, states.FAILED, late)
 
     def record(self, write: Callable[[], object]) -> None:
-        """Write onto the desk now, or as soon as there is room: whoever follows a job must hear of its end."""
+        """Write onto the desk now, or as soon as there is room: whoever follows a job must hear of
+        its end.
+        """
         try:
             write()
         except PDMLError as error:
@@ -166,7 +210,9 @@ class Office:
 
     def spawn(self, target: Callable[..., None], *arguments: object) -> None:
         """In a thread of its own, which `run` waits for when it ends."""
-        thread = threading.Thread(target=target, args=arguments, daemon=True, name=f"pdml-{target.__name__}")
+        thread = threading.Thread(
+            target=target, args=arguments, daemon=True, name=f"pdml-{target.__name__}"
+        )
         self._threads = [each for each in self._threads if each.is_alive()] + [thread]
         thread.start()
 
@@ -181,7 +227,9 @@ class Office:
         for known in self.desk.attempts():
             if known.state == states.BEGUN:
                 try:
-                    offer = Offer.read(known.offer, known.offerer, self.study.signing_keys[known.offerer])
+                    offer = Offer.read(
+                        known.offer, known.offerer, self.study.signing_keys[known.offerer]
+                    )
                     work = Work(offer, offer.agreed(self.study), begun=True)
                 except PDMLError as error:
                     self.desk.move(known.attempt, states.FAILED, str(error))
@@ -189,7 +237,10 @@ class Office:
                 with self.lock:
                     self.work = work
                 self.spawn(self._do, work)
-            elif known.state == states.ACCEPTED or (known.state, known.offerer) == (states.ALLOWED, self.name):
+            elif known.state == states.ACCEPTED or (known.state, known.offerer) == (
+                states.ALLOWED,
+                self.name,
+            ):
                 sentence = f"{self.name}'s node was restarted before job {known.job} began"
                 self.desk.move(known.attempt, states.FAILED, sentence)
                 self.spawn(self.tell_stop, known.attempt, sentence)
@@ -199,14 +250,25 @@ class Office:
     def handle(self, context: Context, content: bytes) -> bytes | None:
         """Every question gets an answer; what a member may not do is refused with one sentence."""
         kinds: Mapping[str, Callable[[Context, bytes], Answer]] = {
-            OFFER: self._offered, BEGIN: self._told_to_begin, STOP: self._told_to_stop, ASK: self._asked, FETCH: self._fetched,
-            HELLO: self._exchanged, RELEASE: self._exchanged, PROOF: self._shown,
-        }  # fmt: skip
+            OFFER: self._offered,
+            BEGIN: self._told_to_begin,
+            STOP: self._told_to_stop,
+            ASK: self._asked,
+            FETCH: self._fetched,
+            HELLO: self._exchanged,
+            RELEASE: self._exchanged,
+            PROOF: self._shown,
+        }
         try:
             if context.study != self.study.hash:
-                raise InvalidInput(f"{self.name} has the study {self.study.hash[:12]}..., not {context.study[:12]}...").for_others()
+                raise InvalidInput(
+                    f"{self.name} has the study {self.study.hash[:12]}..., not "
+                    f"{context.study[:12]}..."
+                ).for_others()
             if context.kind not in kinds:
-                raise InvalidInput(f"{self.name} does not know the question {plain(context.kind, 40)!r}").for_others()
+                raise InvalidInput(
+                    f"{self.name} does not know the question {plain(context.kind, 40)!r}"
+                ).for_others()
             answer = kinds[context.kind](context, content)
         except PDMLError as error:
             log.info("refused %s of %s: %s", plain(context.kind, 40), context.sender, error)
@@ -227,20 +289,28 @@ class Office:
                 return self._accepted(offer)
             if known is not None and known.state in states.ENDED:
                 return Answer(REFUSED, known.sentence or f"{self.name} refused job {offer.job}")
-            if work is not None:  # one that has begun ends by itself; two members' offers would wait for each other
+            if (
+                work is not None
+            ):  # one that has begun ends by itself; two members' offers would wait for each other
                 waits = work.begun or offer.offerer == self.name
-                return Answer(LATER if waits else REFUSED, f"{self.name} is busy with job {work.offer.job}")
+                return Answer(
+                    LATER if waits else REFUSED, f"{self.name} is busy with job {work.offer.job}"
+                )
             try:
                 contract = self.judge.check(offer)
             except PDMLError as error:
                 self.remember(offer, content, states.REFUSED, told(error, self.name))
                 raise
             if known is None:
-                known = self.remember(offer, content, states.ALLOWED if self.judge.allows(offer) else states.ASKED)
+                known = self.remember(
+                    offer, content, states.ALLOWED if self.judge.allows(offer) else states.ASKED
+                )
             if known.state == states.ASKED:
                 return Answer(LATER, f"{self.name}'s operator has not decided yet")
             self.desk.move(offer.attempt, states.ACCEPTED)
-            patience = inf if offer.offerer == self.name else offer.start_timeout  # its own thread gives it up
+            patience = (
+                inf if offer.offerer == self.name else offer.start_timeout
+            )  # its own thread gives it up
             self.work = Work(offer, contract, deadline=time.monotonic() + patience)
             return self._accepted(offer)
 
@@ -252,7 +322,12 @@ class Office:
         if known is not None:
             self.desk.move(offer.attempt, state, sentence)
         else:
-            terms = {"attempt": offer.attempt, "job": offer.job, "contract": offer.contract, "offerer": offer.offerer}
+            terms = {
+                "attempt": offer.attempt,
+                "job": offer.job,
+                "contract": offer.contract,
+                "offerer": offer.offerer,
+            }
             self.desk.put(Attempt(**terms, offer=content, state=state, sentence=sentence))
         found = self.desk.attempt(offer.attempt)
         assert found is not None
@@ -295,8 +370,17 @@ class Office:
 
     def _asked(self, context: Context, content: bytes) -> Answer:
         """How far the job of this contract is here."""
-        known = next((job for job in self.committed.jobs() if job.contract == content.decode("ascii", "replace")), None)
-        progress = Progress("" if known is None else known.state, 0 if known is None else known.round)
+        known = next(
+            (
+                job
+                for job in self.committed.jobs()
+                if job.contract == content.decode("ascii", "replace")
+            ),
+            None,
+        )
+        progress = Progress(
+            "" if known is None else known.state, 0 if known is None else known.round
+        )
         return Answer(OK, messages=[msgspec.msgpack.encode(progress)])
 
     def _fetched(self, context: Context, content: bytes) -> Answer:
@@ -304,14 +388,18 @@ class Office:
         question = decoded(content, Fetch, context.sender)
         known = self.committed.job(question.job)
         if known is None or known.contract != question.contract:
-            raise InvalidInput(f"{self.name} knows no such job {plain(question.job, 64)!r}").for_others()
+            raise InvalidInput(
+                f"{self.name} knows no such job {plain(question.job, 64)!r}"
+            ).for_others()
         if question.proof:
             return self.accuser.kept(known, question.server, question.start)
         with self.lock:
             here = self.work is not None and self.work.contract.digest == question.contract
         data = self.committed.statements(known.job).get(question.server, b"")
         if not data:
-            return nothing_yet(self.name, known.job, known.round, expected=here or question.server != self.name)
+            return nothing_yet(
+                self.name, known.job, known.round, expected=here or question.server != self.name
+            )
         return piece(data, question.start)
 
     def _exchanged(self, context: Context, content: bytes) -> Answer:
@@ -332,7 +420,9 @@ class Office:
     # This node's own part
 
     def _do(self, work: Work) -> None:
-        """All rounds, the report, and everybody else's; however it ends, it is written down and the others are told."""
+        """All rounds, the report, and everybody else's; however it ends, it is written down and the
+        others are told.
+        """
         contract = work.contract
         try:
             known = self.journal.job(contract.job)
@@ -343,7 +433,12 @@ class Office:
             log.info("job %s is done", contract.job)
         except Exception as error:
             sentence = told(error, self.name)
-            log.error("job %s: %s", contract.job, error, exc_info=None if isinstance(error, PDMLError) else error)
+            log.error(
+                "job %s: %s",
+                contract.job,
+                error,
+                exc_info=None if isinstance(error, PDMLError) else error,
+            )
             self._end(work, states.FAILED, sentence)
             if isinstance(error, Equivocation):
                 self.accuser.accuse(contract.job, error)
@@ -363,8 +458,13 @@ class Office:
                 source=self.source,
                 budget=self.study.budget,
             )
-        limits = {"start_timeout": work.offer.start_timeout, "round_timeout": work.offer.round_timeout}
-        exchange = Exchange(party, self._sender(contract), meanwhile=lambda t: self._progress(contract, t), **limits)
+        limits = {
+            "start_timeout": work.offer.start_timeout,
+            "round_timeout": work.offer.round_timeout,
+        }
+        exchange = Exchange(
+            party, self._sender(contract), meanwhile=lambda t: self._progress(contract, t), **limits
+        )
         with self.lock:
             work.exchange = exchange
             if work.stopped:
@@ -373,10 +473,16 @@ class Office:
         self._progress(contract, party.round, last=True)
         exchange.statement()
 
-    def _sender(self, contract: Contract) -> Callable[[str, Mapping[str, bytes], float], dict[str, Answer]]:
+    def _sender(
+        self, contract: Contract
+    ) -> Callable[[str, Mapping[str, bytes], float], dict[str, Answer]]:
         def send(topic: str, messages: Mapping[str, bytes], timeout: float) -> dict[str, Answer]:
             replies = self.carrier.ask(topic, messages, job=contract.digest, timeout=timeout)
-            return {peer: answer for peer, data in replies.items() if (answer := decoded_answer(data)) is not None}
+            return {
+                peer: answer
+                for peer, data in replies.items()
+                if (answer := decoded_answer(data)) is not None
+            }
 
         return send
 
@@ -400,7 +506,9 @@ class Office:
         proof = decoded(content, Proof, context.sender)
         known = self.committed.job(proof.job)
         if known is None:
-            raise InvalidInput(f"{self.name} knows no such job {plain(proof.job, 64)!r}").for_others()
+            raise InvalidInput(
+                f"{self.name} knows no such job {plain(proof.job, 64)!r}"
+            ).for_others()
         return self.accuser.told(context.sender, proof, known)
 
     def _check(self, work: Work) -> None:
@@ -425,7 +533,10 @@ class Office:
         if last or time.monotonic() - self._spoken > _TELL:
             self._spoken = time.monotonic()
             with contextlib.suppress(PDMLError):
-                self.desk.tell("progress", {"job": contract.job, "rounds": self.rounds, "of": contract.plan.rounds})
+                self.desk.tell(
+                    "progress",
+                    {"job": contract.job, "rounds": self.rounds, "of": contract.plan.rounds},
+                )
 
     # Stopping
 
@@ -433,7 +544,9 @@ class Office:
         with self.lock:
             if self.work is not None and self.work.offer.attempt == attempt:
                 self.halt(self.work, sentence)
-            elif (known := self.desk.attempt(attempt)) is not None and known.state not in states.ENDED:
+            elif (
+                known := self.desk.attempt(attempt)
+            ) is not None and known.state not in states.ENDED:
                 self.desk.move(attempt, states.FAILED, sentence)
         self.spawn(self.tell_stop, attempt, sentence)
 
@@ -450,5 +563,13 @@ def _carrier(office: Office, address: str) -> Carrier:
     study, keys = office.study, {server.name: server.sealing_key for server in office.study.servers}
     assert study.relay is not None  # `Home.join` has seen to it
     relay = replace(study.relay, address=address) if address else study.relay
-    sealer = Sealer(office.name, office.identity, office.home.sealing(), signing=study.signing_keys, sealing=keys)
-    return Carrier(sealer, office.identity, study, relay, handle=office.handle, changed=office.connection)
+    sealer = Sealer(
+        office.name,
+        office.identity,
+        office.home.sealing(),
+        signing=study.signing_keys,
+        sealing=keys,
+    )
+    return Carrier(
+        sealer, office.identity, study, relay, handle=office.handle, changed=office.connection
+    )

@@ -1,12 +1,13 @@
-"""One organisation in one job: the state machine of `node.py` with its journal and its signed messages. No sockets, no clock.
+"""One organisation in one job: the state machine of `node.py` with its journal and its signed
+messages. No sockets, no clock.
 
 Whoever carries the messages calls, in any order and from one thread at a time:
 
-    party.hello(peer) / party.welcome(peer, data)   at every start, until both have welcomed each other
+    party.hello(peer) / party.welcome(peer, data)   at every start, until both have done it
     party.resend(peer)                              what the neighbour lacks
     party.accept(peer, data)                        a neighbour's release
     party.advance() while party.ready               commits the next round
-    party.message(peer, t)                          the release to carry to a neighbour: the same bytes whenever asked
+    party.message(peer, t)                          a release: always the same bytes
     party.statement() once party.complete           what this node says at the end; always the same
     party.hear_statement(server, data)              what another one says
     party.finish() when nobody is in party.silent   before, somebody may still need this node
@@ -46,14 +47,17 @@ class Holdings:
 
 
 class Party:
-    """This node's part in ``contract``. Opening it again after a crash continues where the journal stands.
+    """This node's part in ``contract``. Opening it again after a crash continues where the journal
+    stands.
 
     Guarantees
     ----------
-    - A release is committed, with its events, before `message` can return it; a round is never released twice with different bytes.
-    - The job is refused if the whole of it, after everything this data set has released before, exceeds ``budget``.
-    - What a neighbour says is used only if it is signed, of this contract, of the expected round and of a sane length; it may not
-      differ from what the neighbour said before.
+    - A release is committed, with its events, before `message` can return it; a round is never
+      released twice with different bytes.
+    - The job is refused if the whole of it, after everything this data set has released before,
+      exceeds ``budget``.
+    - What a neighbour says is used only if it is signed, of this contract, of the expected round
+      and of a sane length; it may not differ from what the neighbour said before.
     """
 
     def __init__(
@@ -72,13 +76,17 @@ class Party:
         self.neighbours = contract.neighbours(name)
         self._journal, self._identity, self._keys = journal, identity, keys
         _check(contract, name, holdings, keys)
-        self._events = contract.events(name, records=holdings.server.records, epsilon=holdings.server.epsilon)
+        self._events = contract.events(
+            name, records=holdings.server.records, epsilon=holdings.server.epsilon
+        )
         check_budget(contract, name, holdings, journal=journal, budget=budget or Budget())
         self._dataset = identity.alias(holdings.dataset)
         self._life = secrets.token_hex(16)
         self._challenges = {peer: secrets.token_hex(16) for peer in self.neighbours}
         self._echoes: dict[str, str] = {}  # each neighbour's challenge to this node
-        self._lives: dict[str, set[str]] = {peer: set() for peer in self.neighbours}  # processes of the neighbour that were met
+        self._lives: dict[str, set[str]] = {
+            peer: set() for peer in self.neighbours
+        }  # processes of the neighbour that were met
         self._peer_round: dict[str, int] = {}
         self._node, self._state = self._open(source)
 
@@ -88,12 +96,18 @@ class Party:
         server, plan = self.holdings.server, contract.plan
         if others := journal.sources(self.holdings.dataset) - {source.name}:
             raise JournalError(
-                f"the data set of {self.name} was used with {others.pop()} noise before: one ledger cannot hold that and {source.name}"
+                f"the data set of {self.name} was used with {others.pop()} noise before: "
+                f"one ledger cannot hold that and {source.name}"
             ).for_others()
         if known is None:
             node = Node(server, plan, source, use_numba=compiles(server, plan))
             sealed = self._identity.seal(wire.packed(node.linear), purpose)
-            terms = {"contract": contract.digest, "server": self.name, "dataset": self.holdings.dataset, "source": source.name}
+            terms = {
+                "contract": contract.digest,
+                "server": self.name,
+                "dataset": self.holdings.dataset,
+                "source": source.name,
+            }
             journal.begin(contract.job, **terms, sealed=sealed, terms=ending.terms(contract))
             return node, node.start()
         stored = (known.contract, known.server, known.dataset)
@@ -102,7 +116,9 @@ class Party:
             raise JournalError(f"job {contract.job} {other}: give it another name").for_others()
         if known.state == FINISHED:
             raise JournalError(f"job {contract.job} is finished: give it another name").for_others()
-        linear = wire.unpacked(self._identity.unseal(journal.sealed(contract.job), purpose), contract.shape)
+        linear = wire.unpacked(
+            self._identity.unseal(journal.sealed(contract.job), purpose), contract.shape
+        )
         node = Node(server, plan, source, linear=linear, use_numba=compiles(server, plan))
         state = node.start()
         for t in range(1, known.round + 1):
@@ -112,7 +128,11 @@ class Party:
         return node, state
 
     def _in_order(self, heard: Mapping[str, bytes]) -> list[Array]:
-        return [wire.unpacked(heard[peer], self.contract.shape) for peer in self.neighbours if peer in heard]
+        return [
+            wire.unpacked(heard[peer], self.contract.shape)
+            for peer in self.neighbours
+            if peer in heard
+        ]
 
     @property
     def round(self) -> int:
@@ -158,7 +178,9 @@ class Party:
         return self._journal.spent(self.holdings.dataset, but=self.contract.job)
 
     def apart(self) -> list[float]:
-        """How far this node's release of each round but the last lay from its farthest neighbour's: a function of releases."""
+        """How far this node's release of each round but the last lay from its farthest neighbour's:
+        a function of releases.
+        """
         distances = []
         for t in range(1, self.round):
             own = wire.unpacked(self._journal.outgoing(self.contract.job, t), self.contract.shape)
@@ -170,12 +192,17 @@ class Party:
         """Do and commit the next round."""
         if not self.ready:
             raise InvalidInput(
-                f"{self.name} cannot go past round {self.round}: it waits for {', '.join(self.missing) or 'nobody, it is done'}"
+                f"{self.name} cannot go past round {self.round}: it waits for "
+                f"{', '.join(self.missing) or 'nobody, it is done'}"
             )
         t = self.round + 1
         heard = self._in_order(self._journal.heard(self.contract.job, t - 1)) if t > 1 else []
         state, released = self._node.step(self._state, heard)
-        events = [event for event in self._events if (event.t if isinstance(event, IterateReleased) else 1) == t]
+        events = [
+            event
+            for event in self._events
+            if (event.t if isinstance(event, IterateReleased) else 1) == t
+        ]
         self._journal.commit(self.contract.job, t, payload=wire.packed(released), events=events)
         self._state = state
         return t
@@ -183,16 +210,24 @@ class Party:
     def message(self, peer: str, t: int) -> bytes:
         """The release of a committed round, signed for ``peer``."""
         payload = self._journal.outgoing(self.contract.job, t)
-        return wire.vector(self.contract, self._identity, sender=self.name, recipient=peer, t=t, payload=payload)
+        return wire.vector(
+            self.contract, self._identity, sender=self.name, recipient=peer, t=t, payload=payload
+        )
 
     def resend(self, peer: str) -> list[bytes]:
-        """What ``peer`` lacks according to its last hello: its own round's releases and all later ones."""
+        """What ``peer`` lacks according to its last hello: its own round's releases and all later
+        ones.
+        """
         since = max(1, self._peer_round[peer])
         return [self.message(peer, t) for t in range(since, self.round + 1)]
 
     def hello(self, peer: str) -> bytes:
         """Where this node stands."""
-        digest = wire.hash_of(self._journal.outgoing(self.contract.job, self.round)) if self.round else ""
+        digest = (
+            wire.hash_of(self._journal.outgoing(self.contract.job, self.round))
+            if self.round
+            else ""
+        )
         return wire.hello(
             self.contract,
             self._identity,
@@ -208,7 +243,8 @@ class Party:
         )
 
     def welcome(self, peer: str, data: bytes) -> bool:
-        """Take a neighbour's hello. A process that is met for the first time must answer this node's challenge: False until it has.
+        """Take a neighbour's hello. A process that is met for the first time must answer this
+        node's challenge: False until it has.
 
         Its journal must not stand before what this node has of it: that one was rolled back.
         """
@@ -222,9 +258,14 @@ class Party:
         job, journal = self.contract.job, self._journal
         highest, before = journal.highest(job, peer), journal.known_releases(peer, said.dataset)
         known = journal.digest(job, said.round, peer) if said.round else None
-        if said.round < highest or said.releases < before or (known is not None and known != said.digest):
+        if (
+            said.round < highest
+            or said.releases < before
+            or (known is not None and known != said.digest)
+        ):
             raise PeerError(
-                f"{peer}'s journal was rolled back: it stands at round {said.round} with {said.releases} releases of its data set, "
+                f"{peer}'s journal was rolled back: it stands at round {said.round} with "
+                f"{said.releases} releases of its data set, "
                 f"but {self.name} has its round {highest} and knows of {before} releases"
             )
         journal.remember(job, peer, dataset=said.dataset, before=said.releases - said.round)
@@ -234,18 +275,26 @@ class Party:
         return True
 
     def met(self, peer: str) -> bool:
-        """Whether a process of this neighbour was met. Until then none of its releases is taken: one that overtakes its hello
-        would make the hello look as if its journal had been rolled back."""
+        """Whether a process of this neighbour was met. Until then none of its releases is taken:
+        one that overtakes its hello would make the hello look as if its journal had been rolled
+        back."""
         return bool(self._lives[peer])
 
     def accept(self, peer: str, data: bytes) -> None:
-        """Take a neighbour's release and remember it; the same one again is no error, another one for the same round is."""
-        message, _ = wire.open_vector(data, self.contract, carrier=peer, me=self.name, keys=self._keys)
+        """Take a neighbour's release and remember it; the same one again is no error, another one
+        for the same round is.
+        """
+        message, _ = wire.open_vector(
+            data, self.contract, carrier=peer, me=self.name, keys=self._keys
+        )
         job, t, digest = self.contract.job, message.round, wire.hash_of(message.payload)
         known = self._journal.digest(job, t, peer)
         if known is None:
             if not max(1, self.round) <= t <= self.round + 1:
-                raise PeerError(f"{peer} sent a release of round {t} while {self.name} stands at round {self.round}")
+                raise PeerError(
+                    f"{peer} sent a release of round {t} while {self.name} stands at round "
+                    f"{self.round}"
+                )
             told = {"payload": message.payload, "signature": message.signature}
             self._journal.hear(job, t, peer, digest=digest, **told)
         elif known != digest:
@@ -291,43 +340,72 @@ class Party:
     def finish(self) -> None:
         """Delete the inner state and the vectors heard; only a job that is done can be finished."""
         if not self.done:
-            raise InvalidInput(f"job {self.contract.job} stands at round {self.round} of {self.contract.plan.rounds}: it is not done")
+            raise InvalidInput(
+                f"job {self.contract.job} stands at round {self.round} of "
+                f"{self.contract.plan.rounds}: it is not done"
+            )
         if self.complete:
             self.statement()
         self._journal.finish(self.contract.job)
 
 
-def check_budget(contract: Contract, name: str, holdings: Holdings, *, journal: Journal, budget: Budget) -> None:
-    """Refuse a job that would exceed the budget, after all that the data set has released in other jobs.
+def check_budget(
+    contract: Contract, name: str, holdings: Holdings, *, journal: Journal, budget: Budget
+) -> None:
+    """Refuse a job that would exceed the budget, after all that the data set has released in other
+    jobs.
 
     The whole job at once: a training that must stop half way has spent its budget for nothing.
     """
     already = journal.spent(holdings.dataset, but=contract.job)
     events = contract.events(name, records=holdings.server.records, epsilon=holdings.server.epsilon)
     flip = holdings.flip()
-    safe = last_safe_round([(flip, *events)], budget=budget, classes=contract.classes, already=[already])
+    safe = last_safe_round(
+        [(flip, *events)], budget=budget, classes=contract.classes, already=[already]
+    )
     if safe < contract.plan.rounds:
         before = sum(isinstance(event, IterateReleased) for event in already)
         earlier = f" after the {before} releases of earlier jobs" if before else ""
         last = f"the last safe round is {safe}" if safe else "not even the first round is safe"
-        raise BudgetExceeded(f"{contract.plan.rounds} rounds exceed {name}'s budget for this data set{earlier}: {last}")
+        raise BudgetExceeded(
+            f"{contract.plan.rounds} rounds exceed {name}'s budget for this data "
+            f"set{earlier}: {last}"
+        )
     ending.check(contract, name, holdings.dataset, journal)
 
 
 def _check(contract: Contract, name: str, holdings: Holdings, keys: Mapping[str, str]) -> None:
     server = holdings.server
-    found = (server.index, server.n_servers, server.degree, server.matrix.shape[1], server.classes, server.norm_bound)
+    found = (
+        server.index,
+        server.n_servers,
+        server.degree,
+        server.matrix.shape[1],
+        server.classes,
+        server.norm_bound,
+    )
     index = contract.index(name)
     degree = int(contract.graph.degrees[index])
-    if found != (index, len(contract.servers), degree, contract.width, contract.classes, contract.norm_bound):
+    if found != (
+        index,
+        len(contract.servers),
+        degree,
+        contract.width,
+        contract.classes,
+        contract.norm_bound,
+    ):
         raise InvalidInput(
-            f"the records of {name} do not fit the contract: (index, servers, links, width, classes, norm bound) are {found}"
+            f"the records of {name} do not fit the contract: (index, servers, links, width, "
+            f"classes, norm bound) are {found}"
         )
     if server.records > statement.MOST_RECORDS:
         most = f"{statement.MOST_RECORDS:,}"
         raise InvalidInput(f"{name} must have at most {most} records, got {server.records:,}")
     if server.epsilon < contract.epsilon:
-        raise InvalidInput(f"the records of {name} hold epsilon {server.epsilon:g}, below the study's floor {contract.epsilon:g}")
+        raise InvalidInput(
+            f"the records of {name} hold epsilon {server.epsilon:g}, below the study's "
+            f"floor {contract.epsilon:g}"
+        )
     for peer in contract.neighbours(name):
         if peer not in keys:
             raise InvalidInput(f"the public key of {peer} is not known to {name}")

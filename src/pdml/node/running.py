@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from pdml.node.metrics import Metrics
 
 
-def run(folder: Path, *, relay: str = "", metrics: str = "", simulated_noise: int | None = None, verbose: bool = False) -> None:
+def run(
+    folder: Path,
+    *,
+    relay: str = "",
+    metrics: str = "",
+    simulated_noise: int | None = None,
+    verbose: bool = False,
+) -> None:
     """Serve until SIGINT or SIGTERM.
 
     Parameters
@@ -25,7 +32,8 @@ def run(folder: Path, *, relay: str = "", metrics: str = "", simulated_noise: in
     folder : Path
         As `Home.create` made it, with a study.
     relay : str
-        HOST:PORT of another way to the relay than the study's address, a leaf node inside a firewall, say.
+        HOST:PORT of another way to the relay than the study's address, a leaf node inside a
+        firewall, say.
     metrics : str
         127.0.0.1:PORT for figures in Prometheus' format; "" for none.
     simulated_noise : int or None
@@ -50,7 +58,9 @@ def run(folder: Path, *, relay: str = "", metrics: str = "", simulated_noise: in
 
 
 def _obey_signals(office: Office) -> None:
-    """A handler interrupts the main thread anywhere, also where it holds a lock: it may only put into a queue made for that."""
+    """A handler interrupts the main thread anywhere, also where it holds a lock: it may only put
+    into a queue made for that.
+    """
     heard: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def handler(number: int, frame: FrameType | None) -> None:

@@ -1,9 +1,11 @@
-"""Messages that only their recipient can read: HPKE (RFC 9180) for a key, then AES-256-GCM under it.
+"""Messages that only their recipient can read: HPKE (RFC 9180) for a key, then AES-256-GCM under
+it.
 
-One hybrid encapsulation (X25519 and ML-KEM-768) per ordered pair, job and life of a process brings a fresh key to the
-recipient, signed by the sender. Every message under it, and its answer, has a random nonce and carries as associated data
-the study, the job, the round, the sender, the recipient, the kind and the request it belongs to. What was recorded stays
-closed to whoever breaks one of the two key exchanges; whoever steals a sealing key can open what was recorded for it.
+One hybrid encapsulation (X25519 and ML-KEM-768) per ordered pair, job and life of a process brings
+a fresh key to the recipient, signed by the sender. Every message under it, and its answer, has a
+random nonce and carries as associated data the study, the job, the round, the sender, the
+recipient, the kind and the request it belongs to. What was recorded stays closed to whoever breaks
+one of the two key exchanges; whoever steals a sealing key can open what was recorded for it.
 """
 
 import base64
@@ -28,10 +30,15 @@ ENVELOPE = 1168 + 64 + 16  # bytes of an encapsulated key with its signature
 OVERHEAD = ENVELOPE + 512  # what sealing may add to a message
 ANSWER = "answer"
 
-_MLKEM, _X25519, _SECRET = 1184, 64, 96  # where the public halves part, and the private ones; bytes of the latter
+_MLKEM, _X25519, _SECRET = (
+    1184,
+    64,
+    96,
+)  # where the public halves part, and the private ones; bytes of the latter
 _NONCE, _SESSION = 12, 16
 _KEYING = b"pdml session key 1\0"
-_SESSIONS = 16  # that one peer may have open here: it may have restarted, or changed the job, as often as that
+# that one peer may have open here: it may have restarted, or changed the job, as often as that
+_SESSIONS = 16
 
 
 class SealingKey:
@@ -55,7 +62,10 @@ class SealingKey:
     @cached_property
     def public(self) -> str:
         """The public key, in base64."""
-        raw = self._mlkem.public_key().public_bytes_raw() + self._x25519.public_key().public_bytes_raw()
+        raw = (
+            self._mlkem.public_key().public_bytes_raw()
+            + self._x25519.public_key().public_bytes_raw()
+        )
         return base64.b64encode(raw).decode()
 
     def decapsulate(self, envelope: bytes, info: bytes) -> bytes:
@@ -72,7 +82,10 @@ def encapsulate(public: str, content: bytes, info: bytes) -> bytes:
     from cryptography.hazmat.primitives.hpke import MLKEM768X25519PublicKey
 
     raw = base64.b64decode(public)
-    pair = MLKEM768PublicKey.from_public_bytes(raw[:_MLKEM]), X25519PublicKey.from_public_bytes(raw[_MLKEM:])
+    pair = (
+        MLKEM768PublicKey.from_public_bytes(raw[:_MLKEM]),
+        X25519PublicKey.from_public_bytes(raw[_MLKEM:]),
+    )
     return _suite().encrypt(content, MLKEM768X25519PublicKey(*pair), info)
 
 
@@ -95,7 +108,9 @@ class Context(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Box(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A message as it travels; ``envelope`` and ``signature`` only until the recipient is known to have the key."""
+    """A message as it travels; ``envelope`` and ``signature`` only until the recipient is known to
+    have the key.
+    """
 
     version: int
     context: Context
@@ -126,12 +141,23 @@ class Sealer:
 
     Guarantees
     ----------
-    - `open` returns only what the sender's process sealed for this node, under a key that the sender's identity signed.
+    - `open` returns only what the sender's process sealed for this node, under a key that the
+      sender's identity signed.
     - A key is fresh in every process and nonces are random, so that no nonce meets two messages.
     """
 
-    def __init__(self, name: str, identity: Identity, key: SealingKey, *, signing: Mapping[str, str], sealing: Mapping[str, str]) -> None:
-        """``signing`` and ``sealing``: the public keys of all servers, by name, as the study pins them."""
+    def __init__(
+        self,
+        name: str,
+        identity: Identity,
+        key: SealingKey,
+        *,
+        signing: Mapping[str, str],
+        sealing: Mapping[str, str],
+    ) -> None:
+        """``signing`` and ``sealing``: the public keys of all servers, by name, as the study pins
+        them.
+        """
         self.name, self._identity, self._key = name, identity, key
         self._signing, self._sealing = signing, sealing
         self._mine: dict[tuple[str, str], _Session] = {}
@@ -146,11 +172,18 @@ class Sealer:
         return msgspec.msgpack.encode(Box(1, context, session.id, nonce, sealed, *extra))
 
     def open(self, sender: str, data: bytes) -> tuple[Context, bytes, bytes]:
-        """A request from ``sender`` (the name the relay gives it): its context, its content and the session to answer in."""
+        """A request from ``sender`` (the name the relay gives it): its context, its content and the
+        session to answer in.
+        """
         box = _unpacked(data)
         context, known = box.context, self._theirs.setdefault(sender, OrderedDict())
-        if (context.sender, context.recipient) != (sender, self.name) or sender not in self._signing:
-            raise PeerError(f"a message came from {sender} that is not from it, or not for {self.name}")
+        if (context.sender, context.recipient) != (
+            sender,
+            self.name,
+        ) or sender not in self._signing:
+            raise PeerError(
+                f"a message came from {sender} that is not from it, or not for {self.name}"
+            )
         if box.session not in known:
             if not box.envelope:
                 raise UnknownSession(f"{sender} speaks under a key that {self.name} does not have")
@@ -166,7 +199,9 @@ class Sealer:
         """The answer to a request that `open` returned."""
         _, cipher = self._theirs[context.sender][session]
         back, nonce = _back(context), os.urandom(_NONCE)
-        return msgspec.msgpack.encode(Box(1, back, session, nonce, cipher.encrypt(nonce, content, _bound(back, session))))
+        return msgspec.msgpack.encode(
+            Box(1, back, session, nonce, cipher.encrypt(nonce, content, _bound(back, session)))
+        )
 
     def open_answer(self, request: Context, data: bytes) -> bytes:
         """The content of the answer to this node's ``request``."""
@@ -190,7 +225,9 @@ class Sealer:
             key, name = os.urandom(32), os.urandom(_SESSION)
             about = _about(context, name)
             envelope = encapsulate(self._sealing[context.recipient], key, about)
-            self._mine[place] = _Session(name, AESGCM(key), envelope, self._identity.sign(about + envelope))
+            self._mine[place] = _Session(
+                name, AESGCM(key), envelope, self._identity.sign(about + envelope)
+            )
         return self._mine[place]
 
     def _received(self, box: Box) -> "AESGCM":
@@ -198,7 +235,9 @@ class Sealer:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         sender, about = box.context.sender, _about(box.context, box.session)
-        if len(box.envelope) > ENVELOPE or not verified(self._signing[sender], about + box.envelope, box.signature):
+        if len(box.envelope) > ENVELOPE or not verified(
+            self._signing[sender], about + box.envelope, box.signature
+        ):
             raise PeerError(f"a key came in the name of {sender} that {sender} has not signed")
         try:
             return AESGCM(self._key.decapsulate(box.envelope, about))
@@ -212,7 +251,9 @@ def _unpacked(data: bytes) -> Box:
     except (ValueError, RecursionError):
         raise PeerError("a message came that is none") from None
     if box.version != 1 or len(box.session) != _SESSION or len(box.nonce) != _NONCE:
-        raise PeerError(f"a message came in version {box.version} of the sealing, this node speaks version 1")
+        raise PeerError(
+            f"a message came in version {box.version} of the sealing, this node speaks version 1"
+        )
     return box
 
 
@@ -222,12 +263,16 @@ def _decrypted(cipher: "AESGCM", box: Box, bound: bytes) -> bytes:
     try:
         return cipher.decrypt(box.nonce, box.content, bound)
     except (InvalidTag, ValueError):
-        raise PeerError(f"a message came in the name of {box.context.sender} that it has not sealed") from None
+        raise PeerError(
+            f"a message came in the name of {box.context.sender} that it has not sealed"
+        ) from None
 
 
 def _back(context: Context) -> Context:
     """The context of the answer: the other way round, to this request."""
-    return msgspec.structs.replace(context, kind=f"{ANSWER} {context.kind}", sender=context.recipient, recipient=context.sender)
+    return msgspec.structs.replace(
+        context, kind=f"{ANSWER} {context.kind}", sender=context.recipient, recipient=context.sender
+    )
 
 
 def _bound(context: Context, session: bytes) -> bytes:
@@ -236,4 +281,8 @@ def _bound(context: Context, session: bytes) -> bytes:
 
 def _about(context: Context, session: bytes) -> bytes:
     """What a session key is for."""
-    return _KEYING + msgspec.msgpack.encode((context.study, context.job, context.sender, context.recipient)) + session
+    return (
+        _KEYING
+        + msgspec.msgpack.encode((context.study, context.job, context.sender, context.recipient))
+        + session
+    )

@@ -1,7 +1,8 @@
-"""One SQLite file that several threads of a node use: a statement at a time, or a transaction as a whole.
+"""One SQLite file that several threads of a node use: a statement at a time, or a transaction as a
+whole.
 
-A connection that is closed while another thread is inside a statement crashes the process, and a transaction that a second
-thread writes into is nobody's: so everything here passes one lock.
+A connection that is closed while another thread is inside a statement crashes the process, and a
+transaction that a second thread writes into is nobody's: so everything here passes one lock.
 """
 
 import os
@@ -18,12 +19,16 @@ Values = Sequence[str | int | bytes]
 class Store:
     """An open database. Its methods raise `sqlite3.Error`; after `close` all of them do."""
 
-    def __init__(self, path: Path, *, pragmas: Sequence[str] = (), read_only: bool = False, timeout: float) -> None:
+    def __init__(
+        self, path: Path, *, pragmas: Sequence[str] = (), read_only: bool = False, timeout: float
+    ) -> None:
         if not read_only:
             _create(path)
         place = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
         self._lock = threading.RLock()
-        self._db = sqlite3.connect(place, uri=True, isolation_level=None, timeout=timeout, check_same_thread=False)
+        self._db = sqlite3.connect(
+            place, uri=True, isolation_level=None, timeout=timeout, check_same_thread=False
+        )
         for pragma in pragmas:
             self.rows(f"PRAGMA {pragma}")
 
@@ -62,7 +67,8 @@ class Store:
 
 
 def _create(path: Path) -> None:
-    """For its owner alone; SQLite gives its other files the same mode. A file that exists is never opened here: closing it again
-    would drop every lock that this process holds on it, as POSIX has it."""
+    """For its owner alone; SQLite gives its other files the same mode. A file that exists is never
+    opened here: closing it again would drop every lock that this process holds on it, as POSIX has
+    it."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))

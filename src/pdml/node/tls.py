@@ -1,8 +1,9 @@
-"""The relay's certificate: made here or brought along, and how a node knows that it speaks to the right relay.
+"""The relay's certificate: made here or brought along, and how a node knows that it speaks to the
+right relay.
 
-A study pins the sha256 of the certificate's public key, so that a certificate can be renewed without a new study. Under a pin
-the certificate's dates decide nothing, and a wrong clock cuts nobody off; without one the system's authorities, the host's
-name and the dates do.
+A study pins the sha256 of the certificate's public key, so that a certificate can be renewed
+without a new study. Under a pin the certificate's dates decide nothing, and a wrong clock cuts
+nobody off; without one the system's authorities, the host's name and the dates do.
 """
 
 import datetime
@@ -25,7 +26,9 @@ _YEARS = datetime.timedelta(days=2 * 365)
 
 
 class RelayContext(ssl.SSLContext):
-    """TLS towards the relay; ``pin`` is the fingerprint that the study gives, "" for the system's authorities."""
+    """TLS towards the relay; ``pin`` is the fingerprint that the study gives, "" for the system's
+    authorities.
+    """
 
     pin: str
     seen: bytes = b""  # the certificate of the last handshake, DER
@@ -38,14 +41,18 @@ class RelayContext(ssl.SSLContext):
         context.sslobject_class = _Checked
         if pin:
             context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE  # the pin is stricter than any authority: see `_Checked`
+            context.verify_mode = (
+                ssl.CERT_NONE
+            )  # the pin is stricter than any authority: see `_Checked`
         else:
             context.load_default_certs()
         return context
 
 
 class _Checked(ssl.SSLObject):
-    """A handshake that ends only with the key that the study pins; nothing has been said by then."""
+    """A handshake that ends only with the key that the study pins; nothing has been said by
+    then.
+    """
 
     def do_handshake(self) -> None:
         super().do_handshake()
@@ -57,10 +64,16 @@ class _Checked(ssl.SSLObject):
 
 
 def fingerprint(certificate: bytes) -> str:
-    """sha256 of the public key (SubjectPublicKeyInfo) in a DER certificate, 64 hexadecimal digits."""
+    """sha256 of the public key (SubjectPublicKeyInfo) in a DER certificate, 64 hexadecimal
+    digits.
+    """
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-    public = _parsed(certificate).public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    public = (
+        _parsed(certificate)
+        .public_key()
+        .public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    )
     return hashlib.sha256(public).hexdigest()
 
 
@@ -77,13 +90,17 @@ def read(path: Path) -> bytes:
     try:
         return x509.load_pem_x509_certificate(path.read_bytes()).public_bytes(Encoding.DER)
     except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+        raise InvalidInput(
+            f"cannot read {path}: {(error.strerror or str(error)).lower()}"
+        ) from None
     except ValueError:
         raise InvalidInput(f"{path} is no certificate in PEM form") from None
 
 
 def make(folder: Path, host: str) -> bytes:
-    """A self-signed certificate for ``host`` in ``folder``; the key that is there is kept. The certificate as DER."""
+    """A self-signed certificate for ``host`` in ``folder``; the key that is there is kept. The
+    certificate as DER.
+    """
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import Encoding
@@ -115,7 +132,12 @@ def make(folder: Path, host: str) -> bytes:
 def _key(path: Path) -> "EllipticCurvePrivateKey":
     """The private key in ``path``, a new one if there is none."""
     from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        load_pem_private_key,
+    )
 
     if path.exists():
         try:

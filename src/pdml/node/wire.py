@@ -1,4 +1,5 @@
-"""What nodes say to each other: signed, versioned msgpack, plain bytes with shape and dtype, never pickle.
+"""What nodes say to each other: signed, versioned msgpack, plain bytes with shape and dtype, never
+pickle.
 
 The signature of a hello covers all its fields. That of a release covers its `Voucher`: the digest
 of the contract (hence study, job, plan and shape), round, sender, recipient and the payload's
@@ -22,7 +23,9 @@ from pdml.node.identity import Identity, verified
 VERSION = 2
 DTYPE = "<f8"
 ENVELOPE = 1024  # bytes a message may need beyond its payload
-ANSWERS = 6  # messages that one answer may hold: a hello and the rounds by which neighbours can be apart
+ANSWERS = (
+    6  # messages that one answer may hold: a hello and the rounds by which neighbours can be apart
+)
 
 _DOMAIN = b"pdml training message 2\0"
 
@@ -56,10 +59,11 @@ class Voucher(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="vouc
 
 
 class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hello"):
-    """Where a node stands: its last committed round, that release's hash, and what its data set has released over all jobs.
+    """Where a node stands: its last committed round, that release's hash, and what its data set has
+    released over all jobs.
 
-    An old hello must not pass for a rollback: ``life`` is drawn by every process anew, and one that its recipient has not met
-    counts only with the recipient's own ``challenge`` in ``echo``.
+    An old hello must not pass for a rollback: ``life`` is drawn by every process anew, and one that
+    its recipient has not met counts only with the recipient's own ``challenge`` in ``echo``.
     """
 
     version: int
@@ -85,15 +89,38 @@ def hash_of(payload: bytes) -> str:
     return hashlib.sha256(payload).hexdigest()
 
 
-def vector(contract: Contract, identity: Identity, *, sender: str, recipient: str, t: int, payload: bytes) -> bytes:
+def vector(
+    contract: Contract, identity: Identity, *, sender: str, recipient: str, t: int, payload: bytes
+) -> bytes:
     """One release, signed for one neighbour; the same arguments give the same bytes."""
     shape = contract.shape
-    return _signed(identity, Vector(VERSION, contract.digest, contract.study, contract.job, t, sender, recipient, DTYPE, shape, payload))
+    return _signed(
+        identity,
+        Vector(
+            VERSION,
+            contract.digest,
+            contract.study,
+            contract.job,
+            t,
+            sender,
+            recipient,
+            DTYPE,
+            shape,
+            payload,
+        ),
+    )
 
 
-def hello(contract: Contract, identity: Identity, *, sender: str, recipient: str, t: int, **standing: Any) -> bytes:
+def hello(
+    contract: Contract, identity: Identity, *, sender: str, recipient: str, t: int, **standing: Any
+) -> bytes:
     """``standing``: the fields that only a `Hello` has."""
-    return _signed(identity, Hello(VERSION, contract.digest, contract.study, contract.job, t, sender, recipient, **standing))
+    return _signed(
+        identity,
+        Hello(
+            VERSION, contract.digest, contract.study, contract.job, t, sender, recipient, **standing
+        ),
+    )
 
 
 def packed(values: Array) -> bytes:
@@ -105,17 +132,31 @@ def unpacked(payload: bytes, shape: tuple[int, int]) -> Array:
 
 
 def most_bytes(shape: tuple[int, int], servers: Sequence[str]) -> int:
-    """The longest message about vectors of this shape between these servers: known before anything is parsed."""
+    """The longest message about vectors of this shape between these servers: known before anything
+    is parsed.
+    """
     return 8 * shape[0] * shape[1] + ENVELOPE + 4 * max(map(len, servers))
 
 
-def open_vector(data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]) -> tuple[Vector, Array]:
+def open_vector(
+    data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]
+) -> tuple[Vector, Array]:
     """Check a release from ``carrier`` (the name the transport gives its sender) and unpack it."""
     message = _opened(Vector, data, contract, carrier=carrier, me=me, keys=keys)
-    if message.dtype != DTYPE or message.shape != contract.shape or len(message.payload) != 8 * contract.shape[0] * contract.shape[1]:
-        raise PeerError(f"{carrier} sent {message.dtype} of shape {message.shape}, expected {DTYPE} of {contract.shape}")
+    if (
+        message.dtype != DTYPE
+        or message.shape != contract.shape
+        or len(message.payload) != 8 * contract.shape[0] * contract.shape[1]
+    ):
+        raise PeerError(
+            f"{carrier} sent {message.dtype} of shape {message.shape}, expected {DTYPE} of "
+            f"{contract.shape}"
+        )
     if not 1 <= message.round <= contract.plan.rounds:
-        raise PeerError(f"{carrier} sent a release of round {message.round}, but the plan has rounds 1 to {contract.plan.rounds}")
+        raise PeerError(
+            f"{carrier} sent a release of round {message.round}, but the plan has rounds 1 "
+            f"to {contract.plan.rounds}"
+        )
     values = unpacked(message.payload, contract.shape)
     if not np.isfinite(values).all():
         raise PeerError(f"{carrier} sent a vector of round {message.round} that is not finite")
@@ -123,20 +164,30 @@ def open_vector(data: bytes, contract: Contract, *, carrier: str, me: str, keys:
         norm = float(np.linalg.norm(values))
     if not norm <= contract.norm_cap:
         raise PeerError(
-            f"{carrier} sent a vector of length {norm:.3g} in round {message.round}: no honest one exceeds {contract.norm_cap:.3g}"
+            f"{carrier} sent a vector of length {norm:.3g} in round {message.round}: no "
+            f"honest one exceeds {contract.norm_cap:.3g}"
         )
     return message, values
 
 
-def open_hello(data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]) -> Hello:
+def open_hello(
+    data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]
+) -> Hello:
     message = _opened(Hello, data, contract, carrier=carrier, me=me, keys=keys)
-    if not (0 <= message.round <= contract.plan.rounds and message.round <= message.releases < 2**53):
-        raise PeerError(f"{carrier} says it stands at round {message.round} of {contract.plan.rounds}: that cannot be")
+    if not (
+        0 <= message.round <= contract.plan.rounds and message.round <= message.releases < 2**53
+    ):
+        raise PeerError(
+            f"{carrier} says it stands at round {message.round} of {contract.plan.rounds}: "
+            "that cannot be"
+        )
     return message
 
 
 def _signed(identity: Identity, message: Message) -> bytes:
-    return msgspec.msgpack.encode(msgspec.structs.replace(message, signature=identity.sign(_signable(message))))
+    return msgspec.msgpack.encode(
+        msgspec.structs.replace(message, signature=identity.sign(_signable(message)))
+    )
 
 
 def voucher_of(message: Vector) -> Voucher:
@@ -180,21 +231,48 @@ def _signable(message: Vector | Voucher | Hello) -> bytes:
     return _DOMAIN + msgspec.msgpack.encode(msgspec.structs.replace(signed, signature=b""))
 
 
-def _opened(kind: type[Message], data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]) -> Message:
+def _opened(
+    kind: type[Message],
+    data: bytes,
+    contract: Contract,
+    *,
+    carrier: str,
+    me: str,
+    keys: Mapping[str, str],
+) -> Message:
     if len(data) > (most := most_bytes(contract.shape, contract.servers)):
-        raise PeerError(f"{carrier} sent {len(data)} bytes, more than the {most} any message of this job needs")
+        raise PeerError(
+            f"{carrier} sent {len(data)} bytes, more than the {most} any message of this job needs"
+        )
     try:
         message = msgspec.msgpack.decode(data, type=kind)
-    except (ValueError, RecursionError) as error:  # msgspec's own errors, and text that is not UTF-8
-        raise PeerError(f"{carrier} sent something that is no {kind.__name__.lower()} message: {error}") from None
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # msgspec's own errors, and text that is not UTF-8
+        raise PeerError(
+            f"{carrier} sent something that is no {kind.__name__.lower()} message: {error}"
+        ) from None
     if message.version != VERSION:
-        raise PeerError(f"{carrier} speaks version {message.version} of the training messages, this node version {VERSION}")
+        raise PeerError(
+            f"{carrier} speaks version {message.version} of the training messages, this "
+            f"node version {VERSION}"
+        )
     if message.study != contract.study:
-        raise PeerError(f"{carrier} trains another study ({message.study[:12]}..., this node has {contract.study[:12]}...)")
+        raise PeerError(
+            f"{carrier} trains another study ({message.study[:12]}..., this node has "
+            f"{contract.study[:12]}...)"
+        )
     if message.job != contract.job or message.contract != contract.digest:
-        raise PeerError(f"{carrier} trains under another contract (job {message.job!r}): plan, servers or links differ")
+        raise PeerError(
+            f"{carrier} trains under another contract (job {message.job!r}): plan, servers "
+            "or links differ"
+        )
     if message.sender not in contract.neighbours(me) or message.sender != carrier:
-        raise PeerError(f"{carrier} sent a message in the name of {message.sender!r}, who is not the neighbour that it came from")
+        raise PeerError(
+            f"{carrier} sent a message in the name of {message.sender!r}, who is not the "
+            "neighbour that it came from"
+        )
     if message.recipient != me:
         raise PeerError(f"{carrier} sent a message that was meant for {message.recipient!r}")
     if not verified(keys[message.sender], _signable(message), message.signature):

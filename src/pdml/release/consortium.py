@@ -1,4 +1,6 @@
-"""What a training of several organisations releases: one model from their last releases, whichever engine carried them."""
+"""What a training of several organisations releases: one model from their last releases, whichever
+engine carried them.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -91,7 +93,15 @@ class Outcome:
         plan, rounds = self.contract.plan, self.contract.plan.rounds
         apart = [max(part.apart[t] for part in self.parts) for t in range(rounds - 1)]
         spent = tuple(
-            (*(replace(event, t=1) for event in part.earlier if isinstance(event, IterateReleased)), *part.events) for part in self.parts
+            (
+                *(
+                    replace(event, t=1)
+                    for event in part.earlier
+                    if isinstance(event, IterateReleased)
+                ),
+                *part.events,
+            )
+            for part in self.parts
         )
         return History(
             risk=np.full(rounds, np.nan),

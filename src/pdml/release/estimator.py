@@ -1,7 +1,8 @@
 """`PDMLClassifier`: private decentralised training behind scikit-learn's interface.
 
-It simulates all parties in one process: users flip their labels, servers train over a graph. The ledger says what the
-parties would have learnt; by default the noise is drawn from a seeded generator, so a simulation itself protects nobody.
+It simulates all parties in one process: users flip their labels, servers train over a graph. The
+ledger says what the parties would have learnt; by default the noise is drawn from a seeded
+generator, so a simulation itself protects nobody.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,36 +32,44 @@ from pdml.train.engines import local
 from pdml.train.node import Server
 from pdml.train.plan import TrainingPlan
 
-RANGES_LEAK = "feature_ranges='from_data' took each column's minimum and maximum from the records: a release no noise protects"
+RANGES_LEAK = (
+    "feature_ranges='from_data' took each column's minimum and maximum from the "
+    "records: a release no noise protects"
+)
 RISK_LEAK = "history_.risk is computed from the records without noise: keep it inside the servers"
 CLASSES_LEAK = "classes_ was taken from true labels, which no noise protects: classes= declares it"
 
 
 class PDMLClassifier(ClassifierMixin, BaseEstimator):
-    """Linear classifier trained by servers that do not trust each other, on labels that nobody has seen.
+    """Linear classifier trained by servers that do not trust each other, on labels that nobody has
+    seen.
 
     Parameters
     ----------
     epsilon : float or None, default 1.0
-        Label privacy in Phase 1: each label is flipped with probability 1/(1 + e^ε). None or infinity: no flipping.
+        Label privacy in Phase 1: each label is flipped with probability 1/(1 + e^ε). None or
+        infinity: no flipping.
     n_servers, topology, links
-        The servers and how they are joined: "random" (``links`` links, default 1.3 per server), "ring", "complete",
-        "star", "grid", "small_world", a list of edges, or a `Graph`.
+        The servers and how they are joined: "random" (``links`` links, default 1.3 per server),
+        "ring", "complete", "star", "grid", "small_world", a list of edges, or a `Graph`.
     rounds : int or None
         Rounds of ADMM; None takes the plan's.
     fit_intercept : bool
-        Append a constant 1 to every record. It counts inside ``norm_bound`` and is regularised like any feature.
+        Append a constant 1 to every record. It counts inside ``norm_bound`` and is regularised like
+        any feature.
     norm_bound : float
         Records longer than this are shrunk to it, one by one; every guarantee rests on it.
     feature_ranges : array of shape (n_features, 2), "from_data" or None
-        Declared ranges, mapped to [0, 1]. "from_data" takes them from the records, which is a leak and is reported as one.
+        Declared ranges, mapped to [0, 1]. "from_data" takes them from the records, which is a leak
+        and is reported as one.
     classes : sequence or None
         The declared classes, in the order that ``classes_`` will have; a class may have no record.
         None takes them from the labels, which is a leak and is reported as one.
     plan : TrainingPlan or None
         Every letter of the paper.
     budget : Budget or None
-        The most that other servers may learn. A training that would spend more is refused before it starts.
+        The most that other servers may learn. A training that would spend more is refused before it
+        starts.
     open_ended : bool
         Or it is stopped at the last round that ``budget`` allows, and refused only if that is none.
     diagnostics : bool
@@ -69,19 +78,21 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     on_round : callable(t, rounds) or None
         Called after each round, for progress bars.
     randomness : {"simulated", "secure"}
-        Where flips and noise come from: a seeded generator, or the operating system's entropy with noise exact on a grid.
+        Where flips and noise come from: a seeded generator, or the operating system's entropy with
+        noise exact on a grid.
     engine : {"local", "ray"}
-        Where the servers run: in this process, or as actors on a Ray cluster (RAY_ADDRESS, else a new one on this machine).
-        The result is the same to the bit.
+        Where the servers run: in this process, or as actors on a Ray cluster (RAY_ADDRESS, else a
+        new one on this machine). The result is the same to the bit.
     random_state
-        Makes everything reproducible to the bit; with secure randomness only the dealing of records and the graph.
+        Makes everything reproducible to the bit; with secure randomness only the dealing of records
+        and the graph.
 
     Attributes
     ----------
-    coef_, intercept_, classes_, n_features_in_ : as in scikit-learn; they act on scaled and clipped rows.
-    history_ : `History`, per round.
-    privacy_ : `Ledger`: who can learn what; `privacy_.user_lines()` for each record, in the order of the input.
-    rounds_ : how many rounds were done.
+    coef_, intercept_, classes_, n_features_in_ : as in scikit-learn; they act on scaled and clipped
+    rows. history_ : `History`, per round.
+    privacy_ : `Ledger`: who can learn what; `privacy_.user_lines()` for each record, in the order
+    of the input. rounds_ : how many rounds were done.
     n_clipped_ : how many training records were shrunk to ``norm_bound``. To be kept inside.
     leaks_ : sentences naming every release that no noise protects.
     server_models_ : each server's own last release as a `Model`.
@@ -134,8 +145,12 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
     def fit(self, X: Matrix, y: Any, epsilons: Any = None, servers: Any = None) -> "PDMLClassifier":
-        """Train on simulated users. ``epsilons``: one ε per record; ``servers``: the index of each record's server."""
-        _validate.integer("n_servers", self.n_servers, low=2, why="one server alone has nobody to hide from")
+        """Train on simulated users. ``epsilons``: one ε per record; ``servers``: the index of each
+        record's server.
+        """
+        _validate.integer(
+            "n_servers", self.n_servers, low=2, why="one server alone has nobody to hide from"
+        )
         _validate.real("norm_bound", self.norm_bound, low=0, high=1e12, open_low=True)
         _validate.choice("engine", self.engine, ("local", "ray"))
         x, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
@@ -149,7 +164,9 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         ranges = self._ranges(x)
         if ranges is None:  # a declared low other than 0 would fill the zeros in again
             x = rows.compact(x)
-        prepared, self.n_clipped_ = prepare(x, norm_bound=self.norm_bound, fit_intercept=self.fit_intercept, ranges=ranges)
+        prepared, self.n_clipped_ = prepare(
+            x, norm_bound=self.norm_bound, fit_intercept=self.fit_intercept, ranges=ranges
+        )
         chosen = self.epsilon if epsilons is None else epsilons
         label_epsilons = labels.check_epsilons(np.inf if chosen is None else chosen, len(index))
         order, cuts = self._groups(servers, len(index), source)
@@ -158,8 +175,18 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         asked = plan.rounds
         plan, ledger = self._within_budget(plan, ledger)
         pooled = prepared[order]
-        reported = flip_labels(index[order], label_epsilons[order], len(self.classes_), source.stream(LABELS))
-        members = _servers(pooled, cuts, reported, label_epsilons[order], self.graph_, self.norm_bound, len(self.classes_))
+        reported = flip_labels(
+            index[order], label_epsilons[order], len(self.classes_), source.stream(LABELS)
+        )
+        members = _servers(
+            pooled,
+            cuts,
+            reported,
+            label_epsilons[order],
+            self.graph_,
+            self.norm_bound,
+            len(self.classes_),
+        )
         trained, means = self._train(plan, members, source)
         self.privacy_, self.rounds_ = ledger, plan.rounds
         self._publish(plan, asked, members, ranges, trained, means, source)
@@ -184,8 +211,18 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             raise DataError(f"y must hold one of the declared classes, got another at record {row}")
         return declared, index
 
-    def _ledger(self, plan: TrainingPlan, epsilons: Array, order: IntArray, cuts: IntArray, width: int, source: Source) -> Ledger:
-        """What the whole plan will spend: public settings only, known before any label is flipped."""
+    def _ledger(
+        self,
+        plan: TrainingPlan,
+        epsilons: Array,
+        order: IntArray,
+        cuts: IntArray,
+        width: int,
+        source: Source,
+    ) -> Ledger:
+        """What the whole plan will spend: public settings only, known before any label is
+        flipped.
+        """
         classes, n = len(self.classes_), self.graph_.n
         events = []
         owners, weights = np.empty(len(order), dtype=np.int64), np.empty(len(order))
@@ -193,7 +230,10 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             mine = order[cuts[i] : cuts[i + 1]]
             quietest = float(epsilons[mine].min())
             owners[mine] = i
-            weights[mine] = np.minimum(1.0, labels.keep_weight(epsilons[mine], classes) / labels.keep_weight(quietest, classes))
+            weights[mine] = np.minimum(
+                1.0,
+                labels.keep_weight(epsilons[mine], classes) / labels.keep_weight(quietest, classes),
+            )
             planned = plan.events(
                 server=i,
                 n_servers=n,
@@ -206,13 +246,21 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             )
             flip = LabelFlipped(epsilon=float(epsilons[mine].max()), by=SIMULATION)
             events.append((flip, *planned))
-        return Ledger(tuple(events), source=source.name, classes=classes, reports=Reports(owners, epsilons, weights))
+        return Ledger(
+            tuple(events),
+            source=source.name,
+            classes=classes,
+            reports=Reports(owners, epsilons, weights),
+        )
 
     def _within_budget(self, plan: TrainingPlan, ledger: Ledger) -> tuple[TrainingPlan, Ledger]:
         """The plan as far as the budget carries it."""
         if self.budget is None:
             if self.open_ended:
-                raise InvalidInput("open_ended must be False without a budget, got True: nothing would ever stop the training")
+                raise InvalidInput(
+                    "open_ended must be False without a budget, got True: nothing would "
+                    "ever stop the training"
+                )
             return plan, ledger
         if not isinstance(self.budget, Budget):
             raise InvalidInput(f"budget must be a Budget or None, got {self.budget!r}")
@@ -229,27 +277,37 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             _validate.choice("feature_ranges", self.feature_ranges, ("from_data",))
             self.leaks_.append(RANGES_LEAK)
             low, high = (
-                np.asarray(side.toarray() if hasattr(side, "toarray") else side).ravel() for side in (x.min(axis=0), x.max(axis=0))
+                np.asarray(side.toarray() if hasattr(side, "toarray") else side).ravel()
+                for side in (x.min(axis=0), x.max(axis=0))
             )
             low = np.minimum(low, 0) if hasattr(x, "toarray") else low
             return np.column_stack([low, np.where(high > low, high, low + 1)]).astype(float)
         return np.asarray(self.feature_ranges, dtype=float)
 
     def _groups(self, servers: Any, total: int, source: Source) -> tuple[IntArray, IntArray]:
-        """Which records belong to which server, as an order of the records and the cuts between servers."""
+        """Which records belong to which server, as an order of the records and the cuts between
+        servers.
+        """
         if servers is None:
             if total < self.n_servers:
-                raise DataError(f"n_samples={total} records cannot be dealt to n_servers={self.n_servers}: every server needs at least one")
+                raise DataError(
+                    f"n_samples={total} records cannot be dealt to "
+                    f"n_servers={self.n_servers}: every server needs at least one"
+                )
             return rows.deal(total, self.n_servers, source.public(DEAL))
         owner = np.asarray(servers)
         if owner.shape != (total,) or not np.issubdtype(owner.dtype, np.integer):
             raise InvalidInput(f"servers must hold one server index per record ({total} of them)")
         sizes = np.bincount(owner, minlength=self.n_servers) if (owner >= 0).all() else np.zeros(0)
         if len(sizes) != self.n_servers or (sizes == 0).any():
-            raise InvalidInput(f"servers must use every index from 0 to {self.n_servers - 1} and no other")
+            raise InvalidInput(
+                f"servers must use every index from 0 to {self.n_servers - 1} and no other"
+            )
         return np.argsort(owner, kind="stable"), np.cumsum([0, *sizes]).astype(np.int64)
 
-    def _train(self, plan: TrainingPlan, members: list[Server], source: Source) -> tuple[local.Trained, Array]:
+    def _train(
+        self, plan: TrainingPlan, members: list[Server], source: Source
+    ) -> tuple[local.Trained, Array]:
         means: list[Array] = []
 
         def observe(t: int, released: Array, _: Array) -> None:
@@ -315,7 +373,9 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
 
     def _checked(self, X: Matrix) -> Matrix:
         check_is_fitted(self, "model_")
-        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
+        )
 
     def decision_function(self, X: Matrix) -> Array:
         """Margins of the released model on scaled and clipped rows."""
@@ -330,7 +390,9 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: Matrix) -> NDArray[Any]:
         """The most likely class of each row."""
         scores = self.decision_function(X)
-        return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])
+        return np.asarray(
+            self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+        )
 
 
 def _seed(random_state: Any) -> int | None:
@@ -340,7 +402,13 @@ def _seed(random_state: Any) -> int | None:
 
 
 def _servers(
-    pooled: Matrix, cuts: IntArray, reported: IntArray, epsilons: Array, graph: Graph, norm_bound: float, classes: int
+    pooled: Matrix,
+    cuts: IntArray,
+    reported: IntArray,
+    epsilons: Array,
+    graph: Graph,
+    norm_bound: float,
+    classes: int,
 ) -> list[Server]:
     """Deal prepared records and reported labels out to their servers."""
     codes = labels.codes(reported, epsilons, classes)
@@ -364,5 +432,8 @@ def _risks(plan: TrainingPlan, members: list[Server], points: Array) -> Array:
     """(1/n) Σ_i Ĵ_i at the average release of each round."""
     loss = plan.loss_for(members[0].classes)
     weight = plan.regularization / len(members)
-    each = (objective.risk(s.matrix, loss, labels.label_mean(s.matrix, s.codes, loss), weight, points) for s in members)
+    each = (
+        objective.risk(s.matrix, loss, labels.label_mean(s.matrix, s.codes, loss), weight, points)
+        for s in members
+    )
     return np.asarray(sum(each) / len(members))

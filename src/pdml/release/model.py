@@ -1,7 +1,8 @@
-"""What leaves the system: a linear model with everything a reader needs to judge it, as one JSON file.
+"""What leaves the system: a linear model with everything a reader needs to judge it, as one JSON
+file.
 
-The coefficients are the average of the servers' last noisy releases, so the file is post-processing of what the other
-servers saw anyway and spends nothing more.
+The coefficients are the average of the servers' last noisy releases, so the file is post-processing
+of what the other servers saw anyway and spends nothing more.
 """
 
 import json
@@ -24,7 +25,9 @@ FORMAT = "pdml-model/1"
 THIS_TRAINING = "this training alone: other trainings on the same records must be added up"
 
 
-class Card(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="format", tag=FORMAT):
+class Card(
+    msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="format", tag=FORMAT
+):
     """The JSON form of a model."""
 
     classes: list[str | int | float | bool]
@@ -43,7 +46,9 @@ class Card(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A trained classifier. Rows are scaled and clipped as in training, one by one, before they meet the coefficients."""
+    """A trained classifier. Rows are scaled and clipped as in training, one by one, before they
+    meet the coefficients.
+    """
 
     classes: tuple[Any, ...]
     coefficients: Array  # (C, d): C = 1 for two classes, else one row per class
@@ -61,8 +66,12 @@ class Model:
     def decision_function(self, x: Matrix) -> Array:
         """Margins: (m,) for two classes (positive means ``classes[1]``), else (m, K)."""
         if x.shape[1] != self.coefficients.shape[1]:
-            raise DataError(f"the model was trained on {self.coefficients.shape[1]} features, got {x.shape[1]}")
-        prepared, _ = prepare(x, norm_bound=self.norm_bound, fit_intercept=self.fit_intercept, ranges=self.ranges)
+            raise DataError(
+                f"the model was trained on {self.coefficients.shape[1]} features, got {x.shape[1]}"
+            )
+        prepared, _ = prepare(
+            x, norm_bound=self.norm_bound, fit_intercept=self.fit_intercept, ranges=self.ranges
+        )
         weights = self.coefficients
         if self.fit_intercept:
             weights = np.hstack([weights, self.intercepts[:, None]])
@@ -103,7 +112,9 @@ class Model:
             norm_bound=self.norm_bound,
             fit_intercept=self.fit_intercept,
             feature_names=list(self.feature_names),
-            ranges=None if self.ranges is None else [(float(low), float(high)) for low, high in self.ranges],
+            ranges=None
+            if self.ranges is None
+            else [(float(low), float(high)) for low, high in self.ranges],
             label=self.label,
             encoder=self.encoder,
             plan=self.plan,
@@ -120,7 +131,9 @@ def load_model(path: str | Path) -> Model:
     try:
         raw = Path(path).read_bytes()
     except OSError as error:
-        raise DataError(f"the model {str(path)!r} cannot be read: {error.strerror or error}") from None
+        raise DataError(
+            f"the model {str(path)!r} cannot be read: {error.strerror or error}"
+        ) from None
     try:
         card = msgspec.json.decode(raw, type=Card)
     except msgspec.DecodeError as error:
@@ -129,12 +142,22 @@ def load_model(path: str | Path) -> Model:
     intercepts = np.asarray(card.intercepts, dtype=float)
     codes = 1 if len(card.classes) == 2 else len(card.classes)
     if len(card.classes) < 2 or coefficients.shape[0] != codes or intercepts.shape != (codes,):
-        raise DataError(f"{str(path)!r} holds {len(coefficients)} rows of coefficients for {len(card.classes)} classes")
+        raise DataError(
+            f"{str(path)!r} holds {len(coefficients)} rows of coefficients for "
+            f"{len(card.classes)} classes"
+        )
     ranges = None if card.ranges is None else _matrix(card.ranges, "ranges", path)
     if ranges is not None and len(ranges) != coefficients.shape[1]:
-        raise DataError(f"{str(path)!r} holds ranges for {len(ranges)} features and coefficients for {coefficients.shape[1]}")
-    if not (np.isfinite(coefficients).all() and np.isfinite(intercepts).all() and card.norm_bound > 0):
-        raise DataError(f"{str(path)!r} holds numbers that are not finite, or a norm bound that is not positive")
+        raise DataError(
+            f"{str(path)!r} holds ranges for {len(ranges)} features and coefficients for "
+            f"{coefficients.shape[1]}"
+        )
+    if not (
+        np.isfinite(coefficients).all() and np.isfinite(intercepts).all() and card.norm_bound > 0
+    ):
+        raise DataError(
+            f"{str(path)!r} holds numbers that are not finite, or a norm bound that is not positive"
+        )
     return Model(
         classes=tuple(card.classes),
         coefficients=coefficients,
@@ -161,8 +184,11 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def prepare(x: Matrix, *, norm_bound: float, fit_intercept: bool, ranges: Array | None) -> tuple[Matrix, int]:
-    """Scale by declared ranges, append the bias, clip each row to the norm bound; also say how many rows were clipped.
+def prepare(
+    x: Matrix, *, norm_bound: float, fit_intercept: bool, ranges: Array | None
+) -> tuple[Matrix, int]:
+    """Scale by declared ranges, append the bias, clip each row to the norm bound; also say how many
+    rows were clipped.
 
     Every step looks at one record and public settings only, so preparing leaks nothing.
     """
@@ -177,13 +203,18 @@ def prepare(x: Matrix, *, norm_bound: float, fit_intercept: bool, ranges: Array 
 def _to_unit(x: Matrix, ranges: Array) -> Matrix:
     """Map [low, high] to [0, 1], values outside to its ends."""
     if ranges.shape != (x.shape[1], 2):
-        raise InvalidInput(f"feature_ranges must have a (low, high) pair for each of the {x.shape[1]} features, got shape {ranges.shape}")
+        raise InvalidInput(
+            f"feature_ranges must have a (low, high) pair for each of the {x.shape[1]} "
+            f"features, got shape {ranges.shape}"
+        )
     low, high = ranges.T
     if not (np.isfinite(ranges).all() and (low < high).all()):
         raise InvalidInput("feature_ranges must be finite with low < high for every feature")
     if sp.issparse(x):
         if (low != 0).any():
-            raise InvalidInput("feature_ranges of a sparse X must start at 0: another low would fill in every zero")
+            raise InvalidInput(
+                "feature_ranges of a sparse X must start at 0: another low would fill in every zero"
+            )
         scaled = x.copy()
         scaled.data = np.clip(x.data / high[x.indices], 0, 1).astype(x.dtype)
         return scaled

@@ -1,4 +1,6 @@
-"""The pieces figures are made of: an empty plot, a line by round, and scales with labels that people can read."""
+"""The pieces figures are made of: an empty plot, a line by round, and scales with labels that
+people can read.
+"""
 
 from collections.abc import Callable
 from math import log
@@ -22,7 +24,9 @@ _SURE = (0.55, 0.6, 0.75, 0.9, 0.99, 0.999)
 
 
 def canvas(y: str, x: str = "Round of training") -> tuple["Figure", "Axes"]:
-    """One empty plot that still reads when it is shrunk to a phone; what y is stands above it, upright."""
+    """One empty plot that still reads when it is shrunk to a phone; what y is stands above it,
+    upright.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.6, 3.9), layout="constrained", facecolor="none")
@@ -51,7 +55,14 @@ def labels(write: Callable[[float], str]) -> Any:
 def line(axes: "Axes", values: Array, colour: str, label: str, *, dashed: bool = False) -> None:
     """One value per round; rounds that are not finite are gaps."""
     marker = "o" if np.isfinite(values).sum() <= _MARKED_POINTS else ""
-    axes.plot(np.arange(1, len(values) + 1), values, color=colour, label=label, marker=marker, linestyle=DASHES if dashed else "solid")
+    axes.plot(
+        np.arange(1, len(values) + 1),
+        values,
+        color=colour,
+        label=label,
+        marker=marker,
+        linestyle=DASHES if dashed else "solid",
+    )
     axes.set_xlim(0.5, len(values) + 0.5)
 
 
@@ -75,7 +86,9 @@ def logarithmic(axes: "Axes", values: Array) -> None:
     low, high = (low / 1.25, high * 1.25) if high > 2 * low else (low / 2, high * 2)
     axes.set_yscale("log")
     axes.set_ylim(low, high)
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 1000 * low else (1.0,), numticks=12))
+    axes.yaxis.set_major_locator(
+        LogLocator(subs=(1.0, 2.0, 5.0) if high < 1000 * low else (1.0,), numticks=12)
+    )
     axes.yaxis.set_major_formatter(labels(numbers.tick))
     axes.yaxis.set_minor_formatter(NullFormatter())
 
@@ -88,7 +101,11 @@ def how_sure(axes: "Axes", delta: float) -> None:
     for share in _SURE:
         epsilon = gaussian_epsilon(share, delta)
         if low <= epsilon <= high and epsilon > 0:
-            height = log(epsilon / low) / log(high / low) if axes.get_yscale() == "log" else (epsilon - low) / (high - low)
+            height = (
+                log(epsilon / low) / log(high / low)
+                if axes.get_yscale() == "log"
+                else (epsilon - low) / (high - low)
+            )
             if height > last + 0.09:  # else two labels would touch
                 marks.append((epsilon, f"{100 * share:g}%"))
                 last = height

@@ -1,4 +1,6 @@
-"""The few shapes of HTML that a report is made of. Everything that comes from outside passes through `text`."""
+"""The few shapes of HTML that a report is made of. Everything that comes from outside passes
+through `text`.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -40,22 +42,35 @@ class Cell:
     header: bool = False
 
 
-def table(caption: str, columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[Cell]], *, stacked: bool = False) -> str:
-    """A table with a caption and scopes; ``columns`` are (name, style). Stacked: rows turn into cards on a phone.
+def table(
+    caption: str,
+    columns: Sequence[tuple[str, str]],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    stacked: bool = False,
+) -> str:
+    """A table with a caption and scopes; ``columns`` are (name, style). Stacked: rows turn into
+    cards on a phone.
 
-    Stacking takes the table's display away, and with it what a screen reader knows of rows and columns: roles give it back.
+    Stacking takes the table's display away, and with it what a screen reader knows of rows and
+    columns: roles give it back.
     """
 
     def role(name: str) -> str:
         return f' role="{name}"' if stacked else ""
 
-    head = "".join(f'<th scope="col"{_style(style)}{role("columnheader")}>{text(name)}</th>' for name, style in columns)
+    head = "".join(
+        f'<th scope="col"{_style(style)}{role("columnheader")}>{text(name)}</th>'
+        for name, style in columns
+    )
     body = []
     for row in rows:
         cells = []
         for (column, _), cell in zip(columns, row, strict=True):
             if cell.header:
-                cells.append(f'<th scope="row"{_style(cell.style)}{role("rowheader")}>{cell.content}</th>')
+                cells.append(
+                    f'<th scope="row"{_style(cell.style)}{role("rowheader")}>{cell.content}</th>'
+                )
             else:
                 named = f' data-name="{text(column)}"' if stacked and "number" in cell.style else ""
                 cells.append(f"<td{_style(cell.style)}{named}{role('cell')}>{cell.content}</td>")
@@ -72,14 +87,18 @@ def table(caption: str, columns: Sequence[tuple[str, str]], rows: Iterable[Seque
 def section(name: str, heading: str, intro: str, content: str) -> str:
     """A landmark that its heading names; ``intro`` is plain words, ``content`` HTML."""
     words = f'<p class="intro">{text(intro)}</p>' if intro else ""
-    return f'<section aria-labelledby="{name}"><h2 id="{name}">{text(heading)}</h2>{words}\n{content}</section>'
+    return (
+        f'<section aria-labelledby="{name}"><h2 '
+        f'id="{name}">{text(heading)}</h2>{words}\n{content}</section>'
+    )
 
 
 def figure(picture: str, heading: str, caption: str) -> str:
     """A picture with its caption (HTML) above, in the page's colours."""
     bare = picture.replace(f' xmlns="{svg.NAMESPACE}"', "", 1)
     themed = re.sub(r'style="[^"]*"', lambda match: re.sub("#[0-9a-f]{6}", _themed, match[0]), bare)
-    return f"<figure><figcaption><strong>{text(heading)}</strong>{caption}</figcaption>\n<div>{themed}</div></figure>"
+    title = f"<figcaption><strong>{text(heading)}</strong>{caption}</figcaption>"
+    return f"<figure>{title}\n<div>{themed}</div></figure>"
 
 
 def _themed(match: re.Match[str]) -> str:

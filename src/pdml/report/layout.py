@@ -1,8 +1,9 @@
-"""Where to draw each server, so that the distance on paper is the number of links between two servers.
+"""Where to draw each server, so that the distance on paper is the number of links between two
+servers.
 
-Minimises the stress Σ_{i<l} d_il⁻² (|x_i - x_l| - d_il)² by majorization (Gansner, Koren, North: Graph Drawing by Stress
-Majorization, 2004), the same energy as networkx's Kamada-Kawai layout: ten times faster at 1,000 servers, without random
-starts, and a grid comes out as a grid.
+Minimises the stress Σ_{i<l} d_il⁻² (|x_i - x_l| - d_il)² by majorization (Gansner, Koren, North:
+Graph Drawing by Stress Majorization, 2004), the same energy as networkx's Kamada-Kawai layout: ten
+times faster at 1,000 servers, without random starts, and a grid comes out as a grid.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,9 @@ _STEPS = 60
 
 
 def positions(n: int, edges: Sequence[tuple[int, int]]) -> Array:
-    """(n, 2) coordinates, centred, the longest direction about horizontal; the same input gives the same picture."""
+    """(n, 2) coordinates, centred, the longest direction about horizontal; the same input gives the
+    same picture.
+    """
     if 4 * len(edges) > n * (n - 1) and n > 2:
         return _circle(n)  # where nearly everybody talks to everybody, distances say nothing
     if n == 1:
@@ -39,7 +42,9 @@ def positions(n: int, edges: Sequence[tuple[int, int]]) -> Array:
 
 
 def _hops(n: int, edges: Sequence[tuple[int, int]]) -> Array:
-    """Links between every two servers; servers that cannot reach each other are drawn one step beyond the farthest pair."""
+    """Links between every two servers; servers that cannot reach each other are drawn one step
+    beyond the farthest pair.
+    """
     pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     adjacency = sparse.csr_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
     hops = np.asarray(shortest_path(adjacency, directed=False, unweighted=True))
@@ -48,7 +53,9 @@ def _hops(n: int, edges: Sequence[tuple[int, int]]) -> Array:
 
 
 def _start(hops: Array) -> Array:
-    """Classical scaling, nudged along a spiral so that servers with the same neighbours do not start on one spot."""
+    """Classical scaling, nudged along a spiral so that servers with the same neighbours do not
+    start on one spot.
+    """
     squares = hops**2
     gram = -(squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean()) / 2
     values, vectors = linalg.eigh(gram, subset_by_index=[len(hops) - 2, len(hops) - 1])

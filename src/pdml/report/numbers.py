@@ -1,4 +1,6 @@
-"""How numbers are written for people: one small place, so that a page, a card and a figure say the same thing."""
+"""How numbers are written for people: one small place, so that a page, a card and a figure say the
+same thing.
+"""
 
 from math import floor, isfinite, isinf, isnan, log10
 
@@ -9,7 +11,9 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """``digits`` significant digits: 0.325, 16.7, 1,230, and 1.2 × 10⁻⁷ where zeros would be hard to count."""
+    """``digits`` significant digits: 0.325, 16.7, 1,230, and 1.2 × 10⁻⁷ where zeros would be hard
+    to count.
+    """
     if not isfinite(value):
         return "∞" if value > 0 else "−∞" if value < 0 else MISSING
     rounded = float(f"{value:.{digits - 1}e}")
@@ -22,7 +26,9 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def epsilon(value: float) -> str:
-    """ε with three significant digits; infinity is said in words, because a symbol reads like a large guarantee."""
+    """ε with three significant digits; infinity is said in words, because a symbol reads like a
+    large guarantee.
+    """
     if isnan(value):
         return MISSING
     return NO_PROTECTION if isinf(value) else significant(value)
@@ -39,7 +45,9 @@ def delta(value: float) -> str:
 
 def tick(value: float) -> str:
     """A label of an axis: as short as it can be."""
-    return delta(value) if 0 < value < 1e-3 else significant(value) if value >= 1e6 else f"{value:,g}"
+    return (
+        delta(value) if 0 < value < 1e-3 else significant(value) if value >= 1e6 else f"{value:,g}"
+    )
 
 
 def percent_tick(value: float) -> str:
@@ -55,7 +63,11 @@ def percent(value: float | None) -> str:
 def difference(value: float) -> str:
     """A gain or a loss between two shares, in words."""
     size = f"{abs(100 * value):.1f}"
-    return "makes no difference" if float(size) == 0 else f"{'gains' if value > 0 else 'loses'} {size} percentage points"
+    return (
+        "makes no difference"
+        if float(size) == 0
+        else f"{'gains' if value > 0 else 'loses'} {size} percentage points"
+    )
 
 
 def certainty(value: float) -> str:

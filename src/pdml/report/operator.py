@@ -1,4 +1,6 @@
-"""The operator's page: one collection at a glance, from totals alone. It runs no script, and reloads itself."""
+"""The operator's page: one collection at a glance, from totals alone. It runs no script, and
+reloads itself.
+"""
 
 from datetime import UTC, datetime
 from importlib import resources
@@ -14,17 +16,31 @@ from pdml.report.operator_preview import LEAST, Estimate, Preview, Spending
 RELOAD = 30  # seconds
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 _ESTIMATE = (
-    "Chance changes answers on people’s devices with known probabilities. Taking these out leaves an estimate of how many of the "
-    "people who reported hold each answer. In brackets stands the range that holds the true share in about 95 of 100 such "
+    "Chance changes answers on people’s devices with known probabilities. Taking these out "
+    "leaves an estimate of how many of the "
+    "people who reported hold each answer. In brackets stands the range that holds the "
+    "true share in about 95 of 100 such "
     "collections. It is about the group, not about a person."
 )
-_TOO_FEW = f"What people’s true answers are is estimated from {LEAST} reports on: of fewer, chance would tell more than they do."
+_TOO_FEW = (
+    f"What people’s true answers are is estimated from {LEAST} reports on: of fewer, "
+    "chance would tell more than they do."
+)
 
 
 def render(summary: Summary, preview: Preview) -> str:
     """The whole document: the same totals give the same page."""
-    styles = "".join(resources.files("pdml.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "operator.css"))
-    body = (_cards(summary), _minutes(summary), _trainable(preview), _answers(summary, preview), _problems(summary))
+    styles = "".join(
+        resources.files("pdml.report").joinpath(name).read_text(encoding="utf-8")
+        for name in ("page.css", "operator.css")
+    )
+    body = (
+        _cards(summary),
+        _minutes(summary),
+        _trainable(preview),
+        _answers(summary, preview),
+        _problems(summary),
+    )
     taken = f"{datetime.fromtimestamp(summary.taken_at, UTC):%Y-%m-%d %H:%M:%S}"
     style = " open" if summary.state == "open" and summary.in_window else ""
     return f"""<!DOCTYPE html>
@@ -54,7 +70,11 @@ reloads every {RELOAD} seconds.</footer>
 
 
 def _state(summary: Summary) -> str:
-    return "outside its opening times" if summary.state == "open" and not summary.in_window else str(summary.state)
+    return (
+        "outside its opening times"
+        if summary.state == "open" and not summary.in_window
+        else str(summary.state)
+    )
 
 
 def _duration(seconds: float) -> str:
@@ -66,14 +86,25 @@ def _duration(seconds: float) -> str:
 
 
 def _card(name: str, value: int, below: str) -> str:
-    return f'<div class="card"><dt>{text(name)}</dt><dd class="big">{exact(value, numbers.count(value))}</dd><dd>{text(below)}</dd></div>'
+    return (
+        f'<div class="card"><dt>{text(name)}</dt><dd '
+        f'class="big">{exact(value, numbers.count(value))}</dd><dd>{text(below)}</dd></div>'
+    )
 
 
 def _cards(summary: Summary) -> str:
     issued = numbers.count(summary.invitations, "invitation")
-    invited = f"of {issued}; reports need one" if summary.require_tokens else f"of {issued}; reports need none"
+    invited = (
+        f"of {issued}; reports need one"
+        if summary.require_tokens
+        else f"of {issued}; reports need none"
+    )
     cards = (
-        _card("Reports stored", summary.reports, f"{numbers.count(sum(summary.per_minute))} in the last hour"),
+        _card(
+            "Reports stored",
+            summary.reports,
+            f"{numbers.count(sum(summary.per_minute))} in the last hour",
+        ),
         _card("Invitations used", summary.invitations_used, invited),
         _card("Withdrawn", summary.withdrawn, "by people who asked for it"),
         _card("Sent again", summary.replayed, "and counted once, since the start"),
@@ -90,24 +121,36 @@ def _minutes(summary: Summary) -> str:
     for value in (0, top // 2, top) if top > 1 else (0, 1):
         y = base - 140 * value / top
         parts.append(f'<line class="rule" x1="{left}" x2="{width}" y1="{y:g}" y2="{y:g}"/>')
-        parts.append(f'<text x="{left - 8}" y="{y + 4:g}" text-anchor="end">{numbers.count(value)}</text>')
+        parts.append(
+            f'<text x="{left - 8}" y="{y + 4:g}" text-anchor="end">{numbers.count(value)}</text>'
+        )
     for i, count in enumerate(counts):
         if count:
             tall, x = 140 * count / top, left + i * step + 1
             running = " running" * (i == len(counts) - 1)
             parts.append(
-                f'<rect class="bar{running}" x="{x:.1f}" y="{base - tall:.1f}" width="{step - 2:.1f}" height="{tall:.1f}" rx="2"/>'
+                f'<rect class="bar{running}" x="{x:.1f}" y="{base - tall:.1f}" '
+                f'width="{step - 2:.1f}" height="{tall:.1f}" rx="2"/>'
             )
     for ago in (60, 45, 30, 15, 0):
         x = left + (len(counts) - ago) * step
-        words, anchor = (f"{ago} min ago", "start" if ago == 60 else "middle") if ago else ("now", "end")
+        words, anchor = (
+            (f"{ago} min ago", "start" if ago == 60 else "middle") if ago else ("now", "end")
+        )
         style = ' class="between"' * (0 < ago < 60)
-        parts.append(f'<text x="{x:.1f}" y="{height - 8}" text-anchor="{anchor}"{style}>{words}</text>')
+        parts.append(
+            f'<text x="{x:.1f}" y="{height - 8}" text-anchor="{anchor}"{style}>{words}</text>'
+        )
     extent = f"{numbers.count(sum(counts))} in all, at most {numbers.count(most)} in one"
     told = f"Reports stored in each of the last {len(counts)} minutes: {extent}."
-    picture = f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{text(told)}">{"".join(parts)}</svg>'
+    picture = (
+        f'<svg viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{text(told)}">{"".join(parts)}</svg>'
+    )
     intro = "Counted in memory since the service started: the disk keeps the hour only."
-    return html.section("minutes", "Reports per minute", intro, f'<div class="minutes">{picture}</div>')
+    return html.section(
+        "minutes", "Reports per minute", intro, f'<div class="minutes">{picture}</div>'
+    )
 
 
 def _round_up(value: int) -> int:
@@ -124,43 +167,76 @@ def _trainable(preview: Preview) -> str:
     intro = "If the data set were frozen now and the study’s plan carried out with it."
     weight = "answers without chance is the most that one report, true or false, can count for"
     facts = [
-        ("Records", exact(preview.records, numbers.count(preview.records)), f"at least {numbers.count(preview.min_records)} are asked for"),
-        ("Worth", f"{exact(preview.worth, numbers.count(round(preview.worth)))}", "answers without chance would be about as exact"),
+        (
+            "Records",
+            exact(preview.records, numbers.count(preview.records)),
+            f"at least {numbers.count(preview.min_records)} are asked for",
+        ),
+        (
+            "Worth",
+            f"{exact(preview.worth, numbers.count(round(preview.worth)))}",
+            "answers without chance would be about as exact",
+        ),
         ("One report", _weight(preview), weight if preview.records else "no report yet"),
         ("Last safe round", _rounds(preview), _rounds_words(preview)),
     ]
     cards = "".join(
-        f'<div class="card"><dt>{name}</dt><dd class="big{" missing" * (big == "–")}">{big}</dd><dd>{text(small)}</dd></div>'
+        f'<div class="card"><dt>{name}</dt><dd '
+        f'class="big{" missing" * (big == "–")}">{big}</dd><dd>{text(small)}</dd></div>'
         for name, big, small in facts
     )
     style, verdict = _verdict(preview)
     content = f'<p class="verdict{style}">{text(verdict)}</p><dl class="cards four">{cards}</dl>'
     if preview.spending:
         columns = (("Data", ""), ("Planned ε", "number"), ("Budget ε", "number"), ("δ", "number"))
-        table = html.table("What all other servers together could learn", columns, [_spending(row) for row in preview.spending])
+        table = html.table(
+            "What all other servers together could learn",
+            columns,
+            [_spending(row) for row in preview.spending],
+        )
         content += table
     return html.section("trainable", "What can be trained now", intro, content)
 
 
 def _weight(preview: Preview) -> str:
     """Rounded up, because it says at most."""
-    return exact(preview.weight, f"{ceil(10 * preview.weight) / 10:,.1f}") if preview.records else "–"
+    return (
+        exact(preview.weight, f"{ceil(10 * preview.weight) / 10:,.1f}") if preview.records else "–"
+    )
 
 
 def _verdict(preview: Preview) -> tuple[str, str]:
     if not preview.enough:
         missing = preview.min_records - preview.records
-        return " not", f"Not enough yet: {numbers.count(missing, 'report')} more until this server may train."
+        return (
+            " not",
+            f"Not enough yet: {numbers.count(missing, 'report')} more until this server may train.",
+        )
     if preview.rounds is None:
-        return "", "Enough reports. The study settles no plan yet: pdml plan finds one for its budget."
+        return (
+            "",
+            "Enough reports. The study settles no plan yet: pdml plan finds one for its budget.",
+        )
     over = [row.data for row in preview.spending if row.planned > row.allowed]
     if over:
-        return " not", f"Enough reports, but the plan would exceed the budget for {' and '.join(over)}: training would refuse to start."
-    return "", f"Ready: {numbers.count(preview.rounds, 'round')} with these reports stay within the budget."
+        return (
+            " not",
+            "Enough reports, but the plan would exceed the budget for "
+            f"{' and '.join(over)}: training would refuse to start.",
+        )
+    return (
+        "",
+        f"Ready: {numbers.count(preview.rounds, 'round')} with these reports stay within "
+        "the budget.",
+    )
 
 
 def _rounds(preview: Preview) -> str:
-    return "–" if preview.last_safe_round is None else exact(preview.last_safe_round, numbers.count(preview.last_safe_round))
+    return (
+        "–"
+        if preview.last_safe_round is None
+        else exact(preview.last_safe_round, numbers.count(preview.last_safe_round))
+    )
 
 
 def _rounds_words(preview: Preview) -> str:
@@ -172,7 +248,11 @@ def _rounds_words(preview: Preview) -> str:
 
 def _spending(row: Spending) -> tuple[Cell, ...]:
     over = row.planned > row.allowed
-    planned = text(numbers.NO_PROTECTION) if isinf(row.planned) else exact(row.planned, numbers.epsilon(row.planned))
+    planned = (
+        text(numbers.NO_PROTECTION)
+        if isinf(row.planned)
+        else exact(row.planned, numbers.epsilon(row.planned))
+    )
     allowed = "no limit" if isinf(row.allowed) else exact(row.allowed, numbers.epsilon(row.allowed))
     return (
         Cell(text(row.data.capitalize()), header=True),
@@ -184,7 +264,9 @@ def _spending(row: Spending) -> tuple[Cell, ...]:
 
 def _share(part: int, whole: int) -> str:
     share = part / whole if whole else 0.0
-    meter = f'<span class="meter" aria-hidden="true"><i style="width: {100 * share:.1f}%"></i></span>'
+    meter = (
+        f'<span class="meter" aria-hidden="true"><i style="width: {100 * share:.1f}%"></i></span>'
+    )
     return f'<span class="share">{exact(share, numbers.percent(share))}{meter}</span>'
 
 
@@ -207,21 +289,33 @@ def _answers(summary: Summary, preview: Preview) -> str:
         )
         for one in preview.estimates
     ]
-    chosen = html.table("Which ε people chose", (("ε", ""), ("Reports", "number"), ("Share", "")), levels)
+    chosen = html.table(
+        "Which ε people chose", (("ε", ""), ("Reports", "number"), ("Share", "")), levels
+    )
     columns = (("Answer", ""), ("Reports", "number"), ("Share", ""), ("Truth, estimated", "number"))
     told = html.table(f"{preview.question} As reported, after chance", columns, answers)
-    return html.section("answers", "What people reported", "", f'{told}<p class="reading">{_ESTIMATE if enough else _TOO_FEW}</p>{chosen}')
+    return html.section(
+        "answers",
+        "What people reported",
+        "",
+        f'{told}<p class="reading">{_ESTIMATE if enough else _TOO_FEW}</p>{chosen}',
+    )
 
 
 def _estimated(one: Estimate) -> str:
     """A share that can be, never without its range."""
     low, high = (exact(end, numbers.percent(end)) for end in one.interval)
-    return f'{exact(one.share, numbers.percent(one.likely))} <span class="range">({low} to {high})</span>'
+    return (
+        f'{exact(one.share, numbers.percent(one.likely))} <span class="range">({low} to '
+        f"{high})</span>"
+    )
 
 
 def _problems(summary: Summary) -> str:
     if not summary.problems:
-        return html.section("problems", "Problems", "Nothing was refused since the service started.", "")
+        return html.section(
+            "problems", "Problems", "Nothing was refused since the service started.", ""
+        )
     rows = [
         (
             Cell(f"<code>{text(code)}</code>", header=True),
@@ -230,5 +324,9 @@ def _problems(summary: Summary) -> str:
         )
         for code, count in sorted(summary.problems.items(), key=lambda item: (-item[1], item[0]))
     ]
-    table = html.table("Refused since the service started", (("Code", ""), ("Meaning", ""), ("Times", "number")), rows)
+    table = html.table(
+        "Refused since the service started",
+        (("Code", ""), ("Meaning", ""), ("Times", "number")),
+        rows,
+    )
     return html.section("problems", "Problems", "", table)

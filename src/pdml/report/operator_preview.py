@@ -1,4 +1,6 @@
-"""What one server could train with the reports it holds now: the ledger's figures, and the answers with chance taken out."""
+"""What one server could train with the reports it holds now: the ledger's figures, and the answers
+with chance taken out.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,13 +21,17 @@ _SPAN = 1.96  # standard errors to either side that hold the truth in 95 of 100 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A class: its reports, and the share of people whose true answer it is, with its standard error."""
+    """A class: its reports, and the share of people whose true answer it is, with its standard
+    error.
+    """
 
     name: str
     reported: int
     share: float  # unbiased, so that it may lie below 0 or above 1
     error: float
-    grain: float  # how far half a report moves the share: counts are whole numbers, and the range must not forget it
+    # how far half a report moves the share: counts are whole numbers, and the range must not forget
+    # it
+    grain: float
 
     @property
     def likely(self) -> float:
@@ -34,14 +40,18 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Around `likely`, cut to what can be: wherever share ± 1.96 errors holds the truth, this does too."""
+        """Around `likely`, cut to what can be: wherever share ± 1.96 errors holds the truth, this
+        does too.
+        """
         far = _SPAN * self.error + self.grain
         return max(self.likely - far, 0.0), min(self.likely + far, 1.0)
 
 
 @dataclass(frozen=True)
 class Spending:
-    """One row of the budget: what the planned training would let the other servers learn, against what is allowed."""
+    """One row of the budget: what the planned training would let the other servers learn, against
+    what is allowed.
+    """
 
     data: str
     planned: float  # ε; infinite without protection
@@ -58,7 +68,8 @@ class Preview:
     records: int
     min_records: int
     estimates: tuple[Estimate, ...]
-    weight: float  # the most that one report can weigh, in answers without chance: κ(ε_min); 0 without reports
+    # the most that one report can weigh, in answers without chance: κ(ε_min); 0 without reports
+    weight: float
     worth: float  # the number of answers without chance that would be as exact
     rounds: int | None = None  # of the study's plan; None if it settles none
     spending: tuple[Spending, ...] = ()
@@ -84,13 +95,21 @@ def preview(study: Study, summary: Summary) -> Preview:
         weight=max(weights.values(), default=0.0),
         worth=m**2 / spread if used else 0.0,
     )
-    return _with_plan(held, study, summary.server, min(used) / MILLION, max(used) / MILLION) if used and study.plan else held
+    return (
+        _with_plan(held, study, summary.server, min(used) / MILLION, max(used) / MILLION)
+        if used and study.plan
+        else held
+    )
 
 
-def estimates(classes: tuple[str, ...], counts: Mapping[int, tuple[int, ...]]) -> tuple[Estimate, ...]:
-    """n̂_k = Σ_ε (c_k - m q)/(1 - p - q), unbiased: p another class is reported, q = p/(K-1) a certain one, m reports with ε.
+def estimates(
+    classes: tuple[str, ...], counts: Mapping[int, tuple[int, ...]]
+) -> tuple[Estimate, ...]:
+    """n̂_k = Σ_ε (c_k - m q)/(1 - p - q), unbiased: p another class is reported, q = p/(K-1) a
+    certain one, m reports with ε.
 
-    Given the true answers its variance is Σ_ε (n_k p(1-p) + (m - n_k) q(1-q))/(1 - p - q)², with n̂_k put for n_k.
+    Given the true answers its variance is Σ_ε (n_k p(1-p) + (m - n_k) q(1-q))/(1 - p - q)², with
+    n̂_k put for n_k.
     """
     total = sum(map(sum, counts.values()))
     found = []
@@ -106,7 +125,9 @@ def estimates(classes: tuple[str, ...], counts: Mapping[int, tuple[int, ...]]) -
             variance += (likely * p * (1 - p) + (m - likely) * q * (1 - q)) / (1 - p - q) ** 2
         reports = sum(reported[k] for reported in counts.values())
         people = total or 1
-        found.append(Estimate(name, reports, number / people, sqrt(variance) / people, grain / people))
+        found.append(
+            Estimate(name, reports, number / people, sqrt(variance) / people, grain / people)
+        )
     return tuple(found)
 
 
@@ -123,10 +144,27 @@ def _with_plan(held: Preview, study: Study, server: str, lowest: float, highest:
         "width": study.width,
         "classes": len(study.classes),
     }
-    ledger = Ledger(((LabelFlipped(epsilon=highest), *plan.events(**setting)),), source="planned", classes=len(study.classes))
+    ledger = Ledger(
+        ((LabelFlipped(epsilon=highest), *plan.events(**setting)),),
+        source="planned",
+        classes=len(study.classes),
+    )
     rows = []
     for data in ("features", "label"):
         allowed, delta = (inf, ledger.delta) if study.budget is None else study.budget.limit(data)
-        rows.append(Spending(data, profiles.epsilon_at(ledger.profile(data, "other servers", 0), delta), allowed, delta))
-    safe = None if study.budget is None else plan.last_safe_round(budget=study.budget, label_epsilon=highest, **setting)
-    return Preview(**{**vars(held), "rounds": plan.rounds, "spending": tuple(rows), "last_safe_round": safe})
+        rows.append(
+            Spending(
+                data,
+                profiles.epsilon_at(ledger.profile(data, "other servers", 0), delta),
+                allowed,
+                delta,
+            )
+        )
+    safe = (
+        None
+        if study.budget is None
+        else plan.last_safe_round(budget=study.budget, label_epsilon=highest, **setting)
+    )
+    return Preview(
+        **{**vars(held), "rounds": plan.rounds, "spending": tuple(rows), "last_safe_round": safe}
+    )

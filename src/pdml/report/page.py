@@ -1,4 +1,6 @@
-"""One training as one page: a self-contained HTML document without scripts that anybody can open, keep, mail and print."""
+"""One training as one page: a self-contained HTML document without scripts that anybody can open,
+keep, mail and print.
+"""
 
 import os
 from collections.abc import Iterator
@@ -84,11 +86,19 @@ class Page:
 
     def __post_init__(self) -> None:
         if self.servers and len(self.servers) != self.n_servers:
-            raise InvalidInput(f"servers must have a row for each of the {self.n_servers} servers or be empty, got {len(self.servers)}")
+            raise InvalidInput(
+                f"servers must have a row for each of the {self.n_servers} servers or be "
+                f"empty, got {len(self.servers)}"
+            )
         if self.history is not None:
-            lengths = {len(getattr(self.history, name)) for name in ("risk", "consensus", "noise", "spent")}
+            lengths = {
+                len(getattr(self.history, name)) for name in ("risk", "consensus", "noise", "spent")
+            }
             if len(lengths) != 1 or 0 in lengths:
-                raise InvalidInput(f"history must have one value per round in every field, got fields of {sorted(lengths)} values")
+                raise InvalidInput(
+                    "history must have one value per round in every field, got fields of "
+                    f"{sorted(lengths)} values"
+                )
 
 
 def write(path: str | os.PathLike[str], page: Page) -> None:
@@ -153,7 +163,10 @@ def _missing(value: float | None) -> str:
 
 def _summary(page: Page) -> str:
     """The numbers somebody with ten seconds should take away."""
-    released, reference = (None if _missing(value) else value for value in (page.released_accuracy, page.reference_accuracy))
+    released, reference = (
+        None if _missing(value) else value
+        for value in (page.released_accuracy, page.reference_accuracy)
+    )
     note = page.accuracy_note
     model = [_card("Accuracy of the released model", _share(released), note, _missing(released))]
     if reference is not None:
@@ -164,7 +177,13 @@ def _summary(page: Page) -> str:
         apart = np.asarray(page.history.consensus, dtype=float)
         start = f"; {numbers.significant(apart[0])} after the first" if len(apart) > 1 else ""
         end = f"after {numbers.count(len(apart), 'round')}{start}"
-        model.append(_card("Largest distance between models", exact(apart[-1], numbers.significant(apart[-1])), end))
+        model.append(
+            _card(
+                "Largest distance between models",
+                exact(apart[-1], numbers.significant(apart[-1])),
+                end,
+            )
+        )
     privacy = [
         _card(
             f"{line.data.capitalize()}, against {_WHOM.get(line.adversary, line.adversary)}",
@@ -176,11 +195,17 @@ def _summary(page: Page) -> str:
         if line.adversary != "own and others together"
     ]
     guarantees = f'<dl class="cards four">{"".join(privacy)}</dl>' if privacy else ""
-    return html.section("summary", "In short", "", f'<dl class="cards">{"".join(model)}</dl>{guarantees}')
+    return html.section(
+        "summary", "In short", "", f'<dl class="cards">{"".join(model)}</dl>{guarantees}'
+    )
 
 
 def _spent(line: Line) -> str:
-    return text(numbers.NO_PROTECTION) if isinf(line.epsilon) else exact(line.epsilon, numbers.epsilon(line.epsilon))
+    return (
+        text(numbers.NO_PROTECTION)
+        if isinf(line.epsilon)
+        else exact(line.epsilon, numbers.epsilon(line.epsilon))
+    )
 
 
 def _sure(line: Line) -> str:
@@ -200,32 +225,61 @@ def _is_weak(line: Line) -> bool:
 
 def _ledger(page: Page) -> str:
     if not page.lines:
-        words = "No ledger came with this page, so it can promise nothing: assume that everybody can learn everything."
+        words = (
+            "No ledger came with this page, so it can promise nothing: assume that "
+            "everybody can learn everything."
+        )
         return html.section("ledger", "What each party can learn", words, "")
     rows = []
     for line in page.lines:
         after = "100%" if isinf(line.epsilon) else numbers.certainty(line.certainty)
         sure = min(max(2 * line.certainty - 1, 0.0), 1.0)
         weak = " weak" * (line.certainty > 0.9)
-        meter = f'<span class="meter{weak}" aria-hidden="true"><i style="width: {100 * sure:.1f}%"></i></span>'
+        meter = (
+            f'<span class="meter{weak}" aria-hidden="true"><i style="width: '
+            f'{100 * sure:.1f}%"></i></span>'
+        )
         rows.append(
             (
                 Cell(text(line.data.capitalize()), header=True),
                 Cell(text(_WHOM.get(line.adversary, line.adversary)), "whom"),
                 Cell(_spent(line), "number none" if isinf(line.epsilon) else "number"),
-                Cell("–" if isinf(line.epsilon) else exact(line.delta, numbers.delta(line.delta)), "number"),
-                Cell(f'<span class="gauge"><strong>{exact(line.certainty, after)}</strong>{meter}</span>{text(_sure(line))}', "sure"),
+                Cell(
+                    "–" if isinf(line.epsilon) else exact(line.delta, numbers.delta(line.delta)),
+                    "number",
+                ),
+                Cell(
+                    f'<span class="gauge"><strong>{exact(line.certainty, after)}</strong>{meter}'
+                    f"</span>{text(_sure(line))}",
+                    "sure",
+                ),
                 Cell(text(line.reason), "why"),
             )
         )
-    columns = (("Data", ""), ("Against", ""), ("ε", "number"), ("δ", "number"), ("How sure they can be", ""), ("Why", ""))
-    content = html.table("For a contributor at the least protected server", columns, rows, stacked=True)
-    return html.section("ledger", "What each party can learn", "", f'{content}<p class="reading">{text(_READING)}</p>')
+    columns = (
+        ("Data", ""),
+        ("Against", ""),
+        ("ε", "number"),
+        ("δ", "number"),
+        ("How sure they can be", ""),
+        ("Why", ""),
+    )
+    content = html.table(
+        "For a contributor at the least protected server", columns, rows, stacked=True
+    )
+    return html.section(
+        "ledger",
+        "What each party can learn",
+        "",
+        f'{content}<p class="reading">{text(_READING)}</p>',
+    )
 
 
 def _figures(page: Page) -> str:
     pictures = "\n".join(_pictures(page) if page.figures is None else page.figures)
-    return html.section("figures", "How the training went", "", f'<div class="figures">{pictures}</div>')
+    return html.section(
+        "figures", "How the training went", "", f'<div class="figures">{pictures}</div>'
+    )
 
 
 def _pictures(page: Page) -> Iterator[str]:
@@ -240,11 +294,16 @@ def _pictures(page: Page) -> Iterator[str]:
             f"{note}The released model averages the servers’ last releases.",
         )
     if history is not None:
-        deltas = [line.delta for line in page.lines if (line.data, line.adversary) == ("features", "other servers")]
+        deltas = [
+            line.delta
+            for line in page.lines
+            if (line.data, line.adversary) == ("features", "other servers")
+        ]
         yield html.figure(
             plots.spent_figure(history.spent, deltas[0] if deltas else None),
             "Privacy spent on features",
-            "What all other servers together could learn about one person’s features grows with every round sent.",
+            "What all other servers together could learn about one person’s features grows "
+            "with every round sent.",
         )
         yield html.figure(
             plots.consensus_figure(history.consensus, history.noise),
@@ -256,14 +315,25 @@ def _pictures(page: Page) -> Iterator[str]:
             yield html.figure(
                 plots.risk_figure(history.risk, page.reference_risk),
                 "Is the model learning?",
-                "<em>Covered by no guarantee:</em> computed from the records without noise, to be kept inside the servers.",
+                "<em>Covered by no guarantee:</em> computed from the records without "
+                "noise, to be kept inside the servers.",
             )
     yield html.figure(
-        plots.graph_figure(page.n_servers, page.edges, accuracies if known else None, [row.name for row in page.servers] or None),
+        plots.graph_figure(
+            page.n_servers,
+            page.edges,
+            accuracies if known else None,
+            [row.name for row in page.servers] or None,
+        ),
         "Who talks to whom",
         f"{numbers.count(page.n_servers, 'server')}, {numbers.count(len(page.edges), 'link')}. "
-        "The closer two servers are drawn, the fewer links lie between them. Models travel along links only; records never do."
-        + (f" Of the links, {numbers.count(plots.DRAWN_LINKS)} are drawn." if len(page.edges) > plots.DRAWN_LINKS else ""),
+        "The closer two servers are drawn, the fewer links lie between them. Models travel "
+        "along links only; records never do."
+        + (
+            f" Of the links, {numbers.count(plots.DRAWN_LINKS)} are drawn."
+            if len(page.edges) > plots.DRAWN_LINKS
+            else ""
+        ),
     )
 
 
@@ -289,19 +359,34 @@ def _servers(page: Page) -> str:
             cells.append(Cell(_share(row.accuracy), f"number{_missing(row.accuracy)}"))
     content = html.table(total, columns, rows)
     if len(rows) > LISTED_SERVERS:
-        content = f"<details><summary>Show all {numbers.count(len(rows))} servers</summary>{content}</details>"
+        content = (
+            f"<details><summary>Show all {numbers.count(len(rows))} "
+            f"servers</summary>{content}</details>"
+        )
     return html.section("servers", "The servers", "", content)
 
 
 def _settings(page: Page) -> str:
     if not page.settings:
         return ""
-    rows = [(Cell(text(name), header=True), Cell(text(value))) for name, value in page.settings.items()]
-    return html.section("settings", "Settings", "", html.table("Public before the training starts", (("Setting", ""), ("Value", "")), rows))
+    rows = [
+        (Cell(text(name), header=True), Cell(text(value))) for name, value in page.settings.items()
+    ]
+    return html.section(
+        "settings",
+        "Settings",
+        "",
+        html.table("Public before the training starts", (("Setting", ""), ("Value", "")), rows),
+    )
 
 
 def _notes(page: Page) -> str:
     if not page.notes:
         return ""
     items = "".join(f"<li>{text(note)}</li>" for note in page.notes)
-    return html.section("notes", "Notes", "What no noise protects, and what else a reader should know.", f'<ul class="notes">{items}</ul>')
+    return html.section(
+        "notes",
+        "Notes",
+        "What no noise protects, and what else a reader should know.",
+        f'<ul class="notes">{items}</ul>',
+    )

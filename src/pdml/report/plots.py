@@ -1,6 +1,8 @@
-"""Figures of a training, as SVG text. Each says in words what it shows, for people who do not see it.
+"""Figures of a training, as SVG text. Each says in words what it shows, for people who do not see
+it.
 
-Matplotlib's object interface only, imported when first needed: no window, no pyplot, no setting of the user's changed.
+Matplotlib's object interface only, imported when first needed: no window, no pyplot, no setting of
+the user's changed.
 """
 
 from collections.abc import Sequence
@@ -12,7 +14,22 @@ from pdml._types import Array
 from pdml.errors import InvalidInput
 from pdml.report import axes as parts
 from pdml.report import layout, numbers
-from pdml.report.svg import BLUE, HALO, INK, LINK, NODE, NODE_MISSING, ON_DARK, ON_LIGHT, ORANGE, PAPER, SAND, drawing, export, line_of_text
+from pdml.report.svg import (
+    BLUE,
+    HALO,
+    INK,
+    LINK,
+    NODE,
+    NODE_MISSING,
+    ON_DARK,
+    ON_LIGHT,
+    ORANGE,
+    PAPER,
+    SAND,
+    drawing,
+    export,
+    line_of_text,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,10 +43,15 @@ def risk_figure(risk: Any, reference: float | None = None) -> str:
     """Empirical risk round by round, and where training without privacy ends."""
     values = _rounds("risk", risk)
     if not np.isfinite(values).any():
-        raise InvalidInput("risk must hold at least one finite number, got none: it is recorded only if diagnostics are asked for")
+        raise InvalidInput(
+            "risk must hold at least one finite number, got none: it is recorded only if "
+            "diagnostics are asked for"
+        )
     with drawing("risk"):
         figure, axes = parts.canvas("Average loss per record")
-        parts.line(axes, np.where(np.isfinite(values), values, np.nan), BLUE, "average of all models")
+        parts.line(
+            axes, np.where(np.isfinite(values), values, np.nan), BLUE, "average of all models"
+        )
         words = f"The empirical risk goes {_course(values)}."
         if reference is not None and np.isfinite(reference):
             axes.axhline(reference, color=ORANGE, linestyle=parts.DASHES, label="without privacy")
@@ -42,10 +64,16 @@ def consensus_figure(consensus: Any, noise: Any) -> str:
     """Largest distance between two servers' models, and σ of the noise, on a logarithmic scale."""
     apart, added = _rounds("consensus", consensus), _rounds("noise", noise)
     if len(apart) != len(added):
-        raise InvalidInput(f"consensus and noise must have one value per round each, got {len(apart)} and {len(added)}")
+        raise InvalidInput(
+            f"consensus and noise must have one value per round each, got {len(apart)} and "
+            f"{len(added)}"
+        )
     with drawing("consensus"):
         figure, axes = parts.canvas("Distance and σ, on a logarithmic scale")
-        positive = [np.where(np.isfinite(values) & (values > 0), values, np.nan) for values in (apart, added)]
+        positive = [
+            np.where(np.isfinite(values) & (values > 0), values, np.nan)
+            for values in (apart, added)
+        ]
         shown = np.concatenate([values[np.isfinite(values)] for values in positive])
         if shown.size:
             parts.logarithmic(axes, shown)
@@ -64,11 +92,15 @@ def consensus_figure(consensus: Any, noise: Any) -> str:
 
 
 def spent_figure(spent: Any, delta: float | None = None) -> str:
-    """ε of the features against other servers after each round; rounds without any guarantee are a band."""
+    """ε of the features against other servers after each round; rounds without any guarantee are a
+    band.
+    """
     values = _rounds("spent", spent)
     known = np.isfinite(values)
     with drawing("spent"):
-        figure, axes = parts.canvas("ε so far" if delta is None else f"ε so far (δ = {numbers.delta(delta)})")
+        figure, axes = parts.canvas(
+            "ε so far" if delta is None else f"ε so far (δ = {numbers.delta(delta)})"
+        )
         words = ""
         if known.any():
             top = float(values[known].max())
@@ -107,8 +139,12 @@ def _band(axes: "Axes", first: int, last: int, words: str) -> None:
     )
 
 
-def accuracy_figure(servers: Sequence[float | None], released: float | None = None, reference: float | None = None) -> str:
-    """Accuracy of every server's own model in order, against the released model and one trained without privacy."""
+def accuracy_figure(
+    servers: Sequence[float | None], released: float | None = None, reference: float | None = None
+) -> str:
+    """Accuracy of every server's own model in order, against the released model and one trained
+    without privacy.
+    """
     values = np.sort(_optional(servers))
     values = values[np.isfinite(values)]
     lines = _optional([released, reference])
@@ -118,14 +154,28 @@ def accuracy_figure(servers: Sequence[float | None], released: float | None = No
     with drawing("accuracy"):
         figure, axes = parts.canvas("Accuracy", x="Servers, from least to most accurate")
         words = f"The servers’ own models reach {_range(values)}." if len(values) else ""
-        for value, colour, name in zip(lines.tolist(), (BLUE, ORANGE), ("released model", "without privacy"), strict=True):
+        for value, colour, name in zip(
+            lines.tolist(), (BLUE, ORANGE), ("released model", "without privacy"), strict=True
+        ):
             if np.isfinite(value):
                 label = f"{name}: {numbers.percent(value)}"
-                axes.axhline(value, color=colour, linestyle=parts.DASHES if colour == ORANGE else "solid", label=label)
+                axes.axhline(
+                    value,
+                    color=colour,
+                    linestyle=parts.DASHES if colour == ORANGE else "solid",
+                    label=label,
+                )
                 words += f" {label[0].upper()}{label[1:]}."
         if len(values):
             size = 7 if len(values) <= 60 else 2.5
-            axes.plot(np.arange(1, len(values) + 1), values, "o", color=INK, markersize=size, label="one server’s own model")
+            axes.plot(
+                np.arange(1, len(values) + 1),
+                values,
+                "o",
+                color=INK,
+                markersize=size,
+                label="one server’s own model",
+            )
         if len(values) <= 1:
             axes.set_xticks([])
         pad = max(0.004, 0.15 * float(np.ptp(everything)))
@@ -137,17 +187,28 @@ def accuracy_figure(servers: Sequence[float | None], released: float | None = No
 
 
 def graph_figure(
-    n: int, edges: Sequence[tuple[int, int]], values: Sequence[float | None] | None = None, names: Sequence[str] | None = None
+    n: int,
+    edges: Sequence[tuple[int, int]],
+    values: Sequence[float | None] | None = None,
+    names: Sequence[str] | None = None,
 ) -> str:
-    """Who talks to whom. ``values`` are accuracies that colour the servers; names are written for up to 40 of them."""
+    """Who talks to whom. ``values`` are accuracies that colour the servers; names are written for
+    up to 40 of them.
+    """
     pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     if n < 1 or (pairs.size and not 0 <= pairs.min() <= pairs.max() < n):
         raise InvalidInput(f"edges must join servers 0 to {n - 1}")
     for name, given in (("values", values), ("names", names)):
         if given is not None and len(given) != n:
-            raise InvalidInput(f"{name} must have one entry for each of the {n} servers, got {len(given)}")
+            raise InvalidInput(
+                f"{name} must have one entry for each of the {n} servers, got {len(given)}"
+            )
     accuracies = _optional(values if values is not None else [None] * n)
-    labels = [] if n > NAMED_SERVERS else [line_of_text(name, 18) for name in (map(str, range(n)) if names is None else names)]
+    labels = (
+        []
+        if n > NAMED_SERVERS
+        else [line_of_text(name, 18) for name in (map(str, range(n)) if names is None else names)]
+    )
     with drawing("graph"):
         from matplotlib.figure import Figure
 
@@ -155,7 +216,11 @@ def graph_figure(
         axes = figure.add_subplot()
         axes.set_axis_off()
         points = layout.positions(n, [(i, j) for i, j in pairs.tolist()])
-        shown = pairs if len(pairs) <= DRAWN_LINKS else pairs[np.linspace(0, len(pairs) - 1, DRAWN_LINKS).astype(int)]
+        shown = (
+            pairs
+            if len(pairs) <= DRAWN_LINKS
+            else pairs[np.linspace(0, len(pairs) - 1, DRAWN_LINKS).astype(int)]
+        )
         _links(axes, points[shown])
         _nodes(axes, points, _colours(figure, axes, accuracies), labels)
         axes.set_aspect("equal", adjustable="datalim")
@@ -164,7 +229,10 @@ def graph_figure(
         if len(shown) < len(pairs):
             words += f" Only {numbers.count(len(shown))} of the links are drawn."
         if np.isfinite(accuracies).any():
-            words += f" Colours are the accuracies of the servers’ own models, {_range(accuracies[np.isfinite(accuracies)])}."
+            words += (
+                " Colours are the accuracies of the servers’ own models, "
+                f"{_range(accuracies[np.isfinite(accuracies)])}."
+            )
         return export(figure, "graph", "Who talks to whom", words)
 
 
@@ -179,7 +247,9 @@ def _links(axes: "Axes", ends: Array) -> None:
 
 
 def _colours(figure: "Figure", axes: "Axes", accuracies: Array) -> list[str]:
-    """One colour per server, with a scale below if they mean something; grey where an accuracy is missing among others."""
+    """One colour per server, with a scale below if they mean something; grey where an accuracy is
+    missing among others.
+    """
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize, to_hex
@@ -189,13 +259,23 @@ def _colours(figure: "Figure", axes: "Axes", accuracies: Array) -> list[str]:
         return [NODE] * len(accuracies)
     middle, half = float(known.max() + known.min()) / 2, max(float(np.ptp(known)) / 2, 0.002)
     scale, colours = Normalize(middle - half, middle + half), colormaps["viridis"].resampled(12)
-    bar = figure.colorbar(ScalarMappable(scale, colours), ax=axes, orientation="horizontal", fraction=0.045, pad=0.05, aspect=30)
+    bar = figure.colorbar(
+        ScalarMappable(scale, colours),
+        ax=axes,
+        orientation="horizontal",
+        fraction=0.045,
+        pad=0.05,
+        aspect=30,
+    )
     bar.outline.set_visible(False)
     bar.ax.xaxis.set_major_formatter(parts.labels(numbers.percent_tick))
     bar.ax.xaxis.set_major_locator(parts.ticks(5))
     bar.ax.tick_params(length=3)
     bar.set_label("Accuracy of the server’s own model")
-    return [to_hex(colours(float(scale(value)))) if np.isfinite(value) else NODE_MISSING for value in accuracies.tolist()]
+    return [
+        to_hex(colours(float(scale(value)))) if np.isfinite(value) else NODE_MISSING
+        for value in accuracies.tolist()
+    ]
 
 
 def _nodes(axes: "Axes", points: Array, colours: list[str], labels: list[str]) -> None:
@@ -203,7 +283,15 @@ def _nodes(axes: "Axes", points: Array, colours: list[str], labels: list[str]) -
     n = len(points)
     inside = max((len(label) for label in labels), default=0) <= 3
     size = 480 if labels and inside else 170 if n <= NAMED_SERVERS else 60 if n <= 200 else 22
-    axes.scatter(points[:, 0], points[:, 1], s=size, c=colours, edgecolors=PAPER, linewidths=1.5 if n <= 200 else 0.4, zorder=2)
+    axes.scatter(
+        points[:, 0],
+        points[:, 1],
+        s=size,
+        c=colours,
+        edgecolors=PAPER,
+        linewidths=1.5 if n <= 200 else 0.4,
+        zorder=2,
+    )
     for point, label, colour in zip(points.tolist(), labels, colours, strict=False):
         axes.annotate(
             label,
@@ -239,7 +327,10 @@ def _course(values: Array) -> str:
     known = values[np.isfinite(values)]
     if not len(known):
         return "unrecorded"
-    return f"from {numbers.significant(known[0])} to {numbers.significant(known[-1])} in {numbers.count(len(values), 'round')}"
+    return (
+        f"from {numbers.significant(known[0])} to {numbers.significant(known[-1])} in "
+        f"{numbers.count(len(values), 'round')}"
+    )
 
 
 def _range(values: Array) -> str:

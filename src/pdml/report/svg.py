@@ -1,4 +1,6 @@
-"""From a matplotlib figure to an SVG that can stand alone or in a page with others, and never changes for the same input."""
+"""From a matplotlib figure to an SVG that can stand alone or in a page with others, and never
+changes for the same input.
+"""
 
 import hashlib
 import io
@@ -13,8 +15,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, MUTED, LINK, GRID, PAPER = "#1c2430", "#5b6675", "#9aa5b1", "#dfe4ea", "#ffffff"
-BLUE, ORANGE, SAND = "#0067a8", "#b94a00", "#fdeee2"  # told apart by every kind of colour vision, and by lightness
-NODE, NODE_MISSING, ON_DARK, ON_LIGHT = "#1a6aa5", "#d5dbe1", "#fefefe", "#111111"  # these stay when a page turns dark
+BLUE, ORANGE, SAND = (
+    "#0067a8",
+    "#b94a00",
+    "#fdeee2",
+)  # told apart by every kind of colour vision, and by lightness
+NODE, NODE_MISSING, ON_DARK, ON_LIGHT = (
+    "#1a6aa5",
+    "#d5dbe1",
+    "#fefefe",
+    "#111111",
+)  # these stay when a page turns dark
 NAMESPACE = "http://www.w3.org/2000/svg"
 HALO = "halo"  # the group id of text that needs paper around it to be read over lines
 
@@ -46,11 +57,14 @@ _STYLE = {
 
 @contextmanager
 def drawing(kind: str) -> Iterator[None]:
-    """Matplotlib's own defaults plus this house's style, whatever the user's are; theirs come back at the end."""
+    """Matplotlib's own defaults plus this house's style, whatever the user's are; theirs come back
+    at the end.
+    """
     from matplotlib import style
 
     with style.context(["default", _STYLE | {"svg.hashsalt": kind}]), warnings.catch_warnings():
-        # A browser has the glyphs that matplotlib's font lacks; only the estimate of a label's width suffers.
+        # A browser has the glyphs that matplotlib's font lacks; only the estimate of a label's
+        # width suffers.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
@@ -58,11 +72,13 @@ def drawing(kind: str) -> Iterator[None]:
 def export(figure: "Figure", kind: str, title: str, description: str) -> str:
     """The figure as SVG text with a name and a description for people who do not see it.
 
-    No script, style sheet, metadata, clipping path or second namespace is left, and ids are prefixed by ``kind`` and a
-    digest of the picture, so that several figures share a page.
+    No script, style sheet, metadata, clipping path or second namespace is left, and ids are
+    prefixed by ``kind`` and a digest of the picture, so that several figures share a page.
     """
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    figure.savefig(
+        buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
+    )
     raw = buffer.getvalue()
     root = ElementTree.fromstring(xml_text(raw))
     prefix = f"{kind}-{hashlib.sha256((raw + title + description).encode()).hexdigest()[:8]}"
@@ -82,7 +98,10 @@ def export(figure: "Figure", kind: str, title: str, description: str) -> str:
             "stroke-linejoin": "round",
         }
     )
-    named, described = ElementTree.Element("title"), ElementTree.Element("desc", {"id": f"{prefix}-desc"})
+    named, described = (
+        ElementTree.Element("title"),
+        ElementTree.Element("desc", {"id": f"{prefix}-desc"}),
+    )
     named.text, described.text = xml_text(title), xml_text(description)
     root[:0] = [named, described]
     return ElementTree.tostring(root, encoding="unicode")
@@ -120,7 +139,9 @@ def _clean(root: ElementTree.Element, prefix: str) -> None:
 def _attributes(element: ElementTree.Element, prefix: str) -> Iterator[tuple[str, str]]:
     for qualified, value in element.attrib.items():
         name = qualified.rpartition("}")[2]
-        if name == "id" and element.tag == "path":  # a marker or a glyph, the only things that are referred to
+        if (
+            name == "id" and element.tag == "path"
+        ):  # a marker or a glyph, the only things that are referred to
             yield name, f"{prefix}-{value}"
         elif name == "href":
             yield name, f"#{prefix}-{value.removeprefix('#')}"

@@ -39,7 +39,9 @@ class Wording:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """The public contract of a study. A study that exists obeys every rule of `pdml.study.rules`."""
+    """The public contract of a study. A study that exists obeys every rule of
+    `pdml.study.rules`.
+    """
 
     id: str
     title: str
@@ -53,19 +55,25 @@ class Study:
     accept_weak: bool = False  # the menu holds an epsilon above ln 19, which hardly protects
     description: str = ""
     budget: Budget | None = None
-    plan: Mapping[str, Any] = field(default_factory=dict)  # settings of a TrainingPlan; {} if it is not settled yet
+    plan: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # settings of a TrainingPlan; {} if it is not settled yet
     opens: datetime | None = None  # UTC
     closes: datetime | None = None
     min_records: int = 50  # the smallest number of records with which a server may train
     wording: Mapping[str, Wording] = field(default_factory=dict)  # by attribute
     relay: Relay | None = None  # where nodes meet
-    replaces: str = ""  # hash of the revision before this one, which differs in keys and relay alone
+    replaces: str = (
+        ""  # hash of the revision before this one, which differs in keys and relay alone
+    )
 
     def __post_init__(self) -> None:
         try:
             document = self.to_dict()
         except (TypeError, AttributeError) as error:
-            raise InvalidInput(f"the fields of a study must have their declared types: {error}") from None
+            raise InvalidInput(
+                f"the fields of a study must have their declared types: {error}"
+            ) from None
         for name, value in _typed(*rules.read(document), "this study").items():
             object.__setattr__(self, name, value)
 
@@ -79,7 +87,9 @@ class Study:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read study.toml; a file that is not a study raises one `StudyError` with every mistake and its line."""
+        """Read study.toml; a file that is not a study raises one `StudyError` with every mistake
+        and its line.
+        """
         return cls.from_text(read_text(path), os.fspath(path))
 
     @classmethod
@@ -102,7 +112,10 @@ class Study:
             raise StudyError(source, [(0, f"the canonical form must be JSON: {error}")]) from None
         study = cls.from_document(document, source)
         if study.canonical() != data:
-            raise StudyError(source, [(0, "the JSON must be in canonical form: the same study would have two hashes")])
+            raise StudyError(
+                source,
+                [(0, "the JSON must be in canonical form: the same study would have two hashes")],
+            )
         return study
 
     # To canonical bytes
@@ -110,12 +123,24 @@ class Study:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, in the layout of the TOML file."""
         head: dict[str, Any] = {"id": self.id, "title": self.title, "min_records": self.min_records}
-        head |= {key: text for key, text in (("description", self.description), ("replaces", self.replaces)) if text}
-        head |= {key: _time(moment) for key, moment in (("opens", self.opens), ("closes", self.closes)) if moment is not None}
+        head |= {
+            key: text
+            for key, text in (("description", self.description), ("replaces", self.replaces))
+            if text
+        }
+        head |= {
+            key: _time(moment)
+            for key, moment in (("opens", self.opens), ("closes", self.closes))
+            if moment is not None
+        }
         attributes = self.encoder.to_dict()["attributes"]
         for attribute in attributes:
             wording = self.wording.get(attribute["name"], Wording())
-            attribute |= {key: text for key, text in (("label", wording.label), ("help", wording.help)) if text}
+            attribute |= {
+                key: text
+                for key, text in (("label", wording.label), ("help", wording.help))
+                if text
+            }
         document: dict[str, Any] = {
             "study": head,
             "label": {
@@ -134,23 +159,32 @@ class Study:
         if self.budget is not None:
             document["budget"] = _limits(self.budget)
         if self.plan:
-            document["plan"] = {key: list(value) if isinstance(value, tuple) else value for key, value in self.plan.items()}
+            document["plan"] = {
+                key: list(value) if isinstance(value, tuple) else value
+                for key, value in self.plan.items()
+            }
         if self.relay is not None:
             document["relay"] = _filled(asdict(self.relay))
         return document
 
     def canonical(self) -> bytes:
-        """The bytes that are hashed: JSON with sorted keys, no spaces, UTF-8, whole numbers without a fraction.
+        """The bytes that are hashed: JSON with sorted keys, no spaces, UTF-8, whole numbers without
+        a fraction.
 
-        Its layout is that of the TOML file. Links are sorted; layout, comments, the order of keys, 1 or 1.0 and the spelling of
-        times leave no trace. The order of attributes, classes and servers does: it fixes features, labels and numbers.
+        Its layout is that of the TOML file. Links are sorted; layout, comments, the order of keys,
+        1 or 1.0 and the spelling of times leave no trace. The order of attributes, classes and
+        servers does: it fixes features, labels and numbers.
         """
         plain = _plain(self.to_dict())
-        return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode("utf-8")
+        return json.dumps(
+            plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        ).encode("utf-8")
 
     @cached_property
     def hash(self) -> str:
-        """sha256 of the canonical bytes in hex: parties with different hashes have different contracts."""
+        """sha256 of the canonical bytes in hex: parties with different hashes have different
+        contracts.
+        """
         return hashlib.sha256(self.canonical()).hexdigest()
 
     # What follows from it
@@ -182,7 +216,9 @@ class Study:
         return {server.name: server.signing_key for server in self.servers if server.signing_key}
 
     def revises(self, before: "Study") -> bool:
-        """Whether this is the next revision of ``before``: it says so, and nothing but keys and the relay differs."""
+        """Whether this is the next revision of ``before``: it says so, and nothing but keys and the
+        relay differs.
+        """
         return self.replaces == before.hash and self._without_keys() == before._without_keys()
 
     def _without_keys(self) -> dict[str, Any]:
@@ -208,7 +244,9 @@ class Study:
         return device.encode(self.encoder, answers)
 
     def encode_table(self, table: Table) -> NDArray[np.float32]:
-        """The same for every row of a table, shape (m, width); columns without an attribute are not looked at."""
+        """The same for every row of a table, shape (m, width); columns without an attribute are not
+        looked at.
+        """
         return device.encode_table(self.encoder, table)
 
     def decode(self, features: NDArray[Any]) -> dict[str, float | str]:
@@ -223,14 +261,18 @@ def read_text(path: str | os.PathLike[str]) -> str:
         with open(source, "rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise InvalidInput(f"cannot read {source}: {(error.strerror or str(error)).lower()}") from None
+        raise InvalidInput(
+            f"cannot read {source}: {(error.strerror or str(error)).lower()}"
+        ) from None
     if len(data) > MOST_BYTES:
         raise StudyError(source, [(0, f"the file must be at most {MOST_BYTES:,} bytes long")])
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise StudyError(source, [(line, "the file must be UTF-8 text, got other bytes: save it again as UTF-8")]) from None
+        raise StudyError(
+            source, [(line, "the file must be UTF-8 text, got other bytes: save it again as UTF-8")]
+        ) from None
 
 
 def parse(text: str, source: str) -> tuple[dict[str, Any], dict[lines.Path, int]]:
@@ -242,7 +284,9 @@ def parse(text: str, source: str) -> tuple[dict[str, Any], dict[lines.Path, int]
         told, line = _located(str(error), text)
         raise StudyError(source, [(line, f"this is not TOML: {told}")]) from None
     except (ValueError, RecursionError):
-        raise StudyError(source, [(0, "the file holds a number or a nesting that nobody can read")]) from None
+        raise StudyError(
+            source, [(0, "the file holds a number or a nesting that nobody can read")]
+        ) from None
 
 
 def line_of(path: lines.Path, where: Mapping[lines.Path, int]) -> int:
@@ -262,24 +306,39 @@ def _located(message: str, text: str) -> tuple[str, int]:
 
 
 def _typed(
-    values: Mapping[str, Any], mistakes: Sequence[Mistake], source: str, where: Mapping[lines.Path, int] | None = None
+    values: Mapping[str, Any],
+    mistakes: Sequence[Mistake],
+    source: str,
+    where: Mapping[lines.Path, int] | None = None,
 ) -> dict[str, Any]:
-    """What the rules found, in the types of the fields; mistakes are refused, with their lines if ``where`` knows them."""
+    """What the rules found, in the types of the fields; mistakes are refused, with their lines if
+    ``where`` knows them.
+    """
     if mistakes:
         told = [(0 if where is None else line_of(path, where), text) for path, text in mistakes]
         raise StudyError(source, sorted(told, key=itemgetter(0)))
     wording = {name: Wording(*texts) for name, texts in values["wording"].items()}
-    return {**values, "wording": MappingProxyType(wording), "plan": MappingProxyType(dict(values["plan"]))}
+    return {
+        **values,
+        "wording": MappingProxyType(wording),
+        "plan": MappingProxyType(dict(values["plan"])),
+    }
 
 
 def _filled(table: dict[str, str]) -> dict[str, str]:
-    """Without what was left out: a study without keys keeps the hash it had before there were any."""
+    """Without what was left out: a study without keys keeps the hash it had before there were
+    any.
+    """
     return {key: text for key, text in table.items() if text}
 
 
 def _limits(budget: Budget) -> dict[str, dict[str, float]]:
     rows = {"features": budget.limit("features"), "labels": budget.limit("label")}
-    return {row: {"epsilon": epsilon, "delta": delta} for row, (epsilon, delta) in rows.items() if epsilon != np.inf}
+    return {
+        row: {"epsilon": epsilon, "delta": delta}
+        for row, (epsilon, delta) in rows.items()
+        if epsilon != np.inf
+    }
 
 
 def _time(moment: Any) -> Any:
@@ -292,4 +351,8 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+    return (
+        int(value)
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+        else value
+    )

@@ -1,13 +1,16 @@
-"""What a device sends for its features: unit vectors of float32, bit for bit the same in Python and in a browser.
+"""What a device sends for its features: unit vectors of float32, bit for bit the same in Python and
+in a browser.
 
-    e_k = (clamp(v, low, high) - low)/(high - low) + 0, or 0 and 1 for a level; then a constant 1 as the last entry;
+    e_k = (clamp(v, low, high) - low)/(high - low) + 0, or 0 and 1 for a level; then a constant 1 as
+    the last entry;
     s   = ((e_1² + e_2²) + e_3²) + ...              in float64, from left to right;
     x_k = float32(e_k · ((1 - 2^-20)/√s)).
 
-Only + - · / and √ in IEEE double precision, each rounded correctly, in a fixed order: no library decides about a bit (+ 0
-turns -0 into 0). As s ≥ 1, nothing overflows. The margin 2^-20 outweighs the roundings to float32 (2^-24 each), so that the
-norm is at most 1 in whatever order it is summed. Dividing by the last entry gives e back, because float32 is monotone and
-0 and 1 stay exact: people see what they answered.
+Only + - · / and √ in IEEE double precision, each rounded correctly, in a fixed order: no library
+decides about a bit (+ 0 turns -0 into 0). As s ≥ 1, nothing overflows. The margin 2^-20 outweighs
+the roundings to float32 (2^-24 each), so that the norm is at most 1 in whatever order it is summed.
+Dividing by the last entry gives e back, because float32 is monotone and 0 and 1 stay exact: people
+see what they answered.
 """
 
 import math
@@ -33,7 +36,10 @@ def encode(encoder: Encoder, answers: Mapping[str, object]) -> NDArray[np.float3
     if missing := [name for name in names if name not in answers]:
         raise DataError(f"every question must be answered, got no answer to {listed(missing)}")
     if unknown := [name for name in answers if name not in names]:
-        raise DataError(f"answers must be to the study's questions, got {listed(list(map(str, unknown)))}: they are {listed(names)}")
+        raise DataError(
+            "answers must be to the study's questions, got "
+            f"{listed(list(map(str, unknown)))}: they are {listed(names)}"
+        )
     row: list[float] = []
     for attribute in encoder.attributes:
         row += entries(attribute, answers[attribute.name])
@@ -63,12 +69,17 @@ def encode_table(encoder: Encoder, table: Table) -> NDArray[np.float32]:
 
 
 def decode(encoder: Encoder, features: NDArray[Any]) -> dict[str, float | str]:
-    """The answers behind a report's features, numbers to 6 digits of their range: the inverse that people are shown."""
+    """The answers behind a report's features, numbers to 6 digits of their range: the inverse that
+    people are shown.
+    """
     row = np.asarray(features, dtype=np.float64)
     if row.shape != (width := encoder.n_features + 1,):
         raise InvalidInput(f"features must be a vector of {width} entries, got shape {row.shape}")
     if not (np.isfinite(row).all() and row[-1] > 0):
-        raise InvalidInput("features must be finite and end with a positive constant: that is what everything is measured by")
+        raise InvalidInput(
+            "features must be finite and end with a positive constant: that is what "
+            "everything is measured by"
+        )
     return encoder.decode(row[:-1] / row[-1], single=True)
 
 
@@ -79,11 +90,19 @@ def entries(attribute: Attribute, value: object) -> list[float]:
         if attribute.whole and not number.is_integer():
             must = f"{attribute.name!r} must be a whole number, without a fraction"
             raise DataError(f"{must}, got {number:.17g}")
-        inside = attribute.low if number < attribute.low else attribute.high if number > attribute.high else number
+        inside = (
+            attribute.low
+            if number < attribute.low
+            else attribute.high
+            if number > attribute.high
+            else number
+        )
         return [(inside - attribute.low) / (attribute.high - attribute.low) + 0.0]
     level = value.strip() if isinstance(value, str) else value
     if level not in attribute.levels:
-        raise DataError(f"{attribute.name!r} must be one of {listed(attribute.levels)}, got {shown(value)}")
+        raise DataError(
+            f"{attribute.name!r} must be one of {listed(attribute.levels)}, got {shown(value)}"
+        )
     return [1.0 if level == other else 0.0 for other in attribute.levels]
 
 

@@ -1,6 +1,8 @@
-"""Lines added to a study.toml that people wrote: keys of servers, the relay. Comments and layout stay.
+"""Lines added to a study.toml that people wrote: keys of servers, the relay. Comments and layout
+stay.
 
-Every edit is read back: what comes out is the study with exactly that change, or one sentence saying why not.
+Every edit is read back: what comes out is the study with exactly that change, or one sentence
+saying why not.
 """
 
 import json
@@ -23,8 +25,8 @@ def pin_servers(text: str, entries: Sequence[ServerEntry], *, revision: bool, so
     entries : sequence of ServerEntry
         Names with keys; ``url`` is "" for servers that the study has already.
     revision : bool
-        Name the study before this change in ``replaces``, so that data sets and budgets carry over. Without it keys
-        that stand there already are not replaced.
+        Name the study before this change in ``replaces``, so that data sets and budgets carry over.
+        Without it keys that stand there already are not replaced.
     source : str
         The file's name, for sentences.
     """
@@ -35,7 +37,10 @@ def pin_servers(text: str, entries: Sequence[ServerEntry], *, revision: bool, so
             place = known[entry.name]
             old = study.servers[place]
             if old.signing_key and old != replace(entry, url=old.url) and not revision:
-                raise InvalidInput(f"{source} pins other keys for {entry.name} already: --revision replaces them, once the others agree")
+                raise InvalidInput(
+                    f"{source} pins other keys for {entry.name} already: --revision "
+                    "replaces them, once the others agree"
+                )
             entry = replace(entry, url=entry.url or old.url)
             keys = {"signing_key": entry.signing_key, "sealing_key": entry.sealing_key}
             text = _set(text, ("servers", place), keys, source)
@@ -81,13 +86,21 @@ def _append_server(text: str, entry: ServerEntry, source: str) -> tuple[str, Stu
             f"{source} has no server {entry.name!r}, and its links are listed one by one: "
             "add its [[servers]] table and its edges by hand, then pin the card"
         )
-    values = {"name": entry.name, "url": entry.url, "signing_key": entry.signing_key, "sealing_key": entry.sealing_key}
-    text = _set(f"{text.rstrip()}\n\n[[servers]]\n", ("servers", len(document["servers"])), values, source)
+    values = {
+        "name": entry.name,
+        "url": entry.url,
+        "signing_key": entry.signing_key,
+        "sealing_key": entry.sealing_key,
+    }
+    text = _set(
+        f"{text.rstrip()}\n\n[[servers]]\n", ("servers", len(document["servers"])), values, source
+    )
     return text, Study.from_text(text, source)
 
 
 def _set(text: str, table: Path, values: dict[str, str], source: str) -> str:
-    """Lines ``key = "value"`` in a table that has lines of its own; those that stand there already are replaced.
+    """Lines ``key = "value"`` in a table that has lines of its own; those that stand there already
+    are replaced.
 
     An empty value only removes.
     """
@@ -96,10 +109,17 @@ def _set(text: str, table: Path, values: dict[str, str], source: str) -> str:
     header = where.get(table, 0)
     named = [line for path, line in where.items() if path[:-1] == table]
     if not header or header in named or not lines[header - 1].lstrip().startswith("["):
-        raise InvalidInput(f"{source} is written in a way that no line can be added to: write {_called(table)} with a line for each key")
-    for line in sorted((where[*table, key] for key in values if (*table, key) in where), reverse=True):
+        raise InvalidInput(
+            f"{source} is written in a way that no line can be added to: write "
+            f"{_called(table)} with a line for each key"
+        )
+    for line in sorted(
+        (where[*table, key] for key in values if (*table, key) in where), reverse=True
+    ):
         del lines[line - 1]
-    lines[header:header] = [f"{key} = {json.dumps(value)}" for key, value in values.items() if value]
+    lines[header:header] = [
+        f"{key} = {json.dumps(value)}" for key, value in values.items() if value
+    ]
     return "\n".join(lines)
 
 
@@ -109,5 +129,7 @@ def _called(table: Path) -> str:
 
 def _read_back(text: str, wanted: Study, source: str) -> Study:
     if Study.from_text(text, source) != wanted:
-        raise InvalidInput(f"{source} is written in a way that cannot be changed line by line: edit it by hand")
+        raise InvalidInput(
+            f"{source} is written in a way that cannot be changed line by line: edit it by hand"
+        )
     return wanted

@@ -1,4 +1,6 @@
-"""Checks of single values in a document, which remember every mistake instead of stopping at the first."""
+"""Checks of single values in a document, which remember every mistake instead of stopping at the
+first.
+"""
 
 import difflib
 import re
@@ -14,17 +16,23 @@ from pdml.study.lines import Path
 from pdml.tables import shown
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
-_BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they make text look like other text
+_BIDI = frozenset(
+    "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)  # they make text look like other text
 
 _MOST_HINTS = 50  # looking for what was meant takes time, and nobody reads that many
 
 Mistake = tuple[Path, str]
-ABSENT = object()  # the value of a key that is not there, which is told once, where its table is read
+ABSENT = (
+    object()
+)  # the value of a key that is not there, which is told once, where its table is read
 
 
 def called(path: Path) -> str:
     """A path as people write it: attributes[2].range is the range of the second attribute."""
-    return "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+    return "".join(
+        f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path
+    ).lstrip(".")
 
 
 class Findings:
@@ -37,18 +45,28 @@ class Findings:
         self.mistakes.append((path, sentence))
 
     def wrong(self, path: Path, must: str, value: object, why: str = "") -> None:
-        self.add(path, f"{called(path)} must {must}, got {_shown(value)}{': ' + why if why else ''}")
+        self.add(
+            path, f"{called(path)} must {must}, got {_shown(value)}{': ' + why if why else ''}"
+        )
 
     def meant(self, word: str, options: Sequence[str]) -> str:
         """The option that was probably misspelt."""
-        close = difflib.get_close_matches(word.lower()[:100], options, n=1) if len(self.mistakes) < _MOST_HINTS else []
+        close = (
+            difflib.get_close_matches(word.lower()[:100], options, n=1)
+            if len(self.mistakes) < _MOST_HINTS
+            else []
+        )
         return f"did you mean {close[0]!r}?" if close else ""
 
-    def table(self, path: Path, value: object, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Any]:
+    def table(
+        self, path: Path, value: object, required: Sequence[str], optional: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """The known keys of a table; what is unknown or missing is a mistake."""
         if not isinstance(value, Mapping):
             if value is not ABSENT:
-                self.wrong(path, "be a table", value) if path else self.add(path, "a study must be a table of tables")
+                self.wrong(path, "be a table", value) if path else self.add(
+                    path, "a study must be a table of tables"
+                )
             return {}
         keys = (*required, *optional)
         hints = ""
@@ -56,16 +74,25 @@ class Findings:
             if key not in keys:
                 hint = self.meant(str(key), [k for k in keys if k not in value])
                 hints += hint
-                self.add((*path, key), f"{called((*path, key))} is unknown: {hint or 'known are ' + ', '.join(keys)}")
+                self.add(
+                    (*path, key),
+                    f"{called((*path, key))} is unknown: {hint or 'known are ' + ', '.join(keys)}",
+                )
         for key in required:
-            if key not in value and repr(key) not in hints:  # a misspelt key is one mistake, not two
+            if (
+                key not in value and repr(key) not in hints
+            ):  # a misspelt key is one mistake, not two
                 self.add(path, f"{called((*path, key))} is missing")
         return {key: value[key] for key in keys if key in value}
 
-    def tables(self, key: str, value: object, *, least: int = 1, most: int, why: str) -> list[tuple[Path, Any]]:
+    def tables(
+        self, key: str, value: object, *, least: int = 1, most: int, why: str
+    ) -> list[tuple[Path, Any]]:
         if value is ABSENT:
             return []
-        if not isinstance(value, (list, tuple)) or not all(isinstance(item, Mapping) for item in value):
+        if not isinstance(value, (list, tuple)) or not all(
+            isinstance(item, Mapping) for item in value
+        ):
             self.wrong((key,), f"be written as [[{key}]], once for each", value)
             return []
         if not least <= len(value) <= most:
@@ -87,7 +114,9 @@ class Findings:
             return value
         return ""
 
-    def texts(self, path: Path, value: object, *, least: int, most: int, refused: Collection[str] = ()) -> tuple[str, ...]:
+    def texts(
+        self, path: Path, value: object, *, least: int, most: int, refused: Collection[str] = ()
+    ) -> tuple[str, ...]:
         if not isinstance(value, (list, tuple)) or not least <= len(value) <= most:
             self.wrong(path, f"be a list of {least} to {most:,} texts", value)
             return ()
@@ -95,7 +124,9 @@ class Findings:
         for i, item in enumerate(value):
             text = self.text((*path, i), item, 200)
             if text and text in refused:
-                self.wrong((*path, i), "be another text", item, "in a table it stands for a missing value")
+                self.wrong(
+                    (*path, i), "be another text", item, "in a table it stands for a missing value"
+                )
             elif text and text in found:
                 self.wrong((*path, i), "differ from the others", item, "it stands there twice")
             elif text:
@@ -105,11 +136,20 @@ class Findings:
     def name(self, path: Path, value: object) -> str:
         if isinstance(value, str) and _NAME.fullmatch(value):
             return value
-        self.wrong(path, "be 1 to 63 lower-case letters, digits, dots, dashes or underscores, the first a letter or digit", value)
+        self.wrong(
+            path,
+            "be 1 to 63 lower-case letters, digits, dots, dashes or underscores, the first "
+            "a letter or digit",
+            value,
+        )
         return ""
 
     def number(self, path: Path, value: object) -> float | None:
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max:
+        if (
+            isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and abs(value) <= sys.float_info.max
+        ):
             return float(value) + 0.0  # no negative zero
         self.wrong(path, "be a finite number", value)
         return None
@@ -152,12 +192,21 @@ class Findings:
             host, port = parts.hostname or "", parts.port
         except ValueError:
             host, port, parts = "", None, urlsplit("")
-        plain = not (parts.username or parts.password or parts.query or parts.fragment) and text.isascii() and " " not in text
+        plain = (
+            not (parts.username or parts.password or parts.query or parts.fragment)
+            and text.isascii()
+            and " " not in text
+        )
         if parts.scheme not in ("http", "https") or not host or port == 0 or not plain:
             self.wrong(path, "be an address such as https://alice.example", value)
             return ""
         if parts.scheme == "http" and not is_loopback(host):
-            self.wrong(path, "begin with https://", value, "only on this machine (localhost) may reports travel unencrypted")
+            self.wrong(
+                path,
+                "begin with https://",
+                value,
+                "only on this machine (localhost) may reports travel unencrypted",
+            )
             return ""
         return text.rstrip("/")
 

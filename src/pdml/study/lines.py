@@ -1,6 +1,8 @@
-"""On which line of a TOML text each key and each element of an array stands; `tomllib` does not tell.
+"""On which line of a TOML text each key and each element of an array stands; `tomllib` does not
+tell.
 
-The text must be valid TOML (`tomllib` has accepted it), so that scanning needs no errors of its own.
+The text must be valid TOML (`tomllib` has accepted it), so that scanning needs no errors of its
+own.
 """
 
 import re
@@ -19,7 +21,9 @@ _PLAIN = re.compile(r"[^,\]}#\r\n]+")  # numbers, truth values and times, in whi
 
 
 def lines(text: str) -> dict[Path, int]:
-    """Line (from 1) of every path, such as ("label", "epsilon", "menu", 0) or ("attributes", 2, "range")."""
+    """Line (from 1) of every path, such as ("label", "epsilon", "menu", 0) or ("attributes", 2,
+    "range").
+    """
     return _Scanner(text).scan()
 
 
@@ -42,7 +46,9 @@ class _Scanner:
                 self._pair(table)
 
     def _header(self) -> Path:
-        """The path of a [table] or of a new element of [[tables]]; on the way, such an array means its last element."""
+        """The path of a [table] or of a new element of [[tables]]; on the way, such an array means
+        its last element.
+        """
         start, brackets = self.at, 2 if self.text.startswith("[[", self.at) else 1
         self.at += brackets
         names = self._key()
@@ -124,7 +130,9 @@ class _Scanner:
                 self.at += 1
 
     def _mark(self, path: Path, position: int) -> None:
-        """The first line on which a path is spoken of; positions come in order, so that newlines are counted once."""
+        """The first line on which a path is spoken of; positions come in order, so that newlines
+        are counted once.
+        """
         self.line += self.text.count("\n", self.counted, position)
         self.counted = position
         self.found.setdefault(path, self.line)
@@ -137,6 +145,8 @@ class _Scanner:
     def _take(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self.text, self.at)
         if match is None:
-            raise ValueError(f"no TOML at position {self.at}")  # impossible after tomllib accepted the text
+            raise ValueError(
+                f"no TOML at position {self.at}"
+            )  # impossible after tomllib accepted the text
         self.at = match.end()
         return match.group()

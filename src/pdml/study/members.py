@@ -1,6 +1,8 @@
-"""Who takes part: the servers with their public keys, and the relay between them, as a document holds them.
+"""Who takes part: the servers with their public keys, and the relay between them, as a document
+holds them.
 
-Keys are optional, because collecting and training in one trust domain need none; a server has both or neither.
+Keys are optional, because collecting and training in one trust domain need none; a server has both
+or neither.
 """
 
 import base64
@@ -18,7 +20,9 @@ _ADDRESS = re.compile(r"(?:\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?):(\d
 
 @dataclass(frozen=True)
 class ServerEntry:
-    """One server: its name in the study, the address of its collection service, and its node's public keys."""
+    """One server: its name in the study, the address of its collection service, and its node's
+    public keys.
+    """
 
     name: str
     url: str
@@ -28,7 +32,9 @@ class ServerEntry:
 
 @dataclass(frozen=True)
 class Relay:
-    """Where nodes meet. ``fingerprint`` is the sha256 of its certificate's public key; "": any authority of the system vouches."""
+    """Where nodes meet. ``fingerprint`` is the sha256 of its certificate's public key; "": any
+    authority of the system vouches.
+    """
 
     address: str  # HOST:PORT
     fingerprint: str = ""
@@ -67,7 +73,11 @@ def _keys(f: Findings, at: Path, table: dict[str, object], known: set[str]) -> t
     checks = {"signing_key": fingerprint, "sealing_key": _sealing}
     given = {key: check(f, (*at, key), table[key]) for key, check in checks.items() if key in table}
     if len(given) == 1:
-        f.add(at, "a server must have both a signing_key and a sealing_key, or neither: `pdml study add-server` writes them")
+        f.add(
+            at,
+            "a server must have both a signing_key and a sealing_key, or neither: `pdml "
+            "study add-server` writes them",
+        )
     for key, text in given.items():
         if text and text in known:
             f.wrong((*at, key), "differ from the keys of the other servers", text[:16] + "...")
@@ -101,9 +111,17 @@ def read_relay(f: Findings, value: object) -> Relay | None:
         return None
     table = f.table(("relay",), value, ("address",), ("fingerprint",))
     address = table.get("address", "")
-    place = _ADDRESS.fullmatch(address) if isinstance(address, str) and len(address) <= 300 else None
+    place = (
+        _ADDRESS.fullmatch(address) if isinstance(address, str) and len(address) <= 300 else None
+    )
     if "address" in table and (place is None or not 0 < int(place[1]) < 65536):
-        f.wrong(("relay", "address"), "be HOST:PORT in lower case, such as relay.example:4222", address)
+        f.wrong(
+            ("relay", "address"), "be HOST:PORT in lower case, such as relay.example:4222", address
+        )
         address = ""
-    pin = fingerprint(f, ("relay", "fingerprint"), table["fingerprint"]) if "fingerprint" in table else ""
+    pin = (
+        fingerprint(f, ("relay", "fingerprint"), table["fingerprint"])
+        if "fingerprint" in table
+        else ""
+    )
     return Relay(str(address), pin)

@@ -1,7 +1,8 @@
-"""What makes a document a study: every rule, applied to all of it, so that every mistake is told at once.
+"""What makes a document a study: every rule, applied to all of it, so that every mistake is told at
+once.
 
-A document is what `tomllib` makes of study.toml, or what JSON makes of the canonical form. `read` returns the arguments of
-`Study` and the mistakes; the arguments are whole only if there are none.
+A document is what `tomllib` makes of study.toml, or what JSON makes of the canonical form. `read`
+returns the arguments of `Study` and the mistakes; the arguments are whole only if there are none.
 """
 
 import math
@@ -19,7 +20,10 @@ from pdml.study.lines import Path
 from pdml.study.members import fingerprint, read_relay, read_servers
 from pdml.tables import MISSING, listed
 
-EPSILONS = (0.01, 20.0)  # below, a label weighs hundreds of times one that is told; above, nothing is randomised
+EPSILONS = (
+    0.01,
+    20.0,
+)  # below, a label weighs hundreds of times one that is told; above, nothing is randomised
 MOST_CHOICES = 10
 MOST_CLASSES = 100
 MOST_SERVERS = 1_000
@@ -28,7 +32,8 @@ MOST_FEATURES = 10_000  # a report of 53 kB
 MOST_RECORDS = 10**9
 TOPOLOGIES = ("ring", "complete")
 
-# The settings of a training plan, and whether each server may have its own; their domains are the plan's own business.
+# The settings of a training plan, and whether each server may have its own; their domains are the
+# plan's own business.
 PLAN: Mapping[str, tuple[type, bool]] = {
     "rounds": (int, False),
     "regularization": (float, False),
@@ -45,7 +50,12 @@ PLAN: Mapping[str, tuple[type, bool]] = {
 def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
     """The arguments of `Study`, and every mistake as (path, sentence)."""
     f = Findings()
-    tables = f.table((), document, ("study", "label", "attributes", "servers", "topology"), ("budget", "plan", "relay"))
+    tables = f.table(
+        (),
+        document,
+        ("study", "label", "attributes", "servers", "topology"),
+        ("budget", "plan", "relay"),
+    )
     servers = read_servers(f, tables.get("servers", ABSENT), MOST_SERVERS)
     values = {
         **_head(f, tables.get("study", ABSENT)),
@@ -62,8 +72,16 @@ def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
 
 def _head(f: Findings, value: object) -> dict[str, Any]:
     at: Path = ("study",)
-    table = f.table(at, value, ("id", "title"), ("description", "opens", "closes", "min_records", "replaces"))
-    found: dict[str, Any] = {"description": "", "opens": None, "closes": None, "min_records": 50, "replaces": ""}
+    table = f.table(
+        at, value, ("id", "title"), ("description", "opens", "closes", "min_records", "replaces")
+    )
+    found: dict[str, Any] = {
+        "description": "",
+        "opens": None,
+        "closes": None,
+        "min_records": 50,
+        "replaces": "",
+    }
     checks: dict[str, Callable[[Path, Any], Any]] = {
         "id": f.name,
         "title": lambda path, value: f.text(path, value, 200),
@@ -86,7 +104,9 @@ def _label(f: Findings, value: object) -> dict[str, Any]:
     if "question" in table:
         found["question"] = f.text(("label", "question"), table["question"], 500)
     if "classes" in table:
-        found["classes"] = f.texts(("label", "classes"), table["classes"], least=2, most=MOST_CLASSES)
+        found["classes"] = f.texts(
+            ("label", "classes"), table["classes"], least=2, most=MOST_CLASSES
+        )
     at: Path = ("label", "epsilon")
     epsilon = f.table(at, table.get("epsilon", ABSENT), ("menu", "default"), ("accept_weak",))
     if "accept_weak" in epsilon:
@@ -125,15 +145,26 @@ def _menu(f: Findings, path: Path, value: object) -> tuple[float, ...]:
         if epsilon is None:
             continue
         if not low <= epsilon <= high:
-            why = "below it a label is all but noise" if epsilon < low else "above it nothing is randomised"
+            why = (
+                "below it a label is all but noise"
+                if epsilon < low
+                else "above it nothing is randomised"
+            )
             f.wrong((*path, i), f"lie in [{low:g}, {high:g}]", item, why)
         elif round(epsilon * 1e6) / 1e6 != epsilon:
-            f.wrong((*path, i), "have at most six decimals", item, "devices compute with millionths")
+            f.wrong(
+                (*path, i), "have at most six decimals", item, "devices compute with millionths"
+            )
         elif epsilon in good:
             f.wrong((*path, i), "differ from the others on the menu", item, "it stands there twice")
         else:
             if good and epsilon < max(good):
-                f.wrong((*path, i), "be larger than the one before it", item, "the menu is read from most to least private")
+                f.wrong(
+                    (*path, i),
+                    "be larger than the one before it",
+                    item,
+                    "the menu is read from most to least private",
+                )
             good.append(epsilon)
     return tuple(good)
 
@@ -142,12 +173,16 @@ def _attributes(f: Findings, value: object) -> dict[str, Any]:
     found: list[Attribute] = []
     wording: dict[str, tuple[str, str]] = {}
     names: set[str] = set()
-    for at, item in f.tables("attributes", value, most=MOST_ATTRIBUTES, why="there is nothing to predict from"):
+    for at, item in f.tables(
+        "attributes", value, most=MOST_ATTRIBUTES, why="there is nothing to predict from"
+    ):
         optional = ("label", "help", *(("whole",) if item.get("kind") != "category" else ()))
         table = f.table(at, item, ("name", "kind", *_own_keys(item)), optional)
         if "kind" in table and table["kind"] not in ("number", "category"):
             f.wrong((*at, "kind"), "be 'number' or 'category'", table["kind"])
-        texts = {key: f.text((*at, key), table[key], 500) for key in ("label", "help") if key in table}
+        texts = {
+            key: f.text((*at, key), table[key], 500) for key in ("label", "help") if key in table
+        }
         name = f.text((*at, "name"), table["name"], 100) if "name" in table else ""
         if name in names:
             f.wrong((*at, "name"), "differ from the names of the other attributes", name)
@@ -161,7 +196,10 @@ def _attributes(f: Findings, value: object) -> dict[str, Any]:
     width = 1 + sum(len(attribute.feature_names) for attribute in found)
     encoder = None
     if width > MOST_FEATURES:
-        f.add(("attributes",), f"attributes must have at most {MOST_FEATURES:,} features together, got {width:,}")
+        f.add(
+            ("attributes",),
+            f"attributes must have at most {MOST_FEATURES:,} features together, got {width:,}",
+        )
     elif found:
         try:
             encoder = Encoder(attributes=tuple(found))
@@ -171,10 +209,16 @@ def _attributes(f: Findings, value: object) -> dict[str, Any]:
 
 
 def _own_keys(item: Mapping[str, Any]) -> tuple[str, ...]:
-    """The key that this kind of attribute needs; while the kind is wrong, those that are there are not judged."""
+    """The key that this kind of attribute needs; while the kind is wrong, those that are there are
+    not judged.
+    """
     keys = {"number": ("range",), "category": ("levels",)}
     kind = item.get("kind")
-    return keys[kind] if isinstance(kind, str) and kind in keys else tuple({"range", "levels"} & set(item))
+    return (
+        keys[kind]
+        if isinstance(kind, str) and kind in keys
+        else tuple({"range", "levels"} & set(item))
+    )
 
 
 def _attribute(f: Findings, at: Path, name: str, table: Mapping[str, Any]) -> Attribute | None:
@@ -200,7 +244,12 @@ def _range(f: Findings, path: Path, value: object) -> tuple[float, float] | None
     if low is None or high is None:
         return None
     if not low < high:
-        f.wrong(path, "run from a smaller to a larger number", value, "answers outside are moved to its ends")
+        f.wrong(
+            path,
+            "run from a smaller to a larger number",
+            value,
+            "answers outside are moved to its ends",
+        )
         return None
     if not 1e-300 < high - low < math.inf:
         f.wrong(path, "have a width that a computer can divide by", value)
@@ -215,7 +264,12 @@ def _topology(f: Findings, value: object, names: Sequence[str]) -> tuple[tuple[s
         f.add(at, f"topology must have either edges or a kind ({' or '.join(TOPOLOGIES)})")
     elif "kind" in table:
         if table["kind"] not in TOPOLOGIES:
-            f.wrong((*at, "kind"), f"be {' or '.join(map(repr, TOPOLOGIES))}", table["kind"], "anything else is said by edges")
+            f.wrong(
+                (*at, "kind"),
+                f"be {' or '.join(map(repr, TOPOLOGIES))}",
+                table["kind"],
+                "anything else is said by edges",
+            )
         elif table["kind"] == "complete":
             return tuple(combinations(names, 2))
         elif len(names) > 1:
@@ -225,14 +279,20 @@ def _topology(f: Findings, value: object, names: Sequence[str]) -> tuple[tuple[s
     return ()
 
 
-def _edges(f: Findings, at: Path, value: object, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def _edges(
+    f: Findings, at: Path, value: object, names: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, (list, tuple)) or not value:
         f.wrong(at, "be a list of pairs of servers", value)
         return ()
     before, known = len(f.mistakes), set(names)
     found: set[frozenset[str]] = set()
     for i, pair in enumerate(value):
-        if not (isinstance(pair, (list, tuple)) and len(pair) == 2 and all(isinstance(end, str) for end in pair)):
+        if not (
+            isinstance(pair, (list, tuple))
+            and len(pair) == 2
+            and all(isinstance(end, str) for end in pair)
+        ):
             f.wrong((*at, i), "be a pair of names of servers", pair)
             continue
         for j, end in enumerate(pair):
@@ -245,8 +305,14 @@ def _edges(f: Findings, at: Path, value: object, names: Sequence[str]) -> tuple[
                 f.wrong((*at, i), "link servers that are not linked yet", pair)
             found.add(frozenset(pair))
     edges = _ordered((tuple(pair) for pair in found), names)
-    if len(f.mistakes) == before and (lonely := _cut_off(names, edges)):  # a misspelt name would be told twice
-        f.add(at, f"{called(at)} must connect all servers, but {listed(lonely)} cannot be reached from {names[0]!r}")
+    if len(f.mistakes) == before and (
+        lonely := _cut_off(names, edges)
+    ):  # a misspelt name would be told twice
+        f.add(
+            at,
+            f"{called(at)} must connect all servers, but {listed(lonely)} cannot be reached "
+            f"from {names[0]!r}",
+        )
     return edges
 
 
@@ -285,7 +351,11 @@ def _budget(f: Findings, value: object) -> Budget | None:
         for key in table:
             limit = f.number((*at, key), table[key])
             if limit is not None and not (limit > 0 and (key == "epsilon" or limit < 1)):
-                f.wrong((*at, key), "be positive" if key == "epsilon" else "lie between 0 and 1", table[key])
+                f.wrong(
+                    (*at, key),
+                    "be positive" if key == "epsilon" else "lie between 0 and 1",
+                    table[key],
+                )
             elif limit is not None:
                 limits[f"{row}_{key}"] = limit
     return Budget(**limits)

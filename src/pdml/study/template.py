@@ -81,7 +81,9 @@ def plain(study: Study) -> str:
 
 
 def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
-    """The TOML text; ``notes`` are warnings to stand above attributes, by name. `Study.from_text` gives the study back."""
+    """The TOML text; ``notes`` are warnings to stand above attributes, by name. `Study.from_text`
+    gives the study back.
+    """
     document = study.to_dict()
     parts = [_HEAD, _table("study", document["study"], times=("opens", "closes"))]
     parts.append(_COMMENTS["label"] + _table("label", document["label"]))
@@ -100,7 +102,9 @@ def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
 
 
 def _table(header: str, values: Mapping[str, Any], times: tuple[str, ...] = ()) -> str:
-    lines = (f"{key} = {value if key in times else _value(value)}\n" for key, value in values.items())
+    lines = (
+        f"{key} = {value if key in times else _value(value)}\n" for key, value in values.items()
+    )
     return f"[{header}]\n" + "".join(lines)
 
 

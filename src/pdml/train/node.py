@@ -1,6 +1,9 @@
-"""One server as a pure state machine: no I/O, no clock, no sockets. Whoever carries the messages is someone else's business.
+"""One server as a pure state machine: no I/O, no clock, no sockets. Whoever carries the messages is
+someone else's business.
 
-    state, message = node.step(node.start(), heard)      # heard: what the neighbours sent last, zero before round 1
+    state, message = node.step(node.start(), heard)
+
+where ``heard`` is what the neighbours sent last, zero before round 1.
 
 `step` finishes round t (dual update with what was heard) and does round t+1 up to its release.
 """
@@ -21,7 +24,8 @@ from pdml.train.plan import TrainingPlan, zeros
 
 @dataclass(frozen=True)
 class Server:
-    """What one server brings to a training: its records, their de-biased codes, and its place in the graph.
+    """What one server brings to a training: its records, their de-biased codes, and its place in
+    the graph.
 
     ``epsilon`` is the smallest label ε among its records: it fixes the sensitivity.
     """
@@ -34,35 +38,43 @@ class Server:
     epsilon: float
     norm_bound: float
     classes: int
-    pooled: Matrix | None = None  # the matrix of all servers of which ``matrix`` is a slice, in simulations
+    pooled: Matrix | None = (
+        None  # the matrix of all servers of which ``matrix`` is a slice, in simulations
+    )
 
     @property
     def records(self) -> int:
         return int(self.matrix.shape[0])
 
     def tolerance(self, plan: TrainingPlan) -> float:
-        return plan.tolerance_for(self.index, self.n_servers, self.records, self.epsilon, self.norm_bound, self.classes)
+        return plan.tolerance_for(
+            self.index, self.n_servers, self.records, self.epsilon, self.norm_bound, self.classes
+        )
 
     def linear(self, plan: TrainingPlan, loss: Loss, source: Source) -> Array:
         """q_i - η_i/n, with η_i drawn from this server's own stream."""
         mean = labels.label_mean(self.matrix, self.codes, loss)
         noise = plan.objective().draw(mean.shape, source.stream(OBJECTIVE, self.index))
-        reach = labels.label_shift(self.epsilon, self.norm_bound, loss, self.classes)  # at least |q_i|, and public
+        reach = labels.label_shift(
+            self.epsilon, self.norm_bound, loss, self.classes
+        )  # at least |q_i|, and public
         return source.less_share(mean, noise, self.n_servers, reach)
 
 
 def compiles(server: Server, plan: TrainingPlan) -> bool:
     """Whether this server's solves use compiled loops when a study is trained.
 
-    The answer depends on nothing but its own records and the plan, so that every engine gives the same one: a node does
-    not know how many records the others have.
+    The answer depends on nothing but its own records and the plan, so that every engine gives the
+    same one: a node does not know how many records the others have.
     """
     return worth_compiling(stored(server.matrix), plan.rounds)
 
 
 @dataclass(frozen=True)
 class NodeState:
-    """Where a server stands after round ``t``: its last release and its dual variable. The primal iterate is not kept."""
+    """Where a server stands after round ``t``: its last release and its dual variable. The primal
+    iterate is not kept.
+    """
 
     t: int
     sent: Array  # w̃_i(t)
@@ -71,15 +83,27 @@ class NodeState:
 
 
 class Node:
-    """A server in training. Its solver remembers earlier solves to save work; its answers stay within the tolerance."""
+    """A server in training. Its solver remembers earlier solves to save work; its answers stay
+    within the tolerance.
+    """
 
-    def __init__(self, server: Server, plan: TrainingPlan, source: Source, *, linear: Array | None = None, use_numba: bool = False) -> None:
+    def __init__(
+        self,
+        server: Server,
+        plan: TrainingPlan,
+        source: Source,
+        *,
+        linear: Array | None = None,
+        use_numba: bool = False,
+    ) -> None:
         """``linear``: q_i - η_i/n as an earlier life of this node drew it; None draws η_i."""
         self.server, self.plan = server, plan
         loss = plan.loss_for(server.classes)
         self.linear = server.linear(plan, loss, source) if linear is None else linear
         ridge = plan.ridge(server.degree, server.n_servers)
-        self.solver = PrimalSolver(server.matrix, loss, ridge, codes=len(self.linear), use_numba=use_numba)
+        self.solver = PrimalSolver(
+            server.matrix, loss, ridge, codes=len(self.linear), use_numba=use_numba
+        )
         self.tolerance = server.tolerance(plan)
         self._noise: IterateNoise = plan.iterates(server.index, server.n_servers)
         self._source, self._stream = source, source.stream(ITERATES, server.index)
@@ -93,10 +117,12 @@ class Node:
         return NodeState(0, origin, origin)
 
     def step(self, state: NodeState, heard: list[Array]) -> tuple[NodeState, Array]:
-        """Take the neighbours' releases of round t (in ascending order of their index) and return round t+1's own.
+        """Take the neighbours' releases of round t (in ascending order of their index) and return
+        round t+1's own.
 
-        Whoever drives a node steps once from each state: a repeated step draws noise anew, which would let others average it
-        away. After a restart the rounds that were released are replayed instead.
+        Whoever drives a node steps once from each state: a repeated step draws noise anew, which
+        would let others average it away. After a restart the rounds that were released are replayed
+        instead.
         """
         dual, point, certified = self._solve(state, heard)
         noise = self._draw(state.t + 1, point)
@@ -104,7 +130,8 @@ class Node:
         return NodeState(state.t + 1, released, dual, certified), released
 
     def replay(self, state: NodeState, heard: list[Array], released: Array) -> NodeState:
-        """The state after a round whose release is known: solver and streams move on as they did then, and nothing is released.
+        """The state after a round whose release is known: solver and streams move on as they did
+        then, and nothing is released.
 
         The solver solves again because what it remembers decides the last bits of later rounds.
         """

@@ -1,8 +1,9 @@
 """The grid of shapes (β, a, T, ρ) that a plan is chosen from, and what each costs under a budget.
 
-A budget fixes how much noise a shape needs; the rest does not depend on it and is computed once. The least noise is found
-by asking the `Ledger` itself about one release: T Gaussian releases of sensitivity D are one with Σ D²/σ_t², which is how
-the ledger adds them up. The plan that comes out is checked by the ledger of all its own events.
+A budget fixes how much noise a shape needs; the rest does not depend on it and is computed once.
+The least noise is found by asking the `Ledger` itself about one release: T Gaussian releases of
+sensitivity D are one with Σ D²/σ_t², which is how the ledger adds them up. The plan that comes out
+is checked by the ledger of all its own events.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +32,9 @@ DECAYS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999)  # ρ, beside the ru
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What is public about the data: records per server, feature columns (with the constant one), classes, label ε, B."""
+    """What is public about the data: records per server, feature columns (with the constant one),
+    classes, label ε, B.
+    """
 
     records: tuple[int, ...]
     width: int
@@ -44,13 +47,17 @@ class Sizes:
             _validate.integer("records", count, low=1, why="every server needs somebody's record")
         _validate.integer("width", self.width, low=1)
         _validate.integer("classes", self.classes, low=2)
-        _validate.real("epsilon", self.epsilon, low=0, open_low=True, why="0 would report pure noise")
+        _validate.real(
+            "epsilon", self.epsilon, low=0, open_low=True, why="0 would report pure noise"
+        )
         _validate.real("norm_bound", self.norm_bound, low=0, high=1e12, open_low=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One demand of the budget: what was allowed, and what the plan spends of it according to its ledger."""
+    """One demand of the budget: what was allowed, and what the plan spends of it according to its
+    ledger.
+    """
 
     data: str
     allowed: float
@@ -66,14 +73,21 @@ def ledger(plan: TrainingPlan, sizes: Sizes, graph: Graph, delta: float = 1e-6) 
 
 
 def spent(plan: TrainingPlan, budget: Budget, sizes: Sizes, graph: Graph) -> tuple[Row, Row]:
-    """The two rows of the budget, from the ledger; servers alike in degree and records are read once."""
-    different = {(int(graph.degrees[i]), sizes.records[i], scale_of(plan, i, graph.n)): i for i in range(graph.n)}
+    """The two rows of the budget, from the ledger; servers alike in degree and records are read
+    once.
+    """
+    different = {
+        (int(graph.degrees[i]), sizes.records[i], scale_of(plan, i, graph.n)): i
+        for i in range(graph.n)
+    }
     found = []
     for data, name in (("features", "features"), ("label", "labels")):
         delta = getattr(budget, f"{name}_delta")
         book = ledger(plan, sizes, graph, delta)
         worst = max(book.line(data, "other servers", i).epsilon for i in different.values())
-        found.append(Row(data=name, allowed=getattr(budget, f"{name}_epsilon"), spent=worst, delta=delta))
+        found.append(
+            Row(data=name, allowed=getattr(budget, f"{name}_epsilon"), spent=worst, delta=delta)
+        )
     return found[0], found[1]
 
 
@@ -109,41 +123,78 @@ class Choice:
 class Search:
     """The grid of shapes with everything that does not depend on the budget."""
 
-    def __init__(self, sizes: Sizes, graph: Graph, like: tuple[Matrix, IntArray] | None, loss: str, most_rounds: int) -> None:
+    def __init__(
+        self,
+        sizes: Sizes,
+        graph: Graph,
+        like: tuple[Matrix, IntArray] | None,
+        loss: str,
+        most_rounds: int,
+    ) -> None:
         self.sizes, self.graph = sizes, graph
         base = TrainingPlan(rounds=1, noise_scale=1.0, objective_bound=1.0, loss=loss)
         kind = base.loss_for(sizes.classes)
         if like is None:
             self.data = forecast.synthetic(sizes.width, sizes.classes, kind, sizes.norm_bound)
         else:
-            self.data = forecast.measured(like[0], np.asarray(like[1]), sizes.classes, kind, sizes.norm_bound)
-        self.label_noise = forecast.label_variance(sizes.epsilon, kind, sizes.classes) / np.asarray(sizes.records, dtype=float)
-        self.rounds = sorted({min(t, most_rounds) for t in ROUNDS} | ({most_rounds} if most_rounds > 100 else set()))
-        self.plans = [replace(base, penalty=b, regularization=r * graph.n) for b in PENALTIES for r in RIDGES]
+            self.data = forecast.measured(
+                like[0], np.asarray(like[1]), sizes.classes, kind, sizes.norm_bound
+            )
+        self.label_noise = forecast.label_variance(sizes.epsilon, kind, sizes.classes) / np.asarray(
+            sizes.records, dtype=float
+        )
+        self.rounds = sorted(
+            {min(t, most_rounds) for t in ROUNDS} | ({most_rounds} if most_rounds > 100 else set())
+        )
+        self.plans = [
+            replace(base, penalty=b, regularization=r * graph.n) for b in PENALTIES for r in RIDGES
+        ]
         self.costs: list[Costs] = [
-            _costs(self.data, graph, plan, self.label_noise, self._sensitivities(plan), self.rounds) for plan in self.plans
+            _costs(self.data, graph, plan, self.label_noise, self._sensitivities(plan), self.rounds)
+            for plan in self.plans
         ]
 
     def _sensitivities(self, plan: TrainingPlan) -> Array:
         """D_i, from the plan's own events."""
-        return np.array([_events(plan, self.sizes, self.graph, i)[1].record_sensitivity for i in range(self.graph.n)])
+        return np.array(
+            [
+                _events(plan, self.sizes, self.graph, i)[1].record_sensitivity
+                for i in range(self.graph.n)
+            ]
+        )
 
     def best(self, budget: Budget, more: float = 1.0) -> Choice | None:
-        """The best shape under ``budget``, with ``more`` times as many records; None if no noise of ours can meet it."""
+        """The best shape under ``budget``, with ``more`` times as many records; None if no noise of
+        ours can meet it.
+        """
         chosen: Choice | None = None
         for unit, bound in self._noises(budget):
             for index, cost in enumerate(self.costs):
                 errors = cost.errors(self.data.power, unit / more, bound / SIGMAS / more, more)
                 t, k = np.unravel_index(int(np.argmin(errors)), errors.shape)
                 if chosen is None or errors[t, k] < chosen.forecast.error:
-                    terms = cost.terms(self.data.power, int(t), int(k), unit / more, bound / SIGMAS / more, more)
+                    terms = cost.terms(
+                        self.data.power, int(t), int(k), unit / more, bound / SIGMAS / more, more
+                    )
                     decay = float(cost.decays[t, k])
-                    chosen = Choice(shape=index, rounds=self.rounds[t], decay=decay, unit=unit, objective_bound=bound, forecast=terms)
+                    chosen = Choice(
+                        shape=index,
+                        rounds=self.rounds[t],
+                        decay=decay,
+                        unit=unit,
+                        objective_bound=bound,
+                        forecast=terms,
+                    )
         return chosen
 
     def _noises(self, budget: Budget) -> list[tuple[float, float]]:
-        """(1/μ, R): labels are protected by as much θ as they need, or by η beside the θ that features need."""
-        flip, event = LabelFlipped(epsilon=self.sizes.epsilon), _events(self.plans[0], self.sizes, self.graph, self._smallest)
+        """(1/μ, R): labels are protected by as much θ as they need, or by η beside the θ that
+        features need.
+        """
+        flip, event = (
+            LabelFlipped(epsilon=self.sizes.epsilon),
+            _events(self.plans[0], self.sizes, self.graph, self._smallest),
+        )
         sent: IterateReleased = event[1]
         ratio = sent.label_sensitivity / sent.record_sensitivity
 
@@ -181,16 +232,27 @@ class Search:
         return int(np.argmin(self.sizes.records))
 
     def plan(self, choice: Choice, budget: Budget) -> TrainingPlan:
-        """The plan of a choice, with noise per server; raised by hairs until the ledger itself agrees."""
-        base = replace(self.plans[choice.shape], rounds=choice.rounds, noise_decay=choice.decay, objective_bound=choice.objective_bound)
+        """The plan of a choice, with noise per server; raised by hairs until the ledger itself
+        agrees.
+        """
+        base = replace(
+            self.plans[choice.shape],
+            rounds=choice.rounds,
+            noise_decay=choice.decay,
+            objective_bound=choice.objective_bound,
+        )
         total = sqrt(float(np.sum(choice.decay ** -np.arange(choice.rounds, dtype=float))))
         scales = choice.unit * total * self._sensitivities(base)
         for hair in (1e-9, 1e-8, 1e-7, 1e-6, 1e-4):
             grown = tuple(float(v) for v in scales * (1 + hair))
-            plan = replace(base, noise_scale=grown, objective_bound=choice.objective_bound * (1 + hair))
+            plan = replace(
+                base, noise_scale=grown, objective_bound=choice.objective_bound * (1 + hair)
+            )
             if all(row.spent <= row.allowed for row in spent(plan, budget, self.sizes, self.graph)):
                 return plan
-        raise BudgetExceeded("the plan found does not meet the budget by its own ledger, so none is proposed")
+        raise BudgetExceeded(
+            "the plan found does not meet the budget by its own ledger, so none is proposed"
+        )
 
 
 @dataclass(frozen=True)
@@ -205,12 +267,19 @@ class Costs:
     iterates: Array  # (T, R)
 
     def size(self, unit: float, objective_stddev: float, more: float) -> Array:
-        return self.found + self.labels / more + objective_stddev**2 * self.objective + unit**2 * self.iterates
+        return (
+            self.found
+            + self.labels / more
+            + objective_stddev**2 * self.objective
+            + unit**2 * self.iterates
+        )
 
     def errors(self, power: float, unit: float, objective_stddev: float, more: float) -> Array:
         return np.asarray(1 - self.wanted**2 / (power * self.size(unit, objective_stddev, more)))
 
-    def terms(self, power: float, t: int, k: int, unit: float, objective_stddev: float, more: float) -> Forecast:
+    def terms(
+        self, power: float, t: int, k: int, unit: float, objective_stddev: float, more: float
+    ) -> Forecast:
         wanted, found = float(self.wanted[t, 0]), float(self.found[t, 0])
         scale = wanted / float(self.size(unit, objective_stddev, more)[t, k])
         return Forecast(
@@ -221,13 +290,22 @@ class Costs:
         )
 
 
-def _costs(data: DataModel, graph: Graph, plan: TrainingPlan, label_noise: Array, sensitivities: Array, rounds: Sequence[int]) -> Costs:
+def _costs(
+    data: DataModel,
+    graph: Graph,
+    plan: TrainingPlan,
+    label_noise: Array,
+    sensitivities: Array,
+    rounds: Sequence[int],
+) -> Costs:
     curvatures, weight = data.curvature * data.moments, data.counts * data.moments
     p, scale = forecast.responses(graph, plan.penalty, plan.regularization, curvatures, max(rounds))
     at = np.asarray(rounds) - 1
     u = (np.cumsum(p, axis=0) * scale)[at]
     r = curvatures * u.sum(axis=1)
-    loudness = np.einsum("jik,i,k->j", p**2, sensitivities**2, weight)  # G_j: θ of j rounds before the last
+    loudness = np.einsum(
+        "jik,i,k->j", p**2, sensitivities**2, weight
+    )  # G_j: θ of j rounds before the last
     decays = np.array([[sqrt(_contraction(loudness, t)), *DECAYS] for t in rounds])
     iterates = np.empty_like(decays)
     for index, t in enumerate(rounds):
@@ -244,7 +322,9 @@ def _costs(data: DataModel, graph: Graph, plan: TrainingPlan, label_noise: Array
 
 
 def _contraction(loudness: Array, rounds: int) -> float:
-    """C: the mean decay of the response to noise over a run (of its first step, if there is but one round)."""
+    """C: the mean decay of the response to noise over a run (of its first step, if there is but one
+    round).
+    """
     last = min(max(rounds - 1, 1), len(loudness) - 1)
     factor = (loudness[last] / loudness[0]) ** (1 / last) if last else 0.9
     return float(np.clip(factor, 0.05, 0.9998))

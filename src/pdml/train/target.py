@@ -1,8 +1,10 @@
-"""The smallest ε that reaches an accuracy, on public or synthetic records of the same shape as those to be trained on.
+"""The smallest ε that reaches an accuracy, on public or synthetic records of the same shape as
+those to be trained on.
 
-Every question "does ε do?" is answered by real trainings, several seeds in one sweep, under the plan proposed for that ε. The
-seeds are the same for all ε (common random numbers: the same device flips at ε if it flips at a larger one), so that the
-answers to neighbouring ε differ by ε and hardly by luck, and bisection makes sense.
+Every question "does ε do?" is answered by real trainings, several seeds in one sweep, under the
+plan proposed for that ε. The seeds are the same for all ε (common random numbers: the same device
+flips at ε if it flips at a larger one), so that the answers to neighbouring ε differ by ε and
+hardly by luck, and bisection makes sense.
 """
 
 from contextlib import suppress
@@ -27,7 +29,9 @@ LOWEST, HIGHEST = 0.05, 16.0  # the ε searched
 
 @dataclass(frozen=True, kw_only=True)
 class Reached:
-    """The smallest ε found, the plan it was reached with, and what was measured on the way, as (ε, accuracy)."""
+    """The smallest ε found, the plan it was reached with, and what was measured on the way, as (ε,
+    accuracy).
+    """
 
     epsilon: float
     accuracy: float
@@ -48,20 +52,32 @@ def smallest_epsilon(
     seeds: int = 4,
     resolution: float = 1.1,
 ) -> Reached:
-    """The smallest label ε, to a factor of ``resolution``, whose trainings reach ``target_accuracy`` on held-out records.
+    """The smallest label ε, to a factor of ``resolution``, whose trainings reach
+    ``target_accuracy`` on held-out records.
 
-    ``X`` are public records as they would be trained on (encoded, with a constant column), ``y`` class indices; a quarter is
-    held out. ``budget``: against other servers, as it stands; by default it moves along, features and labels at the same ε and
-    δ = 10⁻⁶, so that one number scales everything. ``records`` per server: those of the study (default: what ``X`` gives).
-    They must not exceed what ``X`` can deal.
+    ``X`` are public records as they would be trained on (encoded, with a constant column), ``y``
+    class indices; a quarter is held out. ``budget``: against other servers, as it stands; by
+    default it moves along, features and labels at the same ε and δ = 10⁻⁶, so that one number
+    scales everything. ``records`` per server: those of the study (default: what ``X`` gives). They
+    must not exceed what ``X`` can deal.
     """
-    _validate.real("target_accuracy", target_accuracy, low=0, high=1, open_low=True, open_high=True, why="it is a share of records")
+    _validate.real(
+        "target_accuracy",
+        target_accuracy,
+        low=0,
+        high=1,
+        open_low=True,
+        open_high=True,
+        why="it is a share of records",
+    )
     _validate.integer("seeds", seeds, low=1)
     trial = _Trial(X, np.asarray(y), graph, records, classes, norm_bound, seeds)
     tried: list[tuple[float, float]] = []
 
     def attempt(epsilon: float) -> tuple[float, Proposal | None]:
-        allowed = Budget(features_epsilon=epsilon, labels_epsilon=epsilon) if budget is None else budget
+        allowed = (
+            Budget(features_epsilon=epsilon, labels_epsilon=epsilon) if budget is None else budget
+        )
         found: tuple[float, Proposal | None] = (0.0, None)
         with suppress(BudgetExceeded):
             found = trial.run(epsilon, allowed)
@@ -71,11 +87,20 @@ def smallest_epsilon(
     low, high = LOWEST, HIGHEST
     accuracy, proposal = attempt(high)
     if proposal is None or accuracy < target_accuracy:
-        best = "no plan meets the budget" if proposal is None else f"even epsilon {high:g} reaches {accuracy:.1%} only"
+        best = (
+            "no plan meets the budget"
+            if proposal is None
+            else f"even epsilon {high:g} reaches {accuracy:.1%} only"
+        )
         without = trial.noiseless()
-        more = "without any noise the same records give" if without > accuracy else "a training without noise does no better, with"
+        more = (
+            "without any noise the same records give"
+            if without > accuracy
+            else "a training without noise does no better, with"
+        )
         raise InvalidInput(
-            f"target_accuracy must be one that these records can reach, got {target_accuracy:.1%}: {best}, and {more} {without:.1%}",
+            "target_accuracy must be one that these records can reach, got "
+            f"{target_accuracy:.1%}: {best}, and {more} {without:.1%}",
             setting="target_accuracy",
         )
     while high / low > resolution:
@@ -92,23 +117,47 @@ class _Trial:
     """Public records dealt to the servers of a graph, and a part held out."""
 
     def __init__(
-        self, x: Matrix, y: IntArray, graph: Graph, records: tuple[int, ...] | None, classes: int, norm_bound: float, seeds: int
+        self,
+        x: Matrix,
+        y: IntArray,
+        graph: Graph,
+        records: tuple[int, ...] | None,
+        classes: int,
+        norm_bound: float,
+        seeds: int,
     ) -> None:
         clipped, _ = rows.clip(rows.as_rows(x), norm_bound)
         if len(y) != clipped.shape[0] or y.min(initial=0) < 0 or y.max(initial=0) >= classes:
-            raise InvalidInput(f"y must hold one class index below {classes} per record ({clipped.shape[0]} of them)")
+            raise InvalidInput(
+                f"y must hold one class index below {classes} per record "
+                f"({clipped.shape[0]} of them)"
+            )
         held = len(y) // 4
-        sizes = np.full(graph.n, (len(y) - held) // graph.n) if records is None else np.asarray(records)
+        sizes = (
+            np.full(graph.n, (len(y) - held) // graph.n) if records is None else np.asarray(records)
+        )
         if len(sizes) != graph.n or sizes.min() < 1 or sizes.sum() + held > len(y) or held < 1:
-            raise InvalidInput(f"like must hold records for {graph.n} servers and as many as a third of them to test on, got {len(y)}")
+            raise InvalidInput(
+                f"like must hold records for {graph.n} servers and as many as a third of "
+                f"them to test on, got {len(y)}"
+            )
         order = Simulated(0).stream(DEAL).permutation(len(y))
         self.test = rows.as_rows(clipped[order[:held]]), y[order[:held]]
         kept = order[held : held + int(sizes.sum())]
         self.x, self.y = rows.as_rows(clipped[kept]), y[kept]
         self.cuts = np.concatenate([[0], np.cumsum(sizes)])
-        self.slices = [rows.take(self.x, int(a), int(b)) for a, b in zip(self.cuts[:-1], self.cuts[1:], strict=True)]
+        self.slices = [
+            rows.take(self.x, int(a), int(b))
+            for a, b in zip(self.cuts[:-1], self.cuts[1:], strict=True)
+        ]
         self.graph, self.classes, self.norm_bound, self.seeds = graph, classes, norm_bound, seeds
-        self.sizes = Sizes(records=tuple(map(int, sizes)), width=clipped.shape[1], epsilon=1.0, classes=classes, norm_bound=norm_bound)
+        self.sizes = Sizes(
+            records=tuple(map(int, sizes)),
+            width=clipped.shape[1],
+            epsilon=1.0,
+            classes=classes,
+            norm_bound=norm_bound,
+        )
 
     def run(self, epsilon: float, budget: Budget) -> tuple[float, Proposal]:
         """Mean accuracy over seeds of the plan proposed for ε, its servers' releases averaged."""
@@ -128,10 +177,19 @@ class _Trial:
             codes = labels.codes(self._reported(epsilon, source), epsilon, self.classes)
             runs.append(local.Run(proposal.plan, self._servers(codes, epsilon), source))
         trained = local.sweep(self.graph, runs)
-        return float(np.mean([np.mean(self._predict(out.released.mean(axis=0)) == self.test[1]) for out in trained]))
+        return float(
+            np.mean(
+                [
+                    np.mean(self._predict(out.released.mean(axis=0)) == self.test[1])
+                    for out in trained
+                ]
+            )
+        )
 
     def _reported(self, epsilon: float, source: Simulated) -> IntArray:
-        return flip_labels(self.y, np.full(len(self.y), epsilon), self.classes, source.stream(LABELS))
+        return flip_labels(
+            self.y, np.full(len(self.y), epsilon), self.classes, source.stream(LABELS)
+        )
 
     def _servers(self, codes: Array, epsilon: float) -> list[Server]:
         return [

@@ -14,10 +14,12 @@ from pdml.experiments.setting import DELTA
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """ε of one person's label and features against whoever may see something; infinite where nothing holds.
+    """ε of one person's label and features against whoever may see something; infinite where
+    nothing holds.
 
-    The collector receives the record itself (the own server, or a curator), so that it has the features in every case; others see
-    what is sent or published. Against others ε holds at δ = `DELTA`, against the collector at δ = 0.
+    The collector receives the record itself (the own server, or a curator), so that it has the
+    features in every case; others see what is sent or published. Against others ε holds at δ =
+    `DELTA`, against the collector at δ = 0.
     """
 
     label_collector: float
@@ -26,10 +28,11 @@ class Guarantee:
 
 
 def repeated_profile(alpha: float, rounds: int) -> Profile:
-    """The exact δ(ε) of T pure α-private rounds of which nothing else is known (Kairouz, Oh, Viswanath 2015).
+    """The exact δ(ε) of T pure α-private rounds of which nothing else is known (Kairouz, Oh,
+    Viswanath 2015).
 
-    The worst such rounds are T randomised responses: δ(ε) = Σ_k [P(k) - e^ε P(T-k)]₊, P binomial(T, e^α/(1 + e^α)). It holds for rounds
-    that depend on earlier ones.
+    The worst such rounds are T randomised responses: δ(ε) = Σ_k [P(k) - e^ε P(T-k)]₊, P binomial(T,
+    e^α/(1 + e^α)). It holds for rounds that depend on earlier ones.
     """
     _validate.real("alpha", alpha, low=0)
     _validate.integer("rounds", rounds, low=1)
@@ -46,8 +49,12 @@ def repeated_profile(alpha: float, rounds: int) -> Profile:
 
 
 def per_round(epsilon: float, rounds: int) -> float:
-    """The largest α with which T rounds are (ε, `DELTA`)-private; at least ε/T, by which they are ε-private."""
-    return _largest(lambda alpha: repeated_profile(alpha, rounds)(epsilon) <= DELTA, epsilon / rounds, epsilon)
+    """The largest α with which T rounds are (ε, `DELTA`)-private; at least ε/T, by which they are
+    ε-private.
+    """
+    return _largest(
+        lambda alpha: repeated_profile(alpha, rounds)(epsilon) <= DELTA, epsilon / rounds, epsilon
+    )
 
 
 def _largest(holds: Callable[[float], bool], low: float, high: float) -> float:

@@ -1,11 +1,14 @@
-"""Noisy gradient descent by a trusted curator: DP-SGD (Abadi et al. 2016) with the whole data set as its batch.
+"""Noisy gradient descent by a trusted curator: DP-SGD (Abadi et al. 2016) with the whole data set
+as its batch.
 
-w ← w - s·(∇J(w) + N(0, σ²)), T times. A logistic gradient has norm at most |x| <= 1, so nothing need be clipped; T steps are one Gaussian
-mechanism with μ = √T·D/σ. A full batch needs no account of sampling, and on data of this size it is no slower.
+w ← w - s·(∇J(w) + N(0, σ²)), T times. A logistic gradient has norm at most |x| <= 1, so nothing
+need be clipped; T steps are one Gaussian mechanism with μ = √T·D/σ. A full batch needs no account
+of sampling, and on data of this size it is no slower.
 
 - ``records``: D = 2/m, a record replaced by any other.
-- ``labels``: D = 1/m, one label flipped; features are published as good as plain. Label-DP by gradient descent makes little sense for
-  this loss: the label enters linearly, so that noise on one vector (the label mean), once, does for all steps. It is here as a yardstick.
+- ``labels``: D = 1/m, one label flipped; features are published as good as plain. Label-DP by
+  gradient descent makes little sense for this loss: the label enters linearly, so that noise on one
+  vector (the label mean), once, does for all steps. It is here as a yardstick.
 """
 
 from dataclasses import dataclass
@@ -63,6 +66,14 @@ def descend(problem: Problem, how: Descent, epsilon: float) -> Array:
 
 def guarantee(problem: Problem, how: Descent, epsilon: float) -> Guarantee:
     records = len(problem.y)
-    mu = sqrt(how.steps) * sensitivity(Descent(how.steps, "labels"), records) / noise_scale(how, records, epsilon)
+    mu = (
+        sqrt(how.steps)
+        * sensitivity(Descent(how.steps, "labels"), records)
+        / noise_scale(how, records, epsilon)
+    )
     label = epsilon_at(gaussian_profile(mu), DELTA)
-    return Guarantee(label_collector=inf, label_others=label, features_others=epsilon if how.protects == "records" else inf)
+    return Guarantee(
+        label_collector=inf,
+        label_others=label,
+        features_others=epsilon if how.protects == "records" else inf,
+    )

@@ -1,4 +1,6 @@
-"""PDML itself: the plan that its planner proposes for the budget, and the paper's settings as they stand."""
+"""PDML itself: the plan that its planner proposes for the budget, and the paper's settings as they
+stand.
+"""
 
 from dataclasses import replace
 from functools import cache
@@ -17,15 +19,30 @@ from pdml.train.plan import TrainingPlan
 from pdml.train.planner import Budget, Sizes
 
 PAPER = TrainingPlan(
-    rounds=60, penalty=0.1, regularization=0.01, objective_bound=1.0, objective_noise="uniform_ball", noise_scale=0.2, noise_decay=0.8
+    rounds=60,
+    penalty=0.1,
+    regularization=0.01,
+    objective_bound=1.0,
+    objective_noise="uniform_ball",
+    noise_scale=0.2,
+    noise_decay=0.8,
 )
-UNFLIPPED = 30.0  # stands for ε = ∞, which the planner does not take: e^-30 of the labels would be flipped
+UNFLIPPED = (
+    30.0  # stands for ε = ∞, which the planner does not take: e^-30 of the labels would be flipped
+)
 
 
 @cache
 def proposed(sizes: Sizes, epsilon: float) -> TrainingPlan:
-    """The planner's plan for features and labels at (ε, δ) against other servers; its synthetic population never sees the data."""
-    budget = Budget(features_epsilon=epsilon, features_delta=setting.DELTA, labels_epsilon=epsilon, labels_delta=setting.DELTA)
+    """The planner's plan for features and labels at (ε, δ) against other servers; its synthetic
+    population never sees the data.
+    """
+    budget = Budget(
+        features_epsilon=epsilon,
+        features_delta=setting.DELTA,
+        labels_epsilon=epsilon,
+        labels_delta=setting.DELTA,
+    )
     return planner.propose(budget, sizes, setting.graph(), acceptable=1.0).plan
 
 
@@ -53,11 +70,15 @@ def _trained(problem: Problem, plan: TrainingPlan, label_epsilon: float) -> Arra
     """The mean over servers of their last releases, (d,)."""
     graph, source = setting.graph(), Simulated(problem.seed)
     servers = setting.members(problem.x, problem.y, graph, label_epsilon, source)
-    return np.asarray(local.train(graph, local.Run(plan, servers, source), threads=1).released.mean(axis=0)[0])
+    return np.asarray(
+        local.train(graph, local.Run(plan, servers, source), threads=1).released.mean(axis=0)[0]
+    )
 
 
 def _guarantee(problem: Problem, plan: TrainingPlan, label_epsilon: float) -> Guarantee:
-    book = planner.ledger(plan, replace(problem.sizes(1.0), epsilon=label_epsilon), setting.graph(), setting.DELTA)
+    book = planner.ledger(
+        plan, replace(problem.sizes(1.0), epsilon=label_epsilon), setting.graph(), setting.DELTA
+    )
     return Guarantee(
         label_collector=book.line("label", "own server").epsilon,
         label_others=book.line("label", "other servers").epsilon,

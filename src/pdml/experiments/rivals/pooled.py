@@ -1,10 +1,14 @@
-"""Rivals without noise on what is computed: everything pooled, or nothing shared at all. Logistic regression with ridge 10⁻³.
+"""Rivals without noise on what is computed: everything pooled, or nothing shared at all. Logistic
+regression with ridge 10⁻³.
 
 - ``majority``: always the larger class. Whoever stays below it has learnt nothing.
 - ``plain``: one curator sees true labels and features.
-- ``corrected``: labels randomised on the device, then the paper's corrected loss on pooled records: Phase 1 alone.
-- ``uncorrected``: the same reports taken at face value. This is LP-1ST of Ghazi et al. (2021): randomised response, then plain training.
-- ``alone``: each server trains on its own people's reports (corrected) and sends nothing to anybody.
+- ``corrected``: labels randomised on the device, then the paper's corrected loss on pooled records:
+  Phase 1 alone.
+- ``uncorrected``: the same reports taken at face value. This is LP-1ST of Ghazi et al. (2021):
+  randomised response, then plain training.
+- ``alone``: each server trains on its own people's reports (corrected) and sends nothing to
+  anybody.
 """
 
 from math import inf
@@ -30,7 +34,9 @@ def plain(problem: Problem, _: None, epsilon: float) -> Array:
 
 
 def corrected(problem: Problem, _: None, epsilon: float) -> Array:
-    return regression(problem.x, labels.label_mean(problem.x, problem.codes(epsilon), LOSS)[0], RIDGE)
+    return regression(
+        problem.x, labels.label_mean(problem.x, problem.codes(epsilon), LOSS)[0], RIDGE
+    )
 
 
 def uncorrected(problem: Problem, _: None, epsilon: float) -> Array:
@@ -42,7 +48,9 @@ def alone(problem: Problem, _: None, epsilon: float) -> Array:
     """One model per server, (n, d)."""
     codes = problem.codes(epsilon)
     parts = [(rows.take(problem.x, a, b), codes[a:b]) for a, b in problem.cuts]
-    return np.array([regression(part, labels.label_mean(part, code, LOSS)[0], RIDGE) for part, code in parts])
+    return np.array(
+        [regression(part, labels.label_mean(part, code, LOSS)[0], RIDGE) for part, code in parts]
+    )
 
 
 def nothing(problem: Problem, _: None, epsilon: float) -> Guarantee:
@@ -50,7 +58,9 @@ def nothing(problem: Problem, _: None, epsilon: float) -> Guarantee:
 
 
 def flipped(problem: Problem, _: None, epsilon: float) -> Guarantee:
-    """Randomised on the device: ε against everybody. The features are in one place, and what is computed from them is plain."""
+    """Randomised on the device: ε against everybody. The features are in one place, and what is
+    computed from them is plain.
+    """
     return Guarantee(label_collector=epsilon, label_others=epsilon, features_others=inf)
 
 

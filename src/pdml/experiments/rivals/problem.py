@@ -1,4 +1,6 @@
-"""What every rival is given: records for training and for testing, dealt to the servers of one graph."""
+"""What every rival is given: records for training and for testing, dealt to the servers of one
+graph.
+"""
 
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -25,7 +27,9 @@ _SPLICE = (2.5, 1.25)  # codes 1 to 4 about their middle, from the code book and
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows of norm at most 1 with their constant column, and true class indices 0 and 1; ``seed`` fixes all coins and noise."""
+    """Rows of norm at most 1 with their constant column, and true class indices 0 and 1; ``seed``
+    fixes all coins and noise.
+    """
 
     x: Matrix
     y: IntArray
@@ -43,12 +47,16 @@ class Problem:
         return int(self.x.shape[1])
 
     def codes(self, epsilon: float) -> Array:
-        """De-biased codes of the labels as reported with ε; ε = ∞ reports the truth. The same people flip in every rival."""
+        """De-biased codes of the labels as reported with ε; ε = ∞ reports the truth. The same
+        people flip in every rival.
+        """
         return labels.codes(self.reported(epsilon), epsilon, 2)
 
     def reported(self, epsilon: float) -> IntArray:
         """The labels as their owners report them."""
-        return flip_labels(self.y, np.full(len(self.y), epsilon), 2, Simulated(self.seed).stream(LABELS))
+        return flip_labels(
+            self.y, np.full(len(self.y), epsilon), 2, Simulated(self.seed).stream(LABELS)
+        )
 
     def sizes(self, epsilon: float) -> Sizes:
         return Sizes(records=tuple(b - a for a, b in self.cuts), width=self.width, epsilon=epsilon)
@@ -81,7 +89,9 @@ def load(name: str, seed: int) -> Problem:
 
 
 def regression(x: Matrix, mean: Array, ridge: float) -> Array:
-    """argmin (1/m) Σ log(2 cosh(w·x/2)) - mean·w + (ridge/2)|w|²: logistic regression, its labels folded into ``mean``."""
+    """argmin (1/m) Σ log(2 cosh(w·x/2)) - mean·w + (ridge/2)|w|²: logistic regression, its labels
+    folded into ``mean``.
+    """
     from pdml.core.solver import PrimalSolver
 
     found, _ = PrimalSolver(x, LOSS, ridge).solve(mean.reshape(1, 1, -1), 1e-9)

@@ -1,15 +1,20 @@
-"""Private ADMM between servers whose people trust them: Zhang and Zhu (2017), dynamic dual and primal variable perturbation.
+"""Private ADMM between servers whose people trust them: Zhang and Zhu (2017), dynamic dual and
+primal variable perturbation.
 
-The same ADMM as PDML's Phase 2, but every round is protected by noise of its own with a pure α-guarantee *for that round*, drawn from
-densities proportional to exp(-ζ|·|):
+The same ADMM as PDML's Phase 2, but every round is protected by noise of its own with a pure
+α-guarantee *for that round*, drawn from densities proportional to exp(-ζ|·|):
 
-- ``dual``: the dual variable is perturbed before the primal step, so that server i sends the exact minimiser of its round's objective plus
-  b·w/m_i. That is objective perturbation (`calibrate`) with the ridge a/n + 2βN_i.
-- ``primal``: the minimiser is sent with noise added, ζ = α/D, D = (S/m_i + 2 tol)/(a/n + 2βN_i), as in PDML.
+- ``dual``: the dual variable is perturbed before the primal step, so that server i sends the exact
+  minimiser of its round's objective plus b·w/m_i. That is objective perturbation (`calibrate`) with
+  the ridge a/n + 2βN_i.
+- ``primal``: the minimiser is sent with noise added, ζ = α/D, D = (S/m_i + 2 tol)/(a/n + 2βN_i), as
+  in PDML.
 
-They stop there. A server's neighbours see all T rounds, so α is chosen here such that T of them, composed as well as anybody can from pure
-α-guarantees (`composition.repeated_profile`), have the ε that is asked for. ``epsilon`` < ∞ runs the same on labels randomised on the
-device, with the corrected loss: then own servers need not be trusted with labels either, and all columns of the comparison agree.
+They stop there. A server's neighbours see all T rounds, so α is chosen here such that T of them,
+composed as well as anybody can from pure α-guarantees (`composition.repeated_profile`), have the ε
+that is asked for. ``epsilon`` < ∞ runs the same on labels randomised on the device, with the
+corrected loss: then own servers need not be trusted with labels either, and all columns of the
+comparison agree.
 
 The factors are derived in this repository, from the densities above, and not taken from the paper.
 """
@@ -34,7 +39,9 @@ TOLERANCE = 1e-9  # of the primal solves
 
 @dataclass(frozen=True)
 class Dynamic:
-    """Which variable is perturbed, T, β, and the ε of the labels on the device (∞: the own server sees the truth)."""
+    """Which variable is perturbed, T, β, and the ε of the labels on the device (∞: the own server
+    sees the truth).
+    """
 
     kind: str  # "dual" or "primal"
     rounds: int
@@ -44,12 +51,18 @@ class Dynamic:
 
 def variants(kind: str, epsilon: float) -> tuple[Dynamic, ...]:
     """The settings tried; the best is reported."""
-    return tuple(Dynamic(kind, rounds, penalty, epsilon) for rounds in (1, 4, 16) for penalty in (0.001, 0.01, 0.1, 1.0))
+    return tuple(
+        Dynamic(kind, rounds, penalty, epsilon)
+        for rounds in (1, 4, 16)
+        for penalty in (0.001, 0.01, 0.1, 1.0)
+    )
 
 
 @dataclass(frozen=True)
 class Noise:
-    """One server's noise in every round: its rate ζ, what is added to the ridge, and the α that a flipped label alone costs."""
+    """One server's noise in every round: its rate ζ, what is added to the ridge, and the α that a
+    flipped label alone costs.
+    """
 
     rate: float
     extra: float
@@ -65,7 +78,11 @@ def noise_for(how: Dynamic, *, degree: int, records: int, alpha: float) -> Noise
         found = calibrate(alpha, records=records, ridge=ridge, shift=shift)
         return Noise(found.rate, found.extra, label_alpha=found.rate * label)
     moved = (shift / records + 2 * TOLERANCE) / ridge
-    return Noise(alpha / moved, 0.0, label_alpha=alpha * (label / records + 2 * TOLERANCE) / (shift / records + 2 * TOLERANCE))
+    return Noise(
+        alpha / moved,
+        0.0,
+        label_alpha=alpha * (label / records + 2 * TOLERANCE) / (shift / records + 2 * TOLERANCE),
+    )
 
 
 def train(problem: Problem, how: Dynamic, epsilon: float) -> Array:
@@ -80,9 +97,20 @@ def released(problem: Problem, how: Dynamic, epsilon: float) -> Array:
     codes = problem.codes(how.epsilon)
     degrees = graph.degrees.tolist()
     parts = [rows.take(problem.x, a, b) for a, b in problem.cuts]
-    noises = [noise_for(how, degree=degrees[i], records=part.shape[0], alpha=alpha) for i, part in enumerate(parts)]
-    linear = np.array([labels.label_mean(part, codes[a:b], LOSS) for part, (a, b) in zip(parts, problem.cuts, strict=True)])
-    solvers = [PrimalSolver(part, LOSS, WEIGHT + 2 * how.penalty * degrees[i] + noises[i].extra) for i, part in enumerate(parts)]
+    noises = [
+        noise_for(how, degree=degrees[i], records=part.shape[0], alpha=alpha)
+        for i, part in enumerate(parts)
+    ]
+    linear = np.array(
+        [
+            labels.label_mean(part, codes[a:b], LOSS)
+            for part, (a, b) in zip(parts, problem.cuts, strict=True)
+        ]
+    )
+    solvers = [
+        PrimalSolver(part, LOSS, WEIGHT + 2 * how.penalty * degrees[i] + noises[i].extra)
+        for i, part in enumerate(parts)
+    ]
     degree = np.asarray(degrees, dtype=float)[:, None, None]
     sent, dual = np.zeros_like(linear), np.zeros_like(linear)
     for _ in range(how.rounds):
@@ -93,7 +121,9 @@ def released(problem: Problem, how: Dynamic, epsilon: float) -> Array:
         for i, noise in enumerate(noises):
             drawn = radial_noise(rng, problem.width, noise.rate)
             within = drawn / parts[i].shape[0] if how.kind == "dual" else 0.0
-            sent[i] = solvers[i].solve((target[i] - within)[None], TOLERANCE)[0][0] + (0.0 if how.kind == "dual" else drawn)
+            sent[i] = solvers[i].solve((target[i] - within)[None], TOLERANCE)[0][0] + (
+                0.0 if how.kind == "dual" else drawn
+            )
     return sent[:, 0]
 
 
@@ -105,5 +135,7 @@ def guarantee(problem: Problem, how: Dynamic, epsilon: float) -> Guarantee:
         noise_for(how, degree=int(degree), records=m, alpha=alpha).label_alpha
         for degree, m in zip(setting.graph().degrees, records, strict=True)
     )
-    label = epsilon_at(joint_profile(how.epsilon, repeated_profile(worst, how.rounds)), setting.DELTA)
+    label = epsilon_at(
+        joint_profile(how.epsilon, repeated_profile(worst, how.rounds)), setting.DELTA
+    )
     return Guarantee(label_collector=how.epsilon, label_others=label, features_others=epsilon)

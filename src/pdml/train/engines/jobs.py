@@ -1,5 +1,5 @@
-"""Independent jobs (seeds, grids, audits) through joblib: in this process, or in several. Whoever has a cluster gives joblib another
-backend (`joblib.parallel_config`)."""
+"""Independent jobs (seeds, grids, audits) through joblib: in this process, or in several. Whoever
+has a cluster gives joblib another backend (`joblib.parallel_config`)."""
 
 import signal
 import threading
@@ -12,11 +12,16 @@ Result = TypeVar("Result")
 
 
 def spread(
-    work: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], jobs: int, progress: Callable[[int, int], None] | None = None
+    work: Callable[..., Result],
+    tasks: Sequence[tuple[Any, ...]],
+    jobs: int,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Result]:
-    """work(*task) for every task, in order, at most ``jobs`` at once (0: one per core); a single one stays in this process.
+    """work(*task) for every task, in order, at most ``jobs`` at once (0: one per core); a single
+    one stays in this process.
 
-    Results do not depend on where they are computed. ``work`` is a module's function; ``progress`` hears (done, of how many).
+    Results do not depend on where they are computed. ``work`` is a module's function; ``progress``
+    hears (done, of how many).
     """
     from joblib import Parallel, delayed
 
@@ -36,10 +41,11 @@ def spread(
 
 
 def _start_deaf(jobs: int) -> None:
-    """Start the processes so that Ctrl-C, which a terminal sends to all of them, is heard here alone.
+    """Start the processes so that Ctrl-C, which a terminal sends to all of them, is heard here
+    alone.
 
-    A process inherits what is blocked where it is started. The trackers of shared resources lift that when they start, so they
-    go first. joblib ends the processes when this one is interrupted.
+    A process inherits what is blocked where it is started. The trackers of shared resources lift
+    that when they start, so they go first. joblib ends the processes when this one is interrupted.
     """
     from multiprocessing import resource_tracker
 
@@ -52,7 +58,10 @@ def _start_deaf(jobs: int) -> None:
         return
     for tracker in (resource_tracker, joblib_tracker):
         tracker.ensure_running()
-    heard: list[int] = []  # other threads of this process hear it all the same: remembered until the processes stand
+    heard: list[
+        int
+        # other threads of this process hear it all the same: remembered until the processes stand
+    ] = []
     handler = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -1,9 +1,9 @@
 """All servers in one process: the default engine, and the oracle of the others.
 
-The consensus algebra is done for all servers at once; the primal solves, which are nearly all of the work, run in
-threads over servers when compiled. Results depend neither on the number of threads nor on their order: each server has
-its own solver and its own noise stream. Several trainings on the same records (a sweep over labels, ε, R, V, ρ or
-seeds) share every pass over the data.
+The consensus algebra is done for all servers at once; the primal solves, which are nearly all of
+the work, run in threads over servers when compiled. Results depend neither on the number of threads
+nor on their order: each server has its own solver and its own noise stream. Several trainings on
+the same records (a sweep over labels, ε, R, V, ρ or seeds) share every pass over the data.
 """
 
 import os
@@ -29,15 +29,17 @@ from pdml.train.node import Server
 from pdml.train.plan import TrainingPlan
 
 Observer = Callable[[int, Array, Array], None]
-"""Called after each round with t, the releases and the un-noised iterates, both (runs, n, C, d). The latter never leave a
-server in a deployment: an observer is for simulation and tests."""
+"""Called after each round with t, the releases and the un-noised iterates, both (runs, n, C, d).
+The latter never leave a server in a deployment: an observer is for simulation and tests."""
 
 Compiled = bool | Sequence[bool] | None
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training of a sweep: its plan, its label codes per server, and its source of randomness."""
+    """One training of a sweep: its plan, its label codes per server, and its source of
+    randomness.
+    """
 
     plan: TrainingPlan
     servers: Sequence[Server]
@@ -65,17 +67,31 @@ class Trained:
     inside: Inside
 
 
-def train(graph: Graph, run: Run, *, observe: Observer | None = None, threads: int | None = None, use_numba: Compiled = None) -> Trained:
+def train(
+    graph: Graph,
+    run: Run,
+    *,
+    observe: Observer | None = None,
+    threads: int | None = None,
+    use_numba: Compiled = None,
+) -> Trained:
     """One training over ``graph``."""
     return sweep(graph, [run], observe=observe, threads=threads, use_numba=use_numba)[0]
 
 
 def sweep(
-    graph: Graph, runs: Sequence[Run], *, observe: Observer | None = None, threads: int | None = None, use_numba: Compiled = None
+    graph: Graph,
+    runs: Sequence[Run],
+    *,
+    observe: Observer | None = None,
+    threads: int | None = None,
+    use_numba: Compiled = None,
 ) -> list[Trained]:
-    """Several trainings over the same graph, records, a, β, T and loss: one pass over the data serves them all.
+    """Several trainings over the same graph, records, a, β, T and loss: one pass over the data
+    serves them all.
 
-    ``use_numba`` says for all servers or for each whether its loops are compiled; None decides by the size of all records.
+    ``use_numba`` says for all servers or for each whether its loops are compiled; None decides by
+    the size of all records.
     """
     plan = _common_plan(runs)
     first = runs[0].servers
@@ -83,24 +99,40 @@ def sweep(
         raise InvalidInput(f"the graph joins {graph.n} servers, but {len(first)} brought records")
     loss = plan.loss_for(first[0].classes)
     if use_numba is None:
-        use_numba = worth_compiling(sum(stored(server.matrix) for server in first), plan.rounds * len(runs))
+        use_numba = worth_compiling(
+            sum(stored(server.matrix) for server in first), plan.rounds * len(runs)
+        )
     flags = [use_numba] * graph.n if isinstance(use_numba, bool) else list(use_numba)
     size = workers(threads) if all(flags) else 1
     with threadpool_limits(1), _pool(size, graph.n) as each:
         pooled, cuts = pool_records(first)
         ridges = np.array([plan.ridge(server.degree, graph.n) for server in first])
         solvers = ManySolvers(
-            pooled, cuts, loss, ridges, codes=first[0].codes.shape[1], runs=len(runs), threads=size, use_numba=flags, each=each
+            pooled,
+            cuts,
+            loss,
+            ridges,
+            codes=first[0].codes.shape[1],
+            runs=len(runs),
+            threads=size,
+            use_numba=flags,
+            each=each,
         )
         return _rounds(graph, runs, solvers, observe)
 
 
-def _rounds(graph: Graph, runs: Sequence[Run], solvers: ManySolvers, observe: Observer | None) -> list[Trained]:
+def _rounds(
+    graph: Graph, runs: Sequence[Run], solvers: ManySolvers, observe: Observer | None
+) -> list[Trained]:
     plan, n = runs[0].plan, graph.n
     loss = plan.loss_for(runs[0].servers[0].classes)
-    linear = np.array([[server.linear(run.plan, loss, run.source) for server in run.servers] for run in runs])
+    linear = np.array(
+        [[server.linear(run.plan, loss, run.source) for server in run.servers] for run in runs]
+    )
     shape = linear.shape  # (runs, n, C, d)
-    tolerances = np.array([min(run.servers[i].tolerance(run.plan) for run in runs) for i in range(n)])
+    tolerances = np.array(
+        [min(run.servers[i].tolerance(run.plan) for run in runs) for i in range(n)]
+    )
     noises = [[run.plan.iterates(i, n) for i in range(n)] for run in runs]
     streams = [[run.source.stream(ITERATES, i) for i in range(n)] for run in runs]
     degree = np.asarray(graph.degrees, dtype=float)[None, :, None, None]
@@ -118,7 +150,9 @@ def _rounds(graph: Graph, runs: Sequence[Run], solvers: ManySolvers, observe: Ob
         point, certified[:, t - 1] = found.swapaxes(0, 1), norms.T
         for k in range(len(runs)):
             draw_round(noises[k], t, noise[k], streams[k])
-        sent = steps.release_step(np.array([run.source.settle(point[k]) for k, run in enumerate(runs)]), noise)
+        sent = steps.release_step(
+            np.array([run.source.settle(point[k]) for k, run in enumerate(runs)]), noise
+        )
         recent.append(sent)
         if len(recent) == 20 or t == plan.rounds:
             consensus[:, t - len(recent) : t] = diameters(np.array(recent)).T
@@ -131,7 +165,9 @@ def _rounds(graph: Graph, runs: Sequence[Run], solvers: ManySolvers, observe: Ob
 
 
 def _heard(graph: Graph, sent: Array) -> Array:
-    """Σ_{l in N_i} w̃_l for every server and run, added in ascending order of l as `steps.sum_heard` does."""
+    """Σ_{l in N_i} w̃_l for every server and run, added in ascending order of l as
+    `steps.sum_heard` does.
+    """
     runs, n = sent.shape[:2]
     stacked = np.ascontiguousarray(sent.transpose(1, 0, 2, 3)).reshape(n, -1)
     total: Matrix = graph.adjacency @ stacked
@@ -139,13 +175,17 @@ def _heard(graph: Graph, sent: Array) -> Array:
 
 
 def diameters(points: Array) -> Array:
-    """The largest Euclidean distance between two servers' vectors, (..., n, C, d) -> (...), many rounds at a time.
+    """The largest Euclidean distance between two servers' vectors, (..., n, C, d) -> (...), many
+    rounds at a time.
 
-    From 200 servers on twice the largest distance from their mean, which is at least it and at most twice it.
+    From 200 servers on twice the largest distance from their mean, which is at least it and at most
+    twice it.
     """
     flat = points.reshape(*points.shape[:-2], -1)
     if flat.shape[-2] > 200:
-        return np.asarray(2 * np.linalg.norm(flat - flat.mean(axis=-2, keepdims=True), axis=-1).max(axis=-1))
+        return np.asarray(
+            2 * np.linalg.norm(flat - flat.mean(axis=-2, keepdims=True), axis=-1).max(axis=-1)
+        )
     largest = np.zeros(flat.shape[:-2])
     for i in range(1, flat.shape[-2]):
         gap = flat[..., :i, :] - flat[..., i : i + 1, :]
@@ -154,7 +194,9 @@ def diameters(points: Array) -> Array:
 
 
 def _common_plan(runs: Sequence[Run]) -> TrainingPlan:
-    """Passes can be shared only where the servers' matrices, their strong convexity and the rounds are the same."""
+    """Passes can be shared only where the servers' matrices, their strong convexity and the rounds
+    are the same.
+    """
     if not runs:
         raise InvalidInput("a sweep needs at least one training")
     plan = runs[0].plan
@@ -162,22 +204,29 @@ def _common_plan(runs: Sequence[Run]) -> TrainingPlan:
         for name in ("rounds", "regularization", "penalty", "loss"):
             if getattr(run.plan, name) != getattr(plan, name):
                 raise InvalidInput(
-                    f"the trainings of a sweep must agree on {name}, got {getattr(plan, name)} and {getattr(run.plan, name)}"
+                    f"the trainings of a sweep must agree on {name}, got "
+                    f"{getattr(plan, name)} and {getattr(run.plan, name)}"
                 )
         if any(a.matrix is not b.matrix for a, b in zip(run.servers, runs[0].servers, strict=True)):
-            raise InvalidInput("the trainings of a sweep must share their records: pass the same matrices")
+            raise InvalidInput(
+                "the trainings of a sweep must share their records: pass the same matrices"
+            )
     return plan
 
 
 def pool_records(servers: Sequence[Server]) -> tuple[Matrix, IntArray]:
     """The servers' rows one below the other; not copied when they are slices of one matrix already.
 
-    In a simulation they become CSR if they are mostly zero. Rows that each server brought by itself stay as they are stored:
-    at a node nobody sees the others' zeros.
+    In a simulation they become CSR if they are mostly zero. Rows that each server brought by itself
+    stay as they are stored: at a node nobody sees the others' zeros.
     """
     cuts = np.cumsum([0, *(server.records for server in servers)]).astype(np.int64)
     whole = servers[0].pooled
-    if whole is None or whole.shape[0] != cuts[-1] or any(server.pooled is not whole for server in servers):
+    if (
+        whole is None
+        or whole.shape[0] != cuts[-1]
+        or any(server.pooled is not whole for server in servers)
+    ):
         whole = rows.stack([server.matrix for server in servers])
     return rows.compact(whole) if servers[0].pooled is not None else whole, cuts
 
@@ -191,7 +240,9 @@ def workers(threads: int | None) -> int:
 
 @contextmanager
 def _pool(size: int, servers: int) -> Iterator[Each]:
-    """``each(work, jobs)``: call work(job) for every job, in this thread and its helpers; whoever is free takes the next."""
+    """``each(work, jobs)``: call work(job) for every job, in this thread and its helpers; whoever
+    is free takes the next.
+    """
     if size == 1:
         yield lambda work, jobs=range(servers): [work(int(i)) for i in jobs]
         return

@@ -1,7 +1,9 @@
-"""The servers of one trust domain on a Ray cluster: the steps of `node.py` in actors, with the records where they live.
+"""The servers of one trust domain on a Ray cluster: the steps of `node.py` in actors, with the
+records where they live.
 
-Actors pass noisy vectors among themselves; the driver sees those and figures about each round. Nothing is ever restarted: a
-restarted actor would have lost its solver and its streams, and would end with a wrong model that looks right.
+Actors pass noisy vectors among themselves; the driver sees those and figures about each round.
+Nothing is ever restarted: a restarted actor would have lost its solver and its streams, and would
+end with a wrong model that looks right.
 
     with connected("auto"):
         trained = train(graph, plan, source, shards)
@@ -35,7 +37,9 @@ KNOCK = 10.0  # seconds in which the head of a cluster answers
 
 @dataclass(frozen=True)
 class Shard:
-    """Servers that live on one machine. ``load`` is called there; ``resources`` (Ray's custom ones) name the machine."""
+    """Servers that live on one machine. ``load`` is called there; ``resources`` (Ray's custom ones)
+    name the machine.
+    """
 
     servers: tuple[int, ...]
     load: Callable[[], Sequence[Server]]
@@ -44,7 +48,9 @@ class Shard:
 
 @contextmanager
 def connected(address: str | None = None) -> Iterator[None]:
-    """A connection to the cluster at ``address`` (or RAY_ADDRESS), else to a new one on this machine; an existing one is kept."""
+    """A connection to the cluster at ``address`` (or RAY_ADDRESS), else to a new one on this
+    machine; an existing one is kept.
+    """
     ray = library()
     if ray.is_initialized():
         yield
@@ -63,18 +69,29 @@ def _join(address: str | None) -> None:
     ray = library()
     try:
         if address is None:
-            ray.init(num_cpus=workers(None), include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
+            ray.init(
+                num_cpus=workers(None),
+                include_dashboard=False,
+                log_to_driver=False,
+                _node_ip_address="127.0.0.1",
+            )
             return
         if address not in ("auto", "local"):
             _knock(address)
         ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     except (OSError, RuntimeError, ValueError, OverflowError, ray.exceptions.RayError) as error:
-        reason = "this machine belongs to none" if address == "auto" else " ".join((getattr(error, "strerror", None) or str(error)).split())
+        reason = (
+            "this machine belongs to none"
+            if address == "auto"
+            else " ".join((getattr(error, "strerror", None) or str(error)).split())
+        )
         raise EngineError(f"there is no Ray cluster at {address!r}: {reason}") from None
 
 
 def _knock(address: str) -> None:
-    """An error at once if nobody listens there: Ray would try for minutes, and may end the process."""
+    """An error at once if nobody listens there: Ray would try for minutes, and may end the
+    process.
+    """
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not (host and port.isdecimal()):
         raise ValueError("an address is HOST:PORT")
@@ -98,11 +115,16 @@ def _own_signals() -> Iterator[None]:
 
 
 def shards_of(run: Run, count: int | None = None) -> list[Shard]:
-    """Records that are in this process, dealt to ``count`` actors (one per core of the cluster by default)."""
+    """Records that are in this process, dealt to ``count`` actors (one per core of the cluster by
+    default).
+    """
     ray = library()
     count = min(len(run.servers), count or max(1, int(ray.cluster_resources().get("CPU", 1))))
     groups = [group for group in np.array_split(np.arange(len(run.servers)), count) if len(group)]
-    return [Shard(tuple(map(int, group)), _Shipped([_alone(run.servers[int(i)]) for i in group])) for group in groups]
+    return [
+        Shard(tuple(map(int, group)), _Shipped([_alone(run.servers[int(i)]) for i in group]))
+        for group in groups
+    ]
 
 
 def train(
@@ -125,13 +147,30 @@ def train(
     try:
         layout = [shard.servers for shard in shards]
         for shard in shards:
-            options = {"num_cpus": 1 if not shard.resources else 0, "resources": shard.resources, "max_restarts": 0, "max_task_retries": 0}
-            actors.append(ray.remote(_Worker).options(**options).remote(shard, layout, graph, plan, source))
-        sizes = _gather([actor.load.remote() for actor in actors], shards, "while its records were loaded", timeout)
+            options = {
+                "num_cpus": 1 if not shard.resources else 0,
+                "resources": shard.resources,
+                "max_restarts": 0,
+                "max_task_retries": 0,
+            }
+            actors.append(
+                ray.remote(_Worker).options(**options).remote(shard, layout, graph, plan, source)
+            )
+        sizes = _gather(
+            [actor.load.remote() for actor in actors],
+            shards,
+            "while its records were loaded",
+            timeout,
+        )
         if use_numba is None:
             use_numba = worth_compiling(sum(sizes), plan.rounds)
         flags = [use_numba] * graph.n if isinstance(use_numba, bool) else list(use_numba)
-        _gather([actor.open.remote(flags) for actor in actors], shards, "before the first round", timeout)
+        _gather(
+            [actor.open.remote(flags) for actor in actors],
+            shards,
+            "before the first round",
+            timeout,
+        )
         return _rounds(graph, plan, shards, owners, actors, observe, timeout)
     finally:
         for actor in actors:
@@ -148,7 +187,10 @@ def _rounds(
     timeout: float,
 ) -> Trained:
     needed = [
-        sorted({owners[peer] for server in shard.servers for peer in graph.neighbours(server)} - {k}) for k, shard in enumerate(shards)
+        sorted(
+            {owners[peer] for server in shard.servers for peer in graph.neighbours(server)} - {k}
+        )
+        for k, shard in enumerate(shards)
     ]
     order = np.argsort([server for shard in shards for server in shard.servers])
     consensus, certified = np.empty(plan.rounds), np.empty((plan.rounds, graph.n))
@@ -156,7 +198,10 @@ def _rounds(
     sent: list[Any] = [None] * len(shards)
     released = np.empty(0)
     for t in range(1, plan.rounds + 1):
-        outcome = [actor.step.options(num_returns=2).remote(t, needed[k], *(sent[j] for j in needed[k])) for k, actor in enumerate(actors)]
+        outcome = [
+            actor.step.options(num_returns=2).remote(t, needed[k], *(sent[j] for j in needed[k]))
+            for k, actor in enumerate(actors)
+        ]
         sent = [release for release, _ in outcome]
         figures = _gather([figure for _, figure in outcome], shards, f"in round {t}", timeout)
         released = np.concatenate(_gather(sent, shards, f"in round {t}", timeout))[order]
@@ -171,7 +216,14 @@ def _rounds(
 class _Worker:
     """One actor: the nodes of a shard."""
 
-    def __init__(self, shard: Shard, layout: Sequence[Sequence[int]], graph: Graph, plan: TrainingPlan, source: Source) -> None:
+    def __init__(
+        self,
+        shard: Shard,
+        layout: Sequence[Sequence[int]],
+        graph: Graph,
+        plan: TrainingPlan,
+        source: Source,
+    ) -> None:
         self.layout = layout
         self.shard, self.graph, self.plan, self.source = shard, graph, plan, source
         self.servers: list[Server] = []
@@ -182,24 +234,38 @@ class _Worker:
         """Read the records, and say how many numbers they are."""
         self.servers = list(self.shard.load())
         if tuple(server.index for server in self.servers) != self.shard.servers:
-            raise InvalidInput(f"the shard of servers {self.shard.servers} loaded {[server.index for server in self.servers]}")
+            raise InvalidInput(
+                f"the shard of servers {self.shard.servers} loaded "
+                f"{[server.index for server in self.servers]}"
+            )
         return sum(stored(server.matrix) for server in self.servers)
 
     def open(self, use_numba: Sequence[bool]) -> None:
         from threadpoolctl import threadpool_limits
 
         threadpool_limits(1)
-        self.nodes = [Node(server, self.plan, self.source, use_numba=use_numba[server.index]) for server in self.servers]
+        self.nodes = [
+            Node(server, self.plan, self.source, use_numba=use_numba[server.index])
+            for server in self.servers
+        ]
         self.states = [node.start() for node in self.nodes]
 
     def step(self, t: int, others: Sequence[int], *blocks: Array) -> Any:
-        """Round t of every server here: the releases (for other actors), and figures about them (for the driver)."""
-        heard = {server: state.sent for server, state in zip(self.shard.servers, self.states, strict=True)}
+        """Round t of every server here: the releases (for other actors), and figures about them
+        (for the driver).
+        """
+        heard = {
+            server: state.sent
+            for server, state in zip(self.shard.servers, self.states, strict=True)
+        }
         if t > 1:
             for other, block in zip(others, blocks, strict=True):
                 heard |= dict(zip(self.layout[other], block, strict=True))
         stepped = [
-            node.step(state, [heard[peer] for peer in self.graph.neighbours(node.server.index)] if t > 1 else [])
+            node.step(
+                state,
+                [heard[peer] for peer in self.graph.neighbours(node.server.index)] if t > 1 else [],
+            )
             for node, state in zip(self.nodes, self.states, strict=True)
         ]
         self.states = [state for state, _ in stepped]
@@ -230,10 +296,14 @@ def _owners(graph: Graph, shards: Sequence[Shard]) -> dict[int, int]:
     return owners
 
 
-def _gather(references: Sequence[Any], shards: Sequence[Shard], when: str, timeout: float) -> list[Any]:
+def _gather(
+    references: Sequence[Any], shards: Sequence[Shard], when: str, timeout: float
+) -> list[Any]:
     """The values; if an actor is gone or late, one sentence that names its servers."""
     ray = library()
-    _, late = ray.wait(list(references), num_returns=len(references), timeout=timeout, fetch_local=False)
+    _, late = ray.wait(
+        list(references), num_returns=len(references), timeout=timeout, fetch_local=False
+    )
     if late:
         names = ", ".join(_named(shards[references.index(reference)]) for reference in late[:3])
         raise EngineError(f"the actor of {names} did not answer within {timeout:g} s {when}")
@@ -241,18 +311,26 @@ def _gather(references: Sequence[Any], shards: Sequence[Shard], when: str, timeo
     for shard, reference in zip(shards, references, strict=True):
         try:
             values.append(ray.get(reference))
-        except ray.exceptions.RayTaskError as error:  # what the code in the actor raised, as it raised it
-            raise error.cause if isinstance(error.cause, PDMLError) else error.as_instanceof_cause() from None
+        except (
+            ray.exceptions.RayTaskError
+        ) as error:  # what the code in the actor raised, as it raised it
+            raise (
+                error.cause if isinstance(error.cause, PDMLError) else error.as_instanceof_cause()
+            ) from None
         except ray.exceptions.RayError as error:
             raise EngineError(
-                f"the actor of {_named(shard)} died {when} ({type(error).__name__}): nothing was restarted, start the training again"
+                f"the actor of {_named(shard)} died {when} ({type(error).__name__}): "
+                "nothing was restarted, start the training again"
             ) from None
     return values
 
 
 def _named(shard: Shard) -> str:
     shown = ", ".join(str(server + 1) for server in shard.servers[:5])
-    return f"server{'s' if len(shard.servers) > 1 else ''} {shown}{', ...' if len(shard.servers) > 5 else ''}"
+    return (
+        f"server{'s' if len(shard.servers) > 1 else ''} "
+        f"{shown}{', ...' if len(shard.servers) > 5 else ''}"
+    )
 
 
 def library() -> Any:
@@ -261,5 +339,7 @@ def library() -> Any:
     try:
         import ray
     except ImportError:
-        raise EngineError("this needs Ray, which is not installed: pip install 'pdml[ray]'") from None
+        raise EngineError(
+            "this needs Ray, which is not installed: pip install 'pdml[ray]'"
+        ) from None
     return ray
