@@ -30,7 +30,7 @@ demo-consortium: $(READY) ## three organisations on this machine: people report,
 	$(BIN)/python -m benchmarks.consortium_demo
 
 test: $(READY) ## run the tests
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 check: $(READY) ## lint, formatting, types, import layers
 	$(BIN)/ruff check

@@ -352,7 +352,6 @@ def test_the_relays_certificate_is_kept_renewed_and_pinned(kit, capsys, tmp_path
     )
 
 
-@pytest.mark.xdist_group("nodes")
 def test_the_tutorial_runs_as_it_stands(tmp_path):
     """Every block of docs/consortium.md in one shell, as somebody would paste it."""
     commands = tmp_path / "bin"

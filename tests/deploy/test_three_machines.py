@@ -20,7 +20,6 @@ from pdml.node import relay, tls
 from pdml.node.desk import ENDED
 
 pytestmark = [
-    pytest.mark.xdist_group("nodes"),
     pytest.mark.skipif(bool(networks.missing()), reason=networks.missing() or "-"),
 ]
 

@@ -13,8 +13,6 @@ from threadpoolctl import threadpool_limits
 from pdml.experiments import Outcome, baselines, write
 from pdml.experiments.rivals.composition import Guarantee
 
-pytestmark = pytest.mark.xdist_group("baselines")  # what all of it needs is measured once
-
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:

@@ -15,8 +15,6 @@ from pdml.experiments.effects import BOUNDS, DECAYS, EPSILONS, LIMIT, PHASES
 
 T = 60
 
-pytestmark = pytest.mark.xdist_group("effects")  # what all of it needs is measured once
-
 
 def silent(done: int, of: int) -> None:
     pass

@@ -18,8 +18,6 @@ from pdml.mechanisms.randomness import Simulated
 from pdml.train.engines import local
 from pdml.train.plan import TrainingPlan
 
-pytestmark = pytest.mark.xdist_group("figure3")  # what all of it needs is measured once
-
 
 def silent(done: int, of: int) -> None:
     pass

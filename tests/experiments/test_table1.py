@@ -22,8 +22,6 @@ from pdml.mechanisms.objective_noise import SIGMAS
 from pdml.train.plan import TrainingPlan
 from pdml.train.planner import Sizes, ledger
 
-pytestmark = pytest.mark.xdist_group("table1")  # what all of it needs is measured once
-
 
 def quiet(done: int, total: int) -> None:
     """No progress bar."""

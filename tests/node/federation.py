@@ -334,13 +334,20 @@ class Federation:
             return known.round if known else 0
 
     def statements(self, job, name=None):
+        """Everybody's, at ``name``, once they are there: members end a moment apart."""
         contract = self.contract(job)
-        with self.journal(name or self.names[0]) as journal:
-            signed = journal.statements(job)
+        self.wait(
+            lambda: len(self.signed(job, name)) == len(self.names), what="everybody's statement"
+        )
+        signed = self.signed(job, name)
         return {
             each: statement.open_statement(signed[each], contract, each, self.study.signing_keys)
             for each in self.names
         }
+
+    def signed(self, job, name=None):
+        with self.journal(name or self.names[0]) as journal:
+            return journal.statements(job)
 
     def released(self, job, name=None):
         shape = self.contract(job).shape

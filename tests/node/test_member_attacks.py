@@ -26,8 +26,6 @@ from pdml.node.exchange import REFUSED, Answer
 from pdml.node.home import JOURNAL
 from pdml.node.sealing import Context
 
-pytestmark = pytest.mark.xdist_group("nodes")
-
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):

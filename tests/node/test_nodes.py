@@ -30,8 +30,6 @@ from pdml.node.home import JOURNAL
 from pdml.node.journal import FINISHED, Journal
 from pdml.train.plan import TrainingPlan
 
-pytestmark = pytest.mark.xdist_group("nodes")
-
 ROUNDS = 60
 
 

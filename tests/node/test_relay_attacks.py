@@ -21,8 +21,6 @@ from pdml.node.identity import Identity, verified
 from pdml.node.journal import FINISHED
 from pdml.node.sealing import Box
 
-pytestmark = pytest.mark.xdist_group("nodes")
-
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):

@@ -24,9 +24,6 @@ from pdml.train.engines import ray as engine  # noqa: E402
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the actors cannot import a test
 
 
-pytestmark = pytest.mark.xdist_group("ray")
-
-
 def join(made):
     ray.init(address=made.address, log_to_driver=False, _node_ip_address="127.0.0.1")
 
