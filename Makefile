@@ -10,8 +10,8 @@ READY  := $(VENV)/.ready
 PYTHON     ?=
 CANDIDATES := python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 
-# One more than there are cores: tests of real processes wait a good deal.
-WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+# More than there are cores: tests of real processes wait a good deal.
+WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

@@ -192,7 +192,7 @@ def test_a_liar_is_named_and_ends_the_job_for_all(consortium, said):
             )
         ]
 
-    ended = Air(consortium, bend=bend).run()
+    ended = Air(consortium, bend=bend, round_timeout=3.0).run()
     assert all(isinstance(error, PDMLError) for error in ended.values())
     assert any(
         isinstance(error, PeerError) and said in str(error) and str(error).startswith("bob ")
