@@ -7,12 +7,12 @@ bytes with the same neighbours over the same relay, and computes, signs, seals a
 
 import json
 import os
-import signal
 import sys
 import time
 from pathlib import Path
 
 from pdml.mechanisms.randomness import Simulated
+from pdml.node import running
 from pdml.node.exchange import Exchange
 from pdml.node.home import Home
 from pdml.node.office import Office
@@ -69,6 +69,9 @@ class Bare:
         return b"hello"
 
     def welcome(self, peer, data):
+        return True
+
+    def met(self, peer):
         return True
 
     def resend(self, peer):
@@ -142,7 +145,7 @@ def main():
         Simulated(int(options["--simulated-noise"])),
         relay=options.get("--relay", ""),
     )
-    signal.signal(signal.SIGTERM, lambda *_: office.leave())
+    running._obey_signals(office)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     office.run()
 
