@@ -74,6 +74,12 @@ class Bare:
     def met(self, peer):
         return True
 
+    def save(self):
+        pass
+
+    def owed(self, peer):
+        return self.resend(peer)
+
     def resend(self, peer):
         return [self.message(peer, t) for t in range(max(1, self.round), self.round + 1)]
 

@@ -57,6 +57,7 @@ class Air:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     monkeypatch.setattr(exchange, "_PAUSE", 0.02)
+    monkeypatch.setattr(exchange, "_FIRST", 0.2)
 
 
 @pytest.fixture

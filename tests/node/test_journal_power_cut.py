@@ -39,6 +39,7 @@ def released(disk, folder, *, weaken=""):
             journal.commit("job", t, payload=payload(t), events=[event(t)])
             disk.mark(t)
             journal.hear("job", t, "bob", digest="d", payload=payload(100 + t), signature=b"s")
+            journal.sync()
             disk.mark(-t)
 
 

@@ -1,6 +1,7 @@
 """Sealed questions and answers between nodes over one outgoing TLS connection to the relay (NATS).
 
     pdml.<to>.<from>.q.<request>    a question          pdml.<to>.<from>.a.<request>    its answer
+    pdml.<to>.<from>.t.<request>    what needs no answer
     pdml.<me>.-.none.<request>      the relay's word that nobody listens
 
 The relay lets a node publish in its own name only, and hear only what is for it. One asyncio loop
@@ -178,10 +179,13 @@ class Carrier:
         await client.subscribe(f"pdml.{me}.*.a.*", cb=self._answered, pending_bytes_limit=most)
         await client.subscribe(f"pdml.{me}.-.none.*", cb=self._nobody)
         for peer in self._peers:
-            asked = f"pdml.{me}.{token(peer)}.q.*"
-            await client.subscribe(
-                asked, cb=self._asked_by(peer), pending_msgs_limit=WAITING, pending_bytes_limit=most
-            )
+            for kind in ("q", "t"):
+                await client.subscribe(
+                    f"pdml.{me}.{token(peer)}.{kind}.*",
+                    cb=self._asked_by(peer, answers=kind == "q"),
+                    pending_msgs_limit=WAITING,
+                    pending_bytes_limit=most,
+                )
         await client.flush()
 
     async def _hang_up(self) -> None:
@@ -214,7 +218,8 @@ class Carrier:
         round: int = 0,
         timeout: float,
     ) -> dict[str, bytes]:
-        """Ask several peers at once; who is missing in the result did not answer in time."""
+        """Ask several peers at once; who is missing in the result did not answer in time. With a
+        timeout of 0 they are told, and nobody answers."""
         if self._ended.is_set():
             return {}
         asking = self._ask_all(kind, messages, job, round, timeout)
@@ -249,7 +254,8 @@ class Carrier:
             context = Context(self._study.hash, job, round, kind, self.name, peer, request)
             with self._sealing:
                 data = self._sealer.seal(context, content)
-            reply = await self._exchange(peer, request, data, deadline - self._loop.time())
+            left = max(deadline - self._loop.time(), 0.05) if timeout else 0.0
+            reply = await self._exchange(peer, request, data, left)
             if reply is None:
                 return None
             with self._sealing:
@@ -266,14 +272,18 @@ class Carrier:
     async def _exchange(self, peer: str, request: str, data: bytes, timeout: float) -> bytes | None:
         if self._client is None or not self._client.is_connected or len(data) > self._most:
             return None
+        me = token(self.name)
+        if timeout <= 0:
+            with contextlib.suppress(NatsError):
+                await self._client.publish(f"pdml.{token(peer)}.{me}.t.{request}", data)
+            return None
         arrived: asyncio.Future[bytes | None] = self._loop.create_future()
         self._waiting[request] = peer, arrived
-        me = token(self.name)
         try:
             await self._client.publish(
                 f"pdml.{token(peer)}.{me}.q.{request}", data, reply=f"pdml.{me}.-.none.{request}"
             )
-            return await asyncio.wait_for(arrived, max(timeout, 0.05))
+            return await asyncio.wait_for(arrived, timeout)
         except (TimeoutError, NatsError):
             return None
         finally:
@@ -293,13 +303,13 @@ class Carrier:
 
     # Questions of others
 
-    def _asked_by(self, peer: str) -> Callable[[Msg], Any]:
+    def _asked_by(self, peer: str, *, answers: bool) -> Callable[[Msg], Any]:
         async def asked(message: Msg) -> None:
             request = message.subject.rpartition(".")[2]
             reply = await self._loop.run_in_executor(
                 self._threads, self._answer, peer, request, message.data
             )
-            if reply is not None and self._client is not None:
+            if answers and reply is not None and self._client is not None:
                 with contextlib.suppress(NatsError):
                     await self._client.publish(
                         f"pdml.{token(peer)}.{token(self.name)}.a.{request}", reply

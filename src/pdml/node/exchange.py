@@ -2,9 +2,10 @@
 it was told to.
 
 Whoever carries the bytes is handed in as ``send``, and hands what arrives to `Exchange.answer`,
-from any thread. Every message is answered: `OK`, `LATER` (this node is not ready; ask again) or
-`REFUSED` with one sentence. A refused message ends the job at both ends; so do a timeout and a
-stop. The journal keeps what was spent.
+from any thread. A release needs no answer: the neighbour's next one says that it has come. Who
+hears nothing for a second says it again as a question. Every question is answered: `OK`, `LATER`
+(this node is not ready; ask again) or `REFUSED` with one sentence. A refused message ends the job
+at both ends; so do a timeout and a stop. The journal keeps what was spent.
 """
 
 import time
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping
 from threading import Condition
 
 import msgspec
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from pdml.errors import PDMLError, PeerError, plain
 from pdml.node.party import Party
@@ -21,11 +22,9 @@ from pdml.node.sentences import told
 HELLO, RELEASE = "pdml.hello", "pdml.release"
 OK, LATER, REFUSED = "ok", "later", "refused"
 
-_FIRST, _ATTEMPT = (
-    1.0,
-    10.0,
-)  # seconds that the first sending, and any, may take before it is tried again
+_FIRST, _ATTEMPT = 1.0, 10.0  # seconds before the first sending, and any, is tried again
 _PAUSE = 0.25  # between two attempts
+_LIBRARIES = ThreadpoolController()  # looks for them once: it takes milliseconds
 _GLANCE = 0.5  # how often a waiting node looks whether it should stop
 
 
@@ -46,7 +45,8 @@ def decoded_answer(data: bytes) -> Answer | None:
 
 
 Send = Callable[[str, Mapping[str, bytes], float], Mapping[str, Answer]]
-"""(topic, message by neighbour, timeout) -> answer by neighbour; who is missing did not answer."""
+"""(topic, message by neighbour, timeout) -> answer by neighbour; who is missing did not answer.
+With a timeout of 0 nobody has to."""
 
 
 class Stopped(PDMLError):
@@ -89,6 +89,8 @@ class Exchange:
                 if not self.party.met(peer):
                     return Answer(LATER)
                 self.party.accept(peer, data)
+                if self.party.done:
+                    self.party.save()  # no next round does
             except Exception as error:  # `run` raises it, for this node's own log
                 self._fail(error)
                 return Answer(REFUSED, told(error, self.party.name))
@@ -137,7 +139,10 @@ class Exchange:
             while not self.party.done:
                 t, messages = self._advance()
                 self._meanwhile(t)
-                self._deliver(messages, f"round {t}")
+                if self.party.done:  # no next one tells that they have it
+                    self._deliver(messages, f"round {t}")
+                else:
+                    self._say(RELEASE, messages, 0.0)
             self._hear_out()
         except Exception as error:  # whoever speaks to this node from now on is told
             with self._changed:
@@ -175,28 +180,34 @@ class Exchange:
     def _advance(self) -> tuple[int, dict[str, bytes]]:
         """Wait for the neighbours, then commit the next round. They do not need the last one, but
         they remember it: so that no node can be set back by a round and release another."""
-        deadline = time.monotonic() + self._round_timeout
+        self._wait(lambda: self.party.ready)
         with self._changed:
-            while not self.party.ready:
-                self._check(
-                    deadline,
-                    self._round_timeout,
-                    self.party.missing,
-                    f"their release of round {self.party.round}",
-                )
-                self._changed.wait(_GLANCE)
             self._check()
-            with threadpool_limits(1):  # as in the local engine: sums in one order
+            with _LIBRARIES.limit(limits=1):  # as in the local engine: sums in one order
                 t = self.party.advance()
             return t, {peer: self.party.message(peer, t) for peer in self.party.neighbours}
 
     def _hear_out(self) -> None:
-        deadline, t = time.monotonic() + self._round_timeout, self.party.round
-        with self._changed:
-            while not self.party.complete:
-                missing, what = self.party.missing, f"their release of round {t}"
-                self._check(deadline, self._round_timeout, missing, what)
-                self._changed.wait(_GLANCE)
+        self._wait(lambda: self.party.complete)
+
+    def _wait(self, ready: Callable[[], bool]) -> None:
+        """Until ``ready``. Whoever is silent may lack what this node has said: it is said again."""
+        deadline, patience = time.monotonic() + self._round_timeout, _FIRST
+        while True:
+            again = time.monotonic() + patience
+            with self._changed:
+                what = f"their release of round {self.party.round}"
+                while not ready() and (left := again - time.monotonic()) > 0:
+                    self._check(deadline, self._round_timeout, self.party.missing, what)
+                    if not self._changed.wait(min(_GLANCE, left)):
+                        self.party.save()
+                if ready():
+                    return
+                self._check(deadline, self._round_timeout, self.party.missing, what)
+                owed = {peer: self.party.owed(peer) for peer in self.party.missing}
+            for messages in zip(*owed.values(), strict=True):
+                self._say(RELEASE, dict(zip(owed, messages, strict=True)), min(patience, _ATTEMPT))
+            patience *= 2
 
     def _deliver(self, messages: Mapping[str, bytes], what: str) -> None:
         """Until every neighbour has said that it has its message; saying it twice does no harm."""
@@ -221,9 +232,18 @@ class Exchange:
         """One attempt; a refusal ends the job, and so does the deadline."""
         with self._changed:
             self._check(deadline, limit, tuple(messages), f"an answer to {what}")
-        answers = self._send(
-            topic, dict(messages), max(0.1, min(patience, _ATTEMPT, deadline - time.monotonic()))
+        answers = self._say(
+            topic, messages, max(0.1, min(patience, _ATTEMPT, deadline - time.monotonic()))
         )
+        if any(peer not in answers or answers[peer].state == LATER for peer in messages):
+            time.sleep(_PAUSE)
+        return answers
+
+    def _say(
+        self, topic: str, messages: Mapping[str, bytes], timeout: float
+    ) -> Mapping[str, Answer]:
+        """Send; a refusal ends the job. With a timeout of 0 no answer is waited for."""
+        answers = self._send(topic, dict(messages), timeout)
         for peer, answer in answers.items():
             if answer.state not in (OK, LATER):
                 with self._changed:
@@ -232,8 +252,6 @@ class Exchange:
                         PeerError(f"{peer} refused {self.party.name}: {plain(answer.sentence)}")
                     )
                     self._check()
-        if any(peer not in answers or answers[peer].state == LATER for peer in messages):
-            time.sleep(_PAUSE)
         return answers
 
     def _check(

@@ -7,8 +7,8 @@ rounds from here: what it heard, and what it sent.
 
 Guarantees
 ----------
-- `commit` is all or nothing and on disk when it returns: the release and its events. So is `hear`:
-  what a neighbour has sent is remembered before the neighbour is told so.
+- `commit` is all or nothing and on disk when it returns: the release, its events, and what was heard
+  before it. What was heard since is asked for again after a crash.
 - A round is committed once; another release for it is refused.
 - Budgets belong to a data set: `spent` gathers the events of every job on it.
 - The un-noised state (q_i - η_i/n) is stored sealed, and overwritten by `finish`.
@@ -22,7 +22,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,6 +167,8 @@ class Journal:
                 self._db.change(f"PRAGMA user_version = {SCHEMA}")
 
     def close(self) -> None:
+        with suppress(sqlite3.Error):  # a full disk: what was heard is asked for again
+            self._db.sync()
         self._db.close()
         if self._lock is not None:
             os.close(self._lock)
@@ -175,9 +177,13 @@ class Journal:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """On disk when it ends, or not at all."""
+        with self._told(), self._db.transaction():
+            yield
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
         try:
-            with self._db.transaction():
-                yield
+            yield
         except sqlite3.Error as error:
             raise JournalError(
                 f"the journal {self.path.name} cannot be written: {_reason(error)}; nothing "
@@ -241,11 +247,16 @@ class Journal:
         payload: bytes,
         signature: bytes,
     ) -> None:
-        """A neighbour's release of round t."""
-        with self._transaction():
-            columns = "(job, round, sender, digest, payload, signature)"
-            values = (job, t, sender, digest, payload, signature)
-            self._db.change(f"INSERT INTO inbox {columns} VALUES (?, ?, ?, ?, ?, ?)", values)
+        """A neighbour's release of round t: on disk with this node's next one, or by `sync`."""
+        columns = "(job, round, sender, digest, payload, signature)"
+        values = (job, t, sender, digest, payload, signature)
+        with self._told():
+            self._db.add(f"INSERT INTO inbox {columns} VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def sync(self) -> None:
+        """What was heard is on disk."""
+        with self._told():
+            self._db.sync()
 
     def commit(self, job: str, t: int, *, payload: bytes, events: Sequence[Event]) -> None:
         """Round t: what is sent, and what that spends."""

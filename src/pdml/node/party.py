@@ -221,6 +221,11 @@ class Party:
         since = max(1, self._peer_round[peer])
         return [self.message(peer, t) for t in range(since, self.round + 1)]
 
+    def owed(self, peer: str) -> list[bytes]:
+        """Whatever ``peer`` can lack in the middle of a job: this round's release and the one
+        before."""
+        return [self.message(peer, t) for t in range(max(1, self.round - 1), self.round + 1)]
+
     def hello(self, peer: str) -> bytes:
         """Where this node stands."""
         digest = (
@@ -302,6 +307,10 @@ class Party:
             proof = evidence.packed([wire.voucher_of(message), *([kept] if kept else [])])
             sentence = f"{peer} sent two different releases for round {t}"
             raise Equivocation(sentence, peer=peer, round=t, evidence=proof)
+
+    def save(self) -> None:
+        """What was heard is on disk, also where no round follows at once."""
+        self._journal.sync()
 
     def statement(self) -> bytes:
         """What this node says at the end, signed; stored before it is sent: there is only one."""

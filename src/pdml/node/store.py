@@ -47,12 +47,26 @@ class Store:
         with self._lock:
             return self._db.execute(query, values).rowcount
 
+    def add(self, query: str, values: Values) -> None:
+        """A change that reaches the disk with the next transaction, or by `sync`."""
+        with self._lock:
+            if not self._db.in_transaction:
+                self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute(query, values)
+
+    def sync(self) -> None:
+        """What was added is on disk."""
+        with self._lock:
+            if self._db.in_transaction:
+                self._db.execute("COMMIT")
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """On disk when it ends, or not at all; other threads wait."""
+        """On disk when it ends, with what was added before, or not at all; other threads wait."""
         with self._lock:
             try:
-                self._db.execute("BEGIN IMMEDIATE")
+                if not self._db.in_transaction:
+                    self._db.execute("BEGIN IMMEDIATE")
                 yield
                 self._db.execute("COMMIT")
             except BaseException:
