@@ -58,6 +58,11 @@ def heard_by(name: str) -> str:
     return f"pdml.{token(name)}.>"
 
 
+def most_subscriptions(study: Study) -> int:
+    """What a node subscribes to: answers, the relay's own word, and two kinds from each other."""
+    return 2 + 2 * (len(study.servers) - 1)
+
+
 def most_payload(study: Study) -> int:
     """The longest message that this study needs: the relay and every node refuse more."""
     names = [server.name for server in study.servers]

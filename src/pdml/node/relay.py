@@ -20,7 +20,7 @@ from typing import NoReturn
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write
 from pdml.node import tls
-from pdml.node.carrier import heard_by, most_payload, said_by
+from pdml.node.carrier import heard_by, most_payload, most_subscriptions, said_by
 from pdml.node.identity import nkey
 from pdml.study import Relay, Study
 
@@ -113,7 +113,7 @@ tls {{
 max_payload: {payload}
 max_pending: {max(8 * payload, 1 << 22)}
 max_connections: {2 * n + 8}
-max_subscriptions: {n + 8}
+max_subscriptions: {most_subscriptions(study)}
 max_control_line: 1024
 write_deadline: "10s"
 ping_interval: "20s"
