@@ -2,7 +2,7 @@
 of nodes and relay.
 
 The simulation goes event by event. A node that has its neighbours' releases works, sends to each
-neighbour, and goes on when all have acknowledged and their next releases are there. Every message
+neighbour, and goes on when their releases are there. Every message
 passes the relay, which serves one after the other. `Distant` puts real delays between real nodes
 and their relay, to check it.
 """
@@ -53,7 +53,7 @@ def simulate(graph, way, *, node_work, relay_work, rounds):
     """Seconds of each round: of the median node (a list), and of the whole."""
     n, order = graph.n, iter(range(10**9))
     events, free = [], 0.0  # (time, order, what, sender, receiver, round); when the relay is free
-    stands, sent, acknowledged = [0] * n, [False] * n, [0] * n
+    stands, sent = [0] * n, [False] * n
     here = [{} for _ in range(n)]
     ended = [[] for _ in range(n)]
 
@@ -63,7 +63,7 @@ def simulate(graph, way, *, node_work, relay_work, rounds):
     def go_on(i, now):
         """The next round, if nothing is missing."""
         t, degree = stands[i], len(graph.neighbours(i))
-        waiting = t and (acknowledged[i] < degree or here[i].get(t, 0) < degree)
+        waiting = t and here[i].get(t, 0) < degree
         if not waiting and not sent[i] and t < rounds:
             sent[i] = True
             put(now + node_work, "worked", i, i, t + 1)
@@ -73,19 +73,16 @@ def simulate(graph, way, *, node_work, relay_work, rounds):
     while events:
         now, _, what, sender, receiver, t = heapq.heappop(events)
         if what == "worked":
-            stands[sender], sent[sender], acknowledged[sender] = t, False, 0
+            stands[sender], sent[sender] = t, False
             ended[sender].append(now)
             for peer in graph.neighbours(sender) if t < rounds else ():
-                put(now + way[sender], "relay", sender, peer, ("release", t))
+                put(now + way[sender], "relay", sender, peer, t)
+            go_on(sender, now)
         elif what == "relay":
             free = max(now, free) + relay_work
-            put(free + way[receiver], t[0], sender, receiver, t[1])
-        elif what == "release":
-            here[receiver][t] = here[receiver].get(t, 0) + 1
-            put(now + way[receiver], "relay", receiver, sender, ("known", t))
-            go_on(receiver, now)
+            put(free + way[receiver], "release", sender, receiver, t)
         else:
-            acknowledged[receiver] += 1
+            here[receiver][t] = here[receiver].get(t, 0) + 1
             go_on(receiver, now)
     gaps = [b - a for told in ended for a, b in pairwise(told[1:])]
     return statistics.median(gaps), max(told[-1] for told in ended)

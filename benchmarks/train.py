@@ -108,7 +108,7 @@ def over_nats(n, mode, *, way=0.0):
                 for name in federation.names
             ]
             gaps = [b - a for told in times for a, b in pairwise(told[1:])]
-            messages = 4 * federation.study.graph().n_edges * ROUNDS
+            messages = 2 * federation.study.graph().n_edges * ROUNDS
             found = {
                 "all connected": up,
                 "first": max(told[0] for told in times) - began,
@@ -203,10 +203,13 @@ def far_apart(line, n=100):
         ("Europe", far.EUROPE, "Frankfurt"),
         ("the world", far.CITIES, "Washington DC"),
     ):
-        each, whole = far.simulate(graph, far.ways(cities, relay, n), **work)
+        way = far.ways(cities, relay, n)
+        each, whole = far.simulate(graph, way, **work)
+        slowest = max(2 * (way[a] + way[b]) for a, b in graph.edges) + work["node_work"]
         console.print(
-            f"{n} organisations in {where}, relay in {relay}: {each:.2f} s a round, "
-            f"{whole:.0f} s for {ROUNDS} rounds"
+            f"{n} organisations in {where}, relay in {relay}: {each:.3f} s a round, "
+            f"{whole:.0f} s for {ROUNDS} rounds; {each / slowest:.2f} times the slowest link's "
+            "round trip and a node's work"
         )
 
 
