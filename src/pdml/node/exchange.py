@@ -236,6 +236,8 @@ class Exchange:
             topic, messages, max(0.1, min(patience, _ATTEMPT, deadline - time.monotonic()))
         )
         if any(peer not in answers or answers[peer].state == LATER for peer in messages):
+            with self._changed:
+                self.party.save()
             time.sleep(_PAUSE)
         return answers
 
