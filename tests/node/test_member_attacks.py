@@ -22,7 +22,7 @@ from lying import LIES, Liar, TwoFaced, at_work
 from pdml.node import desk as states
 from pdml.node import ending, offers, questions
 from pdml.node.carrier import most_payload, token
-from pdml.node.exchange import REFUSED, Answer
+from pdml.node.exchange import LATER, REFUSED, Answer
 from pdml.node.home import JOURNAL
 from pdml.node.sealing import Context
 
@@ -86,6 +86,23 @@ def test_who_tells_neighbours_different_things_is_proved_to_everybody(federation
                     federation.homes[name].evidence("two-faced") / "carol.evidence"
                 ).exists()
             )
+
+
+def test_a_proof_that_proves_nothing_is_fetched_once_and_kept_by_nobody(federation):
+    """Carol announces a proof against bob, in every job that alice knows; what it gives is none."""
+    with at_work(federation) as carol:
+        federation.train("accused")
+        folder = carol.home.evidence("accused")
+        folder.mkdir(mode=0o700, parents=True)
+        (folder / "bob.evidence").write_bytes(bytes(100_000))
+        proof = msgspec.msgpack.encode(questions.Proof(job="accused", peer="bob"))
+        assert asked(carol, questions.PROOF, proof).state == LATER
+        federation.wait(lambda: "has against bob proves nothing" in log_of(federation, "alice"))
+        assert asked(carol, questions.PROOF, proof).state == REFUSED
+        for peer in ("mallory", "../carol", ""):
+            named = msgspec.msgpack.encode(questions.Proof(job="accused", peer=peer))
+            assert asked(carol, questions.PROOF, named).state == REFUSED
+    assert not federation.homes["alice"].evidence("accused").exists()
 
 
 def test_a_member_speaks_in_no_other_name(federation):

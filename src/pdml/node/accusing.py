@@ -99,9 +99,10 @@ class Accuser:
             return Answer(REFUSED, f"{self._office.name} is shown no proof")
         if self._path(job.job, proof.peer).exists():
             return Answer(OK)
-        if about not in self._fetching:
-            self._fetching.add(about)
-            self._office.spawn(self._fetch, *about, job.contract)
+        with self._office.lock:  # one at a time from each member: it could announce thousands
+            if not any(whom == sender for whom, _, _ in self._fetching):
+                self._fetching.add(about)
+                self._office.spawn(self._fetch, *about, job.contract)
         return Answer(LATER)
 
     def _fetch(self, sender: str, job: str, peer: str, contract: str) -> None:
@@ -123,7 +124,8 @@ class Accuser:
             )
             self._worthless.add(about)
         finally:
-            self._fetching.discard(about)
+            with self._office.lock:
+                self._fetching.discard(about)
 
     def _pulled(self, sender: str, question: Fetch) -> bytes | None:
         """All pieces; None if it does not answer: it will announce it again."""

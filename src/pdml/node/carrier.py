@@ -5,8 +5,8 @@
     pdml.<me>.-.none.<request>      the relay's word that nobody listens
 
 The relay lets a node publish in its own name only, and hear only what is for it. One asyncio loop
-runs in a thread of its own; questions are answered in other threads, one at a time for each peer,
-because they touch the journal. A peer that floods fills its own queue, and nobody else's.
+runs in a thread of its own; questions and releases are taken in other threads, one at a time for
+each peer, because they touch the journal. A peer that floods fills its own queue, and nobody else's.
 """
 
 import asyncio
@@ -105,7 +105,7 @@ class Carrier:
         self._waiting: dict[str, tuple[str, asyncio.Future[bytes | None]]] = {}
         self._loop = asyncio.new_event_loop()
         self._threads = ThreadPoolExecutor(
-            min(32, len(self._peers) + 2), thread_name_prefix="pdml-answer"
+            min(64, 2 * len(self._peers) + 2), thread_name_prefix="pdml-answer"
         )
         self._sealing = threading.Lock()
         self._client: Client | None = None
