@@ -5,20 +5,29 @@ import runpy
 from pathlib import Path
 
 import pytest
+from federation import NAMES, freeze, study_of
+
+from pdml.study import template
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
 def test_the_readme_s_lines_run(tmp_path, monkeypatch, capsys):
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
-    (tmp_path / "lines.py").write_text(code)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+    study = study_of()
+    (tmp_path / "study.toml").write_text(template.render(study))
+    for name in NAMES:
+        freeze(study, name, tmp_path / "data" / name)
     monkeypatch.chdir(tmp_path)
-    runpy.run_path("lines.py")
+    assert len(blocks) == 2
+    for code in blocks:
+        (tmp_path / "lines.py").write_text(code)
+        runpy.run_path("lines.py")
     shown = capsys.readouterr().out
     assert float(re.findall(r"accuracy (0\.\d+)", shown)[0]) > 0.95
     assert shown.count("against") == 6
-    assert (tmp_path / "model.json").exists()
+    assert (tmp_path / "model.json").exists() and (tmp_path / "study-model.json").exists()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)

@@ -1,21 +1,25 @@
-"""PDML: machine learning in which nobody has to trust the server."""
+"""PDML: machine learning in which nobody has to be trusted with what they need not know."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pdml.accounting import Budget
     from pdml.release.estimator import PDMLClassifier
     from pdml.release.model import load_model
+    from pdml.release.training import train_study
     from pdml.study import Study
     from pdml.train.plan import TrainingPlan
 
-__all__ = ["PDMLClassifier", "Study", "TrainingPlan", "load_model"]
+__all__ = ["Budget", "PDMLClassifier", "Study", "TrainingPlan", "load_model", "train_study"]
 
 _HOMES = {
+    "Budget": "pdml.accounting",
     "PDMLClassifier": "pdml.release.estimator",
     "Study": "pdml.study",
     "TrainingPlan": "pdml.train.plan",
     "load_model": "pdml.release.model",
+    "train_study": "pdml.release.training",
 }
 
 

@@ -23,6 +23,24 @@ _POLL = 0.2
 _STARTING = 15.0  # seconds that this organisation's own node may take to start
 
 
+def run(study: "Study", choices: "Choices", *, as_json: bool) -> None:
+    """The whole command."""
+    from pdml.cli.train_study import plan_of
+    from pdml.node import holdings
+    from pdml.release.training import job_name, settled_plan
+
+    if choices.resume and not choices.job:
+        raise InvalidInput("--resume needs --job: which job is to go on?")
+    job = choices.job or job_name(study)
+    out = choices.out or Path(f"result-{job}")
+    if out.exists():
+        raise InvalidInput(
+            f"{out} exists already: a result is a folder of its own, give another one with --out"
+        )
+    contract = holdings.agreed(study, settled_plan(study, plan_of(study, choices.settings)), job)
+    write(train(contract, choices), job, out, as_json=as_json)
+
+
 def train(contract: "Contract", choices: "Choices") -> "Home":
     """Offer the job, follow it to its end; an interrupt stops it at every member. The folder that
     holds its statements.

@@ -4,7 +4,6 @@ or between organisations.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,51 +36,53 @@ class Choices:
 def run(
     file: Path, choices: Choices, files: dict[str, Path], *, force: bool, as_json: bool
 ) -> None:
-    from pdml.cli import outputs, screen, train_nodes, train_together
+    from pdml.cli import outputs, screen, train_nodes
     from pdml.cli import train_study_words as words
-    from pdml.node import holdings
+    from pdml.release.training import train_study
+    from pdml.report.page import write
+    from pdml.report.result import training_page
     from pdml.study import Study
 
     if choices.engine not in ENGINES:
         raise InvalidInput(f"engine must be one of {', '.join(ENGINES)}, got {choices.engine!r}")
-    between = choices.engine == "nodes"
-    if not between:
-        outputs.check(list(files.values()), force=force)
-    study = Study.load(file)
-    job = choices.job or _job_name(study, choices.resume)
-    contract = holdings.agreed(study, _plan(study, choices.settings), job)
-    engine = choices.engine
-    if between:
-        out = choices.out or Path(f"result-{job}")
-        if out.exists():
-            raise InvalidInput(
-                f"{out} exists already: a result is a folder of its own, give another one "
-                "with --out"
-            )
-        train_nodes.write(train_nodes.train(contract, choices), job, out, as_json=as_json)
+    if choices.engine == "nodes":
+        train_nodes.run(Study.load(file), choices, as_json=as_json)
         return
-    outcome = train_together.train(study, contract, choices)
-    model = outcome.model(study)
-    page = partial(words.write_page, study=study, outcome=outcome)
-    outputs.commit({files["report"]: page, files["model"]: model.save})
+    for name, given in (("--node", choices.node), ("--resume", choices.resume)):
+        if given:
+            raise InvalidInput(f"{name} belongs to --engine nodes")
+    outputs.check(list(files.values()), force=force)
+    study = Study.load(file)
+    with screen.progress("Training") as progress:
+        trained = train_study(
+            study,
+            dict(_named(text) for text in choices.folders),
+            engine=choices.engine,
+            plan=plan_of(study, choices.settings),
+            job=choices.job,
+            random_state=choices.seed,
+            progress=progress,
+        )
+    page = partial(write, page=training_page(trained))
+    outputs.commit({files["report"]: page, files["model"]: trained.model.save})
     if as_json:
-        screen.print_json(words.summary(outcome, model, engine, files))
+        screen.print_json(words.summary(trained.outcome, trained.model, choices.engine, files))
     else:
-        words.show(study, outcome, files)
+        words.show(study, trained.outcome, files)
 
 
-def _job_name(study: "Study", resume: bool) -> str:
-    if resume:
-        raise InvalidInput("--resume needs --job: which job is to go on?")
-    return f"{study.id.replace('.', '-')[:40]}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-
-
-def _plan(study: "Study", given: Mapping[str, Any]) -> "TrainingPlan":
+def plan_of(study: "Study", settings: Mapping[str, Any]) -> "TrainingPlan | None":
+    """The plan that options describe; None without any."""
     from pdml.train.plan import TrainingPlan
 
-    if study.plan and given:
-        raise InvalidInput(
-            f"--{next(iter(given)).replace('_', '-')} must be left out: the study "
-            f"{study.id} settles the plan"
-        )
-    return TrainingPlan.from_dict(dict(study.plan or given))
+    if study.plan and settings:
+        option = "--" + next(iter(settings)).replace("_", "-")
+        raise InvalidInput(f"{option} must be left out: the study {study.id} settles the plan")
+    return TrainingPlan.from_dict(dict(settings)) if settings else None
+
+
+def _named(text: str) -> tuple[str, Path]:
+    name, equals, folder = text.partition("=")
+    if not equals:
+        raise InvalidInput(f"--data must be NAME=FOLDER, got {text!r}")
+    return name, Path(folder)

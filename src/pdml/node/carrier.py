@@ -6,7 +6,7 @@
 
 The relay lets a node publish in its own name only, and hear only what is for it. One asyncio loop
 runs in a thread of its own; questions and releases are taken in other threads, one at a time for
-each peer, because they touch the journal. A peer that floods fills its own queue, and nobody else's.
+each peer, because they touch the journal. A peer that floods fills its own queue, and no other.
 """
 
 import asyncio

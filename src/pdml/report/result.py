@@ -1,8 +1,12 @@
-"""The page of a result: what all statements give, the same to the byte for everybody."""
+"""The page of a study's training: of one trust domain, or of a result, which is the same to the
+byte for everybody.
+"""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import pdml
 from pdml.accounting.provenance import DEVICES, note
 from pdml.release.consortium import ONE_DOMAIN
 from pdml.report import html, numbers, steady
@@ -12,6 +16,7 @@ if TYPE_CHECKING:
     from pdml.release.consortium import Outcome
     from pdml.release.history import History
     from pdml.release.result import Result
+    from pdml.release.training import TrainedStudy
     from pdml.study import Study
 
 _CLAIMS = (
@@ -21,6 +26,51 @@ _CLAIMS = (
 )
 _SIMULATED = "Simulated: the noise came from a seeded generator, so this run protected nobody."
 _TOGETHER = "The ledger says what the parties would have learnt had each run its own node."
+
+
+def training_page(trained: "TrainedStudy") -> Page:
+    """The page of a study that one trust domain has trained.
+
+    Parameters
+    ----------
+    trained : TrainedStudy
+        As `pdml.train_study` gives it.
+
+    Returns
+    -------
+    Page
+        For `pdml.report.page.write`.
+    """
+    study, outcome = trained.study, trained.outcome
+    graph, plan = outcome.contract.graph, outcome.contract.plan.to_dict()
+    shown = {name.replace("_", " "): str(told) for name, told in plan.items() if told is not None}
+    return Page(
+        title=study.title,
+        lead=lead(study, outcome),
+        history=trained.history,
+        n_servers=graph.n,
+        edges=graph.edges,
+        servers=_servers(outcome),
+        accuracy_note="no records were kept to measure it on",
+        lines=tuple(outcome.ledger.lines()),
+        source=outcome.source,
+        settings={
+            "study": study.id,
+            "study hash": study.hash,
+            "job": outcome.contract.job,
+            **shown,
+        },
+        notes=notes_of(outcome),
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
+    )
+
+
+def _servers(outcome: "Outcome") -> tuple[ServerRow, ...]:
+    degrees = outcome.contract.graph.degrees.tolist()
+    return tuple(
+        ServerRow(name=part.server, records=part.records, links=links)
+        for part, links in zip(outcome.parts, degrees, strict=True)
+    )
 
 
 def result_page(result: "Result") -> str:
@@ -46,10 +96,7 @@ def result_page(result: "Result") -> str:
             history=history,
             n_servers=contract.graph.n,
             edges=contract.graph.edges,
-            servers=tuple(
-                ServerRow(name=part.server, records=part.records, links=links)
-                for part, links in zip(outcome.parts, contract.graph.degrees.tolist(), strict=True)
-            ),
+            servers=_servers(outcome),
             accuracy_note="no records were kept to measure it on",
             lines=tuple(outcome.ledger.lines()),
             source=outcome.source,
