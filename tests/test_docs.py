@@ -17,6 +17,7 @@ def test_the_readme_s_lines_run(tmp_path, monkeypatch, capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
     study = study_of()
     (tmp_path / "study.toml").write_text(template.render(study))
+    (tmp_path / "data").mkdir()
     for name in NAMES:
         freeze(study, name, tmp_path / "data" / name)
     monkeypatch.chdir(tmp_path)
