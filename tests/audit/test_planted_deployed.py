@@ -72,6 +72,7 @@ def test_theta_that_is_too_narrow(monkeypatch, slip, name):
     assert not width(name).passed
 
 
+@pytest.mark.slow
 def test_a_quarter_of_theta_shows_in_what_can_be_told_apart(monkeypatch):
     monkeypatch.setattr(IterateNoise, "draw", theta_of(lambda noise, t: noise.stddev(t) / 4))
     assert not told_apart(THETA).passed
@@ -89,6 +90,7 @@ def test_the_noise_of_another_server(monkeypatch):
     assert not width(THETA).passed
 
 
+@pytest.mark.slow
 def test_the_same_theta_in_every_round(monkeypatch):
     real, drawn = IterateNoise.draw, {}
 
@@ -102,7 +104,9 @@ def test_the_same_theta_in_every_round(monkeypatch):
     assert not told_apart(FEATURES).passed
 
 
-@pytest.mark.parametrize(("share", "attack"), [(2, width), (4, told_apart)])
+@pytest.mark.parametrize(
+    ("share", "attack"), [(2, width), pytest.param(4, told_apart, marks=pytest.mark.slow)]
+)
 def test_too_little_eta(monkeypatch, share, attack):
     real = ObjectiveNoise.draw
     less = lambda self, shape, rng: real(self, shape, rng) / share  # noqa: E731
@@ -118,6 +122,7 @@ def test_one_nth_too_much(monkeypatch):
     assert not width(ETA).passed
 
 
+@pytest.mark.slow
 def test_a_sensitivity_that_forgets_kappa(monkeypatch):
     """The bound of plain one-hots, used for de-biased ones, 2.7 times as long at ε = 1."""
     plain = "pdml.core.labels.label_shift"

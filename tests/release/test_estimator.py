@@ -55,7 +55,9 @@ def test_it_learns_from_flipped_labels(data):
 
 
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
-@pytest.mark.parametrize("name", ["german", "waveform", "adult"])
+@pytest.mark.parametrize(
+    "name", ["german", pytest.param("waveform", marks=pytest.mark.slow), "adult"]
+)
 def test_without_privacy_it_is_scikit_learns_optimum(data_dir, name, storage):
     """ε = ∞, R = V = 0: the same objective, mean loss + (a/2n)|w|², so the same coefficients to
     1e-6.
