@@ -16,7 +16,7 @@ WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium image format lock clean
+.PHONY: help setup demo test check docs bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium image format lock clean test-fast test-pythons coverage package sbom
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -32,11 +32,41 @@ demo-consortium: $(READY) ## three organisations on this machine: people report,
 test: $(READY) ## run the tests
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
+# Rooms without processes, services and trainings of many servers, and without the planner's searches; few examples of each property.
+SEARCHES := tests/plan/test_planner.py tests/plan/test_sums_forecast.py
+FAST := tests/accounting tests/core tests/mechanisms tests/study tests/tables tests/test_formats.py $(filter-out $(SEARCHES), $(wildcard tests/plan/test_*.py))
+
+test-fast: $(READY) ## the inner loop: the rooms that carry the proofs, in under a minute on two idle cores
+	$(BIN)/pytest -n $$(getconf _NPROCESSORS_ONLN) --dist loadfile --hypothesis-profile=fast $(FAST)
+
+# What runs lines of the rooms below; tests of real processes run them where nobody measures.
+MEASURED := tests/core tests/mechanisms tests/accounting tests/train tests/node tests/release/test_equivocation.py tests/test_formats.py
+
+coverage: $(READY) ## measure which lines of core, mechanisms, accounting and node no test runs: docs/coverage.md (minutes)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(MEASURED) --cov-report=term --cov-report=json:.coverage.json \
+		--cov=pdml.core --cov=pdml.mechanisms --cov=pdml.accounting --cov=pdml.node
+	$(BIN)/python tests/uncovered.py .coverage.json
+
+test-pythons: ## the fast tests on every Python from 3.11 on that is found (needs the package index the first time)
+	@set -e; seen=; for candidate in $(if $(PYTHON),"$(PYTHON)",$(CANDIDATES) $(wildcard $(HOME)/.pyenv/versions/*/bin/python)); do \
+		"$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+		version=$$("$$candidate" -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+		case "$$seen " in *" $$version "*) continue;; esac; seen="$$seen $$version"; \
+		place=.pythons/$$version; \
+		[ -x $$place/bin/pytest ] || { "$$candidate" -m venv $$place; $$place/bin/python -m pip install -qq --require-hashes -r requirements.lock; }; \
+		echo "Python $$version:"; \
+		PYTHONPATH=src $$place/bin/python -m pytest -n $$(getconf _NPROCESSORS_ONLN) --dist loadfile --hypothesis-profile=fast $(FAST); \
+	done
+
 check: $(READY) ## lint, formatting, types, import layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+docs: $(READY) ## build the site into build/site: offline, and strict about every link
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # not --quiet, which would silence strictness too
+	@echo "build/site/index.html"
 
 bench: $(READY) ## run the benchmarks
 	$(BIN)/python -m benchmarks
@@ -70,6 +100,21 @@ image: $(READY) ## build the container image from Debian packages and try it (ne
 format: $(READY) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+package: $(READY) ## build wheel and sdist twice, compare them, and use each kind of installation (needs the package index; minutes)
+	$(BIN)/python tests/publishing.py
+
+# In an environment of its own: it needs thirty packages, and nothing here needs it.
+sbom: ## write what the image, and what developers, are made of, from the locks (CycloneDX; needs the package index)
+	@set -e; $(find_python); \
+	scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
+	"$$python" -m venv "$$scratch"; \
+	"$$scratch/bin/python" -m pip install -qq "cyclonedx-bom>=7,<8"; \
+	mkdir -p dist; \
+	describe() { "$$scratch/bin/python" -W ignore -m cyclonedx_py requirements --output-reproducible --output-file "$$2" "$$1"; }; \
+	describe deploy/requirements.lock dist/pdml.cdx.json; \
+	describe requirements.lock dist/pdml-dev.cdx.json; \
+	echo "Wrote dist/pdml.cdx.json and dist/pdml-dev.cdx.json."
 
 # Sets $$python, or stops with one sentence.
 define find_python
@@ -108,7 +153,7 @@ $(READY): $(LOCKED) pyproject.toml
 	@touch $@
 
 # What an image holds; the rest is for those who develop.
-DEPLOYED := --extra fast --extra collect --extra node --extra relay
+DEPLOYED := --extra science --extra fast --extra collect --extra node --extra relay
 
 lock: ## renew both requirements.lock with the newest versions pyproject.toml allows (needs the network)
 	@set -e; $(find_python); \
@@ -122,5 +167,5 @@ lock: ## renew both requirements.lock with the newest versions pyproject.toml al
 	echo "Renewed requirements.lock and deploy/requirements.lock: run make check test before committing it."
 
 clean: ## remove .venv, caches and build output
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .pythons dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

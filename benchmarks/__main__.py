@@ -21,11 +21,11 @@ from benchmarks.timing import fresh_process, interleaved
 from benchmarks.utility import utility
 from pdml import PDMLClassifier
 from pdml.accounting import Budget, Ledger
-from pdml.accounting.events import LabelFlipped
 from pdml.core import steps
 from pdml.core.losses import LOGISTIC
 from pdml.core.solver import compiled_loops
 from pdml.mechanisms.randomness import ITERATES, Simulated
+from pdml.plan.place import Place
 from pdml.train.engines import local
 
 console = Console(width=160)
@@ -132,10 +132,10 @@ def author_way():
                 steps.sum_heard([sent[j] for j in graph.neighbours(i)], sent[i]) for i in range(n)
             ]
             for i, server in enumerate(run.servers):
-                where = {"degree": server.degree, "penalty": plan.penalty}
+                where = {"degree": server.place.degree, "penalty": plan.penalty}
                 dual[i] = steps.dual_step(dual[i], sent[i], heard[i], **where)
                 b = steps.primal_target(linear[i], dual[i], sent[i], heard[i], **where)[0]
-                ridge, m = plan.ridge(server.degree, n), server.records
+                ridge, m = plan.ridge(server.place.degree, n), server.place.records
 
                 def objective(w, matrix=server.matrix, b=b, ridge=ridge, m=m):
                     z = matrix @ w
@@ -145,7 +145,7 @@ def author_way():
                 tight = {
                     "maxiter": 10_000,
                     "maxfun": 20_000,
-                    "gtol": server.tolerance(plan) / np.sqrt(len(b)),
+                    "gtol": plan.tolerance_for(server.place) / np.sqrt(len(b)),
                     "ftol": 0,
                 }
                 point[i] = scipy.optimize.minimize(
@@ -386,20 +386,9 @@ def ledger_speed():
     """
 
     def whole():
-        where = {
-            "n_servers": 10,
-            "degree": 2,
-            "records": 4500,
-            "epsilon": 1.0,
-            "norm_bound": 1.0,
-            "width": 105,
-        }
-        ledger = Ledger(
-            tuple(
-                (LabelFlipped(epsilon=1.0), *HARD_LEDGER.events(server=i, **where))
-                for i in range(10)
-            )
-        )
+        sizes = {"n_servers": 10, "degree": 2, "records": 4500, "epsilons": (1.0,), "width": 105}
+        places = [Place(server=i, **sizes) for i in range(10)]
+        ledger = Ledger(tuple((p.flip(), *HARD_LEDGER.events(p)) for p in places))
         ledger.lines()
         ledger.feature_epsilons()
         ledger.last_safe_round(Budget(features_epsilon=1.0, labels_epsilon=0.1))

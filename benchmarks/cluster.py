@@ -19,9 +19,10 @@ from rich.table import Table
 from pdml.core import labels
 from pdml.core.graph import Graph
 from pdml.mechanisms.randomness import Simulated
+from pdml.plan.training_plan import TrainingPlan
 from pdml.train.engines import local, ray
+from pdml.train.engines.cluster import connected
 from pdml.train.node import Server
-from pdml.train.plan import TrainingPlan
 
 RECORDS, WIDTH = 200, 105
 PLAN = TrainingPlan(rounds=20)
@@ -35,7 +36,7 @@ def problem(n):
         x = rng.standard_normal((RECORDS, WIDTH))
         x /= np.linalg.norm(x, axis=1, keepdims=True) * (1 + 1e-9)
         codes = labels.codes(rng.integers(2, size=RECORDS), 1.0, 2)
-        servers.append(Server(i, n, int(graph.degrees[i]), x, codes, 1.0, 1.0, 2))
+        servers.append(Server.of(graph, i, x, codes, epsilons=(1.0,)))
     return graph, local.Run(PLAN, servers, Simulated(1))
 
 
@@ -57,7 +58,7 @@ def cluster(sizes=(10, 100, 1000)):
         "ratio",
         title="Ray against the local engine, seconds",
     )
-    with ray.connected():
+    with connected():
         for n in sizes:
             graph, run = problem(n)
             here = rounds_of(

@@ -33,10 +33,10 @@ sys.path.insert(
 
 from example_study import STUDY
 
-from pdml.collect.rules import identity
+from pdml.collect.rules import collection_id
 from pdml.collect.stores import open_store
-from pdml.encoder import Category, Encoder
-from pdml.messages import Report, encode_report, pack_features
+from pdml.study.encoder import Category, Encoder
+from pdml.study.messages import Report, encode_report, pack_features
 from pdml.study.template import render
 
 WIDTH = 105
@@ -206,7 +206,7 @@ def measure(folder, database, mode, seconds, expected):
         took = uvloop.run(run.against(port, SINGLE if mode == "single" else BATCH))
         worked = cpu_seconds(child.pid) - before
     with contextlib.closing(
-        open_store(database, identity(BENCH, "alice"), create=False, keys=keys)
+        open_store(database, collection_id(BENCH, "alice"), create=False, keys=keys)
     ) as store:
         held = sum(len(chunk) for chunk in store.rows(10_000))
         assert run.stored == held == store.totals().reports, (run.stored, held)

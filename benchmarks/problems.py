@@ -11,9 +11,9 @@ from pdml.core.graph import Graph
 from pdml.datasets import adult
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
+from pdml.plan.training_plan import TrainingPlan
 from pdml.train.engines import local
 from pdml.train.node import Server
-from pdml.train.plan import TrainingPlan
 
 EPSILON = 1.0
 HARD = TrainingPlan(
@@ -58,16 +58,13 @@ def federation(x, y, n=10, *, relative=None, seed=0, plan=HARD):
     codes = labels.codes(reported, EPSILON, 2)
     size = len(y) // n
     servers = [
-        Server(
+        Server.of(
+            graph,
             i,
-            n,
-            int(graph.degrees[i]),
             rows.take(x, i * size, (i + 1) * size),
             codes[i * size : (i + 1) * size],
-            EPSILON,
-            1.0,
-            2,
-            x,
+            epsilons=(EPSILON,),
+            pooled=x,
         )
         for i in range(n)
     ]

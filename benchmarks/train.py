@@ -1,8 +1,10 @@
-"""Figures of training between organisations: `python -m benchmarks.train [3 10 30]` (nodes).
+"""Figures of training between organisations: `python -m benchmarks.train [3 10 30]` (nodes); with
+`--sums` those of sums alone.
 
 Time per round over NATS against the same round in the local engine and against the bare exchange
 (the same bytes to the same neighbours over the same relay, nothing computed, signed, sealed or
-stored), start-up, memory, bytes, and a simulation of many organisations far apart.
+stored), start-up, memory, bytes, one exchange of sums from its offer to its end, and a simulation
+of many organisations far apart.
 """
 
 import contextlib
@@ -28,11 +30,12 @@ from threadpoolctl import threadpool_limits
 from benchmarks import far
 from benchmarks.bare import TIMES
 from pdml.core.graph import Graph
-from pdml.encoder import Encoder, Number
 from pdml.mechanisms.randomness import Simulated
 from pdml.node import wire
+from pdml.node.journal import FINISHED
+from pdml.plan.training_plan import TrainingPlan
+from pdml.study.encoder import Encoder, Number
 from pdml.train.engines import local
-from pdml.train.plan import TrainingPlan
 
 console = Console(width=150)
 ROUNDS, WIDTH, RECORDS = 100, 105, 500
@@ -42,7 +45,7 @@ PLAN = TrainingPlan(rounds=ROUNDS, penalty=0.5, noise_scale=0.05)
 class Wide(Federation):
     """d = 105, as in the paper's Adult; its nodes are the programs of `bare`."""
 
-    def __init__(self, folder, n, mode, *, way=0.0):
+    def __init__(self, folder, n, mode, *, way=0.0, plan=PLAN):
         names = tuple(f"node{i}" for i in range(n))
         graph = (
             Graph.random(n, max(n, round(1.3 * n)), np.random.default_rng(n))
@@ -55,7 +58,7 @@ class Wide(Federation):
         )
         super().__init__(
             folder,
-            study_of(names, edges=edges, plan=PLAN, encoder=encoder),
+            study_of(names, edges=edges, plan=plan, encoder=encoder),
             records=RECORDS,
             freeze=freeze,
         )
@@ -127,6 +130,33 @@ def over_nats(n, mode, *, way=0.0):
             return found
 
 
+def exchanged(n, plan, jobs=5):
+    """Seconds from the offer of one exchange of sums until every node has everybody's statement,
+    the first job's and the median of the others'."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
+        with Wide(Path(folder), n, "timed", plan=plan) as federation:
+            federation.start(timeout=900)
+            took = []
+            for job in map(str, range(1 + jobs)):
+                began = time.monotonic()
+                federation.offer(job, start_timeout=600, round_timeout=120)
+                federation.wait(lambda job=job: _finished(federation, job), 600)
+                took.append(time.monotonic() - began)
+            total = federation.rows().sum(axis=0)
+            np.testing.assert_array_equal(federation.total("1"), total)
+            return took[0], statistics.median(took[1:])
+
+
+def _finished(federation, job):
+    for name in federation.names:
+        with federation.journal(name) as journal:
+            known = journal.job(job)
+            if known is None or known.state != FINISHED:
+                return False
+    return True
+
+
 def by_local(federation):
     servers, graph = federation.servers(), federation.study.graph()
     local.train(graph, local.Run(PLAN, servers, Simulated(1)))
@@ -189,6 +219,17 @@ def measure(n, *, way=0.0):
     }
 
 
+def measure_sums(n):
+    """What one exchange takes, masked or not."""
+    for words, colluding in (("every row seen", None), ("masked", 1)):
+        plan = TrainingPlan(method="sums", label_noise=5.0, square_noise=9.0, colluding=colluding)
+        first, later = exchanged(n, plan)
+        console.print(
+            f"{n} nodes, one exchange of sums, {words}: {first:.2f} s from its offer to "
+            f"everybody's statement, {later:.2f} s for further jobs"
+        )
+
+
 def far_apart(line, n=100):
     """What organisations around a continent and around the world would see, with the work measured
     in ``line``.
@@ -231,8 +272,12 @@ def check_simulation(line, way=0.05):
 
 
 def main():
-    sizes = [int(text) for text in sys.argv[1:]] or [3, 10]
+    sizes = [int(text) for text in sys.argv[1:] if text.isdecimal()] or [3, 10]
     lines = []
+    for n in sizes:
+        measure_sums(n)
+    if "--sums" in sys.argv:
+        return
     for n in sizes:
         line = measure(n)
         lines.append(line)

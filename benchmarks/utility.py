@@ -21,13 +21,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from pdml.experiments import setting
-from pdml.experiments.rivals import objective_perturbation, pooled, problem
-from pdml.experiments.setting import DELTA
 from pdml.mechanisms.randomness import Simulated
-from pdml.train import planner
+from pdml.paper import setting
+from pdml.paper.rivals import objective_perturbation, pooled, task
+from pdml.paper.setting import DELTA
+from pdml.plan import planner
+from pdml.plan.training_plan import TrainingPlan
 from pdml.train.engines import local
-from pdml.train.plan import TrainingPlan
 
 EPSILON = 1.0
 STRICT = planner.Budget(
@@ -60,7 +60,7 @@ def measure(name, seeds):
     """What each plan provably spends on this set, the plans, and every accuracy, one per seed."""
     results, spent, plans = {}, {}, {}
     for seed in range(seeds):
-        given = problem.load(name, seed)
+        given = task.load(name, seed)
         servers = setting.members(given.x, given.y, GRAPH, EPSILON, Simulated(seed))
         if not plans:
             plans = _plans(given.sizes(EPSILON))
@@ -91,12 +91,12 @@ def _plans(sizes):
     )
     return {
         "paper": PAPER,
-        "planned as paper": planner.propose(same, sizes, GRAPH, acceptable=1.0).plan,
+        "planned as paper": planner.propose(same, sizes, GRAPH, method="rounds").plan,
         "paper, stopped": _stopped(PAPER, sizes, STRICT),
         "paper, louder": replace(
             PAPER, noise_scale=PAPER.noise_scale * _louder(PAPER, sizes, STRICT)
         ),
-        "planned": planner.propose(STRICT, sizes, GRAPH, acceptable=1.0).plan,
+        "planned": planner.propose(STRICT, sizes, GRAPH, method="rounds").plan,
     }
 
 
@@ -136,7 +136,7 @@ COLUMNS = (
 )
 
 
-def utility(seeds=5, names=problem.NAMES):
+def utility(seeds=5, names=task.NAMES):
     """Accuracy (mean ± sd over seeds) against proved ε, on the seven sets of Table I and on
     Adult.
     """

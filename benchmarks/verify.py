@@ -18,15 +18,15 @@ import numpy as np
 
 from pdml.accounting import Budget, records
 from pdml.core.graph import build
-from pdml.encoder import Encoder, Number
 from pdml.mechanisms.exact_gaussian import settle
 from pdml.node import holdings, statement, wire
 from pdml.node.identity import Identity
+from pdml.pages.result import result_page
+from pdml.plan.training_plan import TrainingPlan
 from pdml.release.result import assemble, write_result
 from pdml.release.verify import verify_result
-from pdml.report.result import result_page
 from pdml.study import ServerEntry, Study
-from pdml.train.plan import TrainingPlan
+from pdml.study.encoder import Encoder, Number
 
 WIDTH, ROUNDS, RECORDS = 105, 100, 500
 
@@ -34,7 +34,7 @@ WIDTH, ROUNDS, RECORDS = 105, 100, 500
 def study_of(identities):
     names, graph = list(identities), build("random", len(identities), np.random.default_rng(0))
     attributes = tuple(Number(name=f"x{i}", low=0.0, high=1.0) for i in range(WIDTH - 1))
-    plan = {"rounds": ROUNDS, "noise_scale": 0.3, "objective_bound": 0.2}
+    plan = TrainingPlan(rounds=ROUNDS, noise_scale=0.3, objective_bound=0.2)
     return Study(
         id="bench",
         title="How long does it take?",
@@ -80,7 +80,7 @@ def statements(study, contract, identities):
             )
             for peer in contract.neighbours(name)
         ]
-        events = contract.events(name, records=RECORDS, epsilon=1.0)
+        events = contract.plan.events(contract.place(name, records=RECORDS, epsilons=(1.0,)))
         said = statement.Statement(
             terms=contract.digest,
             study=contract.study,
@@ -106,7 +106,7 @@ def statements(study, contract, identities):
 def measure(n, folder):
     identities = {f"node-{i:03}": Identity(secrets.token_bytes(32)) for i in range(n)}
     study = study_of(identities)
-    contract = holdings.agreed(study, TrainingPlan.from_dict(dict(study.plan)), "job")
+    contract = holdings.agreed(study, study.plan, "job")
     result = assemble(study, contract, statements(study, contract, identities))
     assembling = processor(lambda: write_result(folder, result, result_page))
     found = verify_result(folder, page=result_page)

@@ -12,6 +12,7 @@ from hypothesis import settings
 # In CI the examples are the same every time, so that a red run is about the change and can be
 # repeated.
 settings.register_profile("pdml", deadline=None, derandomize=os.environ.get("CI") == "true")
+settings.register_profile("fast", parent=settings.get_profile("pdml"), max_examples=10)
 settings.load_profile("pdml")
 
 

@@ -53,4 +53,4 @@ rounds = 60
 noise_scale = [1, 2.5, 3]
 """
 # Open at any time, and without a plan.
-STUDY = replace(Study.from_text(TEXT), opens=None, closes=None, plan={})
+STUDY = replace(Study.from_text(TEXT), opens=None, closes=None, plan=None)

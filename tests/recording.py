@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from pdml.contribute.page import Page
-from pdml.messages import decode_report, problem
+from pdml.contribute.page import ContributorPage
+from pdml.study.messages import decode_report, problem
 
 Answer = tuple[int, bytes]
 
@@ -40,7 +40,7 @@ def refusal(code: str) -> Callable[[bytes], Answer]:
 
 @dataclass
 class Recorder:
-    page: Page
+    page: ContributorPage
     canonical: bytes
     answer: Callable[[bytes], Answer | None] = receipt  # None: close the connection without a word
     admission: Callable[[bytes], Answer | None] | None = None  # None: everybody is welcome

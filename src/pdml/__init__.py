@@ -3,32 +3,48 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pdml._version import __version__
+
 if TYPE_CHECKING:
     from pdml.accounting import Budget
+    from pdml.plan.training_plan import TrainingPlan
     from pdml.release.estimator import PDMLClassifier
     from pdml.release.model import load_model
+    from pdml.release.table import evaluate_table, predict_table, train_table
     from pdml.release.training import train_study
     from pdml.study import Study
-    from pdml.train.plan import TrainingPlan
 
-__all__ = ["Budget", "PDMLClassifier", "Study", "TrainingPlan", "load_model", "train_study"]
+__all__ = [
+    "Budget",
+    "PDMLClassifier",
+    "Study",
+    "TrainingPlan",
+    "__version__",
+    "evaluate_table",
+    "load_model",
+    "predict_table",
+    "train_study",
+    "train_table",
+]
 
 _HOMES = {
     "Budget": "pdml.accounting",
     "PDMLClassifier": "pdml.release.estimator",
     "Study": "pdml.study",
-    "TrainingPlan": "pdml.train.plan",
+    "TrainingPlan": "pdml.plan.training_plan",
+    "evaluate_table": "pdml.release.table",
     "load_model": "pdml.release.model",
+    "predict_table": "pdml.release.table",
     "train_study": "pdml.release.training",
+    "train_table": "pdml.release.table",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Public names are loaded when asked for: `import pdml` and `pdml --help` stay instant."""
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("pdml")
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        from pdml.extras import needed
+
+        with needed():
+            return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'pdml' has no attribute {name!r}")

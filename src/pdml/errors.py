@@ -5,17 +5,22 @@ PDMLError
 │   ├── DataError       a table or an array, with the row and column named
 │   ├── GraphError      the servers cannot reach one another
 │   ├── StudyError      a study file, with every mistake and its line
+│   ├── Undeclared      columns of a table without a declared range or levels
 │   ├── Untrainable     a study that nobody may train under, with every reason
 │   └── MessageError    bytes that are no message of the protocol, with the code of the problem
 ├── NotDelivered        a report did not reach its service, or was refused; ``code`` says why
 ├── PeerError           another server broke the protocol; the sentence names it
 │   └── Equivocation    it signed two different things; ``evidence`` proves it
 ├── NotVerified         a result is not what it says it is; ``problems`` say why
+├── ClaimsViolated      an attack found more than the ledger claims; ``findings`` say which
+├── MissingExtra        a package that an extra brings is not installed (also an ImportError)
 ├── EngineError         a machine or process that a training ran on is gone, or too slow
 ├── StorageUnavailable  a collection cannot be written now; nothing was acknowledged
 ├── JournalError        a node's journal cannot be used: going on could repeat or renew noise
 ├── NotCertified        a primal solve did not reach the tolerance that the privacy proof needs
 └── BudgetExceeded      going on would spend more privacy than the study allows
+
+`PrivacyUtilityWarning` is no refusal: the training is as private as was asked, and hardly of use.
 """
 
 from collections.abc import Sequence
@@ -73,6 +78,27 @@ class StudyError(InvalidInput):
         return type(self), (self.source, self.mistakes)
 
 
+class Undeclared(InvalidInput):
+    """Columns have no declared range or levels; ``numbers`` are those that hold numbers."""
+
+    def __init__(self, columns: Sequence[str], numbers: Sequence[str]) -> None:
+        self.columns, self.numbers = tuple(columns), tuple(numbers)
+        one = len(self.columns) == 1
+        named = ", ".join(map(repr, self.columns[:10]))
+        named += f" and {len(self.columns) - 10} more" if len(self.columns) > 10 else ""
+        self.which = (
+            f"column{'' if one else 's'} {named} {'has' if one else 'have'} no declared range or "
+            f"levels: declare {'it' if one else 'them'}"
+        )
+        super().__init__(
+            f"{self.which}, ignore what is no feature, or let from_data take them from the data, "
+            "which no noise protects"
+        )
+
+    def __reduce__(self) -> tuple[type["Undeclared"], tuple[tuple[str, ...], tuple[str, ...]]]:
+        return type(self), (self.columns, self.numbers)
+
+
 class Untrainable(InvalidInput):
     """No job may start under a study; ``study`` is its id, ``reasons`` are whole sentences."""
 
@@ -85,7 +111,7 @@ class Untrainable(InvalidInput):
 
 
 class MessageError(InvalidInput):
-    """A message is refused; ``code`` is one of the stable names in `pdml.messages.PROBLEMS`."""
+    """A message is refused; ``code`` is one of the names in `pdml.study.messages.PROBLEMS`."""
 
     def __init__(self, text: str, code: str = "malformed") -> None:
         self.code = code
@@ -134,8 +160,29 @@ class NotVerified(PDMLError):
         super().__init__(text)
 
 
+class ClaimsViolated(PDMLError):
+    """What was measured exceeds what is claimed; ``findings`` are those that do."""
+
+    def __init__(self, text: str, findings: Sequence[object] = ()) -> None:
+        self.findings = tuple(findings)
+        super().__init__(text)
+
+
 class JournalError(PDMLError):
     """The journal cannot promise that noise is neither repeated nor renewed."""
+
+
+class MissingExtra(PDMLError, ImportError):
+    """``package`` is not installed; ``extra`` is the extra of pdml that brings it."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        self.package, self.extra = package, extra
+        super().__init__(
+            f"this needs {package}, which is not installed: pip install 'pdml[{extra}]'"
+        )
+
+    def __reduce__(self) -> tuple[type["MissingExtra"], tuple[str, str]]:
+        return type(self), (self.package, self.extra)
 
 
 class EngineError(PDMLError):
@@ -146,6 +193,17 @@ class StorageUnavailable(PDMLError):
     """The store cannot commit now (full, read-only, gone); nothing of what was asked is
     acknowledged.
     """
+
+
+class PrivacyUtilityWarning(UserWarning):
+    """Within the budget no plan is expected to do better than each server alone, or than guessing
+    the largest class.
+    """
+
+
+def because(error: BaseException) -> str:
+    """What the system says was wrong, in lower case: the end of a sentence."""
+    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def plain(sentence: str, longest: int = 1000) -> str:

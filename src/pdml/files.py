@@ -1,51 +1,126 @@
-"""Files that are either the old one or the new one, never half of each: models, ledgers and
-predictions are written here.
+"""Files that are either the old one or the new one, never half of each, and for whom they are.
+
+`atomic_write` writes what people may read: models, pages, predictions. `write_private` writes what
+belongs to its owner alone: keys, reports, invitations. `write_together` makes several appear at
+once.
 """
 
 import contextlib
 import os
 import secrets
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from pdml.errors import InvalidInput
+from pdml.errors import InvalidInput, because
+
+Name = str | os.PathLike[str]
 
 
-def atomic_write(path: str | os.PathLike[str], data: bytes | str) -> None:
-    """Replace ``path`` by ``data`` (text as UTF-8) in one step that survives a crash, an interrupt
-    and a full disk.
+def atomic_write(path: Name, data: bytes | str) -> None:
+    """Replace ``path`` by ``data`` in one step that survives a crash, an interrupt, a full disk.
 
-    The bytes go to a temporary file in the same folder, reach the disk, and only then take the
-    name: a reader sees the old file or the new one. A symbolic link is followed, as an ordinary
-    write would, and the permissions are those of an ordinary new file (0666 less the umask), which
-    the `tempfile` module does not give.
+    Parameters
+    ----------
+    path : str or path
+        A symbolic link is followed, as an ordinary write would.
+    data : bytes or str
+        Text becomes UTF-8.
+
+    Raises
+    ------
+    InvalidInput
+        One sentence that names the file and the reason.
+
+    Guarantees
+    ----------
+    - A reader sees the old file or the new one: the bytes reach the disk under a temporary name in
+      the same folder before they take the name.
+    - The permissions are those of an ordinary new file (0666 less the umask), which the `tempfile`
+      module does not give.
     """
     target = Path(os.path.realpath(path))
-    content = data.encode("utf-8") if isinstance(data, str) else data
     if target.exists() and not target.is_file():
         raise InvalidInput(
             f"cannot write {os.fspath(path)}: it is a folder or a device, not a file"
         )
-    temporary = target.parent / f".pdml-{secrets.token_hex(8)}.tmp"
+    _put(path, target, f".pdml-{secrets.token_hex(8)}.tmp", [_bytes(data)], mode=0o666)
+
+
+def write_private(path: Name, data: bytes | str | Iterable[bytes], *, first: bool = False) -> bool:
+    """Write a file that its owner alone can read (0600): whole, on the disk, or not at all.
+
+    Parameters
+    ----------
+    path : str or path
+        Where; its folder must exist.
+    data : bytes, str or iterable of bytes
+        Text becomes UTF-8; parts are written as they come.
+    first : bool
+        Keep a file that is there already, also one that another process put there meanwhile.
+
+    Returns
+    -------
+    bool
+        Whether the file is the one given here; only with ``first`` can it be another's.
+
+    Raises
+    ------
+    InvalidInput
+        One sentence that names the file and the reason.
+
+    Guarantees
+    ----------
+    - At no moment can anybody else read a byte of it, whatever the umask.
+    - What is being written stands under ``.NAME-`` and random digits beside it; nothing stays
+      behind unless the process is killed.
+    """
+    parts = [_bytes(data)] if isinstance(data, (bytes, str)) else data
+    target = Path(path)
+    if first and os.path.lexists(target):  # also where the folder is read-only
+        return False
+    draft = f".{target.name}-{secrets.token_hex(8)}"
+    return _put(path, target, draft, parts, mode=0o600, first=first)
+
+
+def write_together(
+    writers: Mapping[Path, Callable[[Path], None]],
+    *,
+    written: Callable[[Path], None] = lambda path: None,
+) -> None:
+    """Let each writer fill a hidden file beside its target; once all have, rename them all.
+
+    Parameters
+    ----------
+    writers : mapping of path to callable
+        Each is called with the name to write to. Folders are made.
+    written : callable
+        Hears of every file that is in place.
+
+    Guarantees
+    ----------
+    - If one writer fails, no file appears or changes.
+    - Ctrl-C and termination wait until all are renamed.
+    """
+    staged: dict[Path, Path] = {}
     try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        sync_folder(target.parent)
-    except OSError as error:
-        raise InvalidInput(f"cannot write {os.fspath(path)}: {_reason(error, target)}") from error
+        for path, write in writers.items():
+            target = Path(os.path.realpath(path))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            staged[path] = target.parent / f".pdml-{secrets.token_hex(8)}-{target.name}"
+            write(staged[path])
+        with _uninterrupted():
+            for path, stage in staged.items():
+                os.replace(stage, os.path.realpath(path))
+                written(path)
     finally:
-        with contextlib.suppress(
-            OSError
-        ):  # gone after a success; after a failure or an interrupt it must not stay behind
-            temporary.unlink()
+        for stage in staged.values():
+            stage.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the new name itself durable; only POSIX can open a folder for that."""
-    if os.name != "posix":
-        return
+    """Make a new name itself durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -53,7 +128,59 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _reason(error: OSError, target: Path) -> str:
-    if not target.parent.is_dir():
-        return f"the folder {target.parent} does not exist"
-    return (error.strerror or str(error)).lower()
+def _bytes(data: bytes | str) -> bytes:
+    return data.encode("utf-8") if isinstance(data, str) else data
+
+
+def _put(
+    path: Name, target: Path, draft: str, parts: Iterable[bytes], *, mode: int, first: bool = False
+) -> bool:
+    """A draft beside ``target``, synced, that takes its name: by a link, which only one process can
+    make, or by a rename.
+    """
+    temporary = target.with_name(draft)
+    mine = True
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+        if first:
+            try:
+                os.link(temporary, target)
+            except (FileExistsError, FileNotFoundError):  # or somebody took the draft over
+                mine = False
+        else:
+            os.replace(temporary, target)
+        sync_folder(target.parent)
+    except OSError as error:
+        folder = target.parent
+        missing = "" if folder.is_dir() else f"the folder {folder} does not exist"
+        reason = missing or because(error)
+        raise InvalidInput(f"cannot write {os.fspath(path)}: {reason}") from error
+    finally:  # gone after a rename; after a failure or an interrupt it must not stay behind
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+    return mine
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Signals wait. Not by a mask: it holds for one thread, and the system gives a signal to any
+    that has none, say one of a linear algebra library's.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    stops = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) or signal.SIG_DFL for number in stops}
+    for stop in stops:
+        signal.signal(stop, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for stop, handler in before.items():
+            signal.signal(stop, handler)
+        for number in dict.fromkeys(came):
+            signal.raise_signal(number)

@@ -22,7 +22,7 @@ from pdml.accounting.certainty import (
     log_odds_at,
 )
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
-from pdml.accounting.spending import objective_profile
+from pdml.accounting.objective import objective_profile
 
 mus = st.floats(0.02, 4)
 flips = st.floats(0.1, 5) | st.just(inf)  # ε of the coin; infinite: there is none

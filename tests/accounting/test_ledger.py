@@ -19,14 +19,17 @@ from scipy.stats import norm
 
 from pdml.accounting import profiles
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
-from pdml.accounting.ledger import ADVERSARIES, DATA, Ledger, objective_profile
+from pdml.accounting.ledger import ADVERSARIES, DATA, Ledger
+from pdml.accounting.objective import objective_profile
 from pdml.core import labels
+from pdml.core.graph import Graph
 from pdml.core.losses import binary_loss
 from pdml.errors import InvalidInput
 from pdml.mechanisms.exact_gaussian import rounding_shift
 from pdml.mechanisms.randomness import ITERATES, OBJECTIVE, Secure, Simulated
+from pdml.plan.place import Place
+from pdml.plan.training_plan import TrainingPlan
 from pdml.train.node import Node, NodeState, Server
-from pdml.train.plan import TrainingPlan
 
 DELTA = 1e-6
 
@@ -310,14 +313,16 @@ def test_nothing_sent_is_nothing_learnt():
     assert spent(ledger, "label", "own server") == 1.0
 
 
-@given(st.floats(0.2, 4), st.floats(0.01, 1))
-def test_three_classes_take_the_better_of_response_and_training(epsilon, label):
+@given(st.floats(0.1, 3), st.floats(0.005, 0.3))
+def test_three_classes_are_below_response_and_training_alone(epsilon, label):
     events = (flip(epsilon), eta("none"), *sent(1, label=label))
     alone = profiles.epsilon_at(profiles.gaussian_profile(label), DELTA)
     pure = profiles.epsilon_at(profiles.pure_profile(epsilon), DELTA)
     three = spent(Ledger((events,), classes=3), "label")
-    assert three == pytest.approx(min(pure, alone), abs=2e-9)
-    assert spent(Ledger((events,), classes=2), "label") <= three + 1e-9
+    joint = profiles.joint_profile(epsilon, profiles.gaussian_profile(label), 3)
+    assert three == pytest.approx(profiles.epsilon_at(joint, DELTA), abs=2e-9)
+    assert three <= min(pure, alone) + 2e-9
+    assert three <= spent(Ledger((events,), classes=2), "label") + 1e-9
 
 
 def test_the_worst_server_speaks():
@@ -418,16 +423,10 @@ PLAN = TrainingPlan(
 
 
 def planned(plan: TrainingPlan = PLAN, **changes):
-    settings = {
-        "server": 0,
-        "n_servers": 3,
-        "degree": 2,
-        "records": 40,
-        "epsilon": 1.0,
-        "norm_bound": 1.0,
-        "width": 6,
-    } | changes
-    return plan.events(**settings)
+    if "epsilon" in changes:
+        changes["epsilons"] = (changes.pop("epsilon"),)
+    place = Place(server=0, n_servers=3, degree=2, records=40, epsilons=(1.0,), width=6)
+    return plan.events(replace(place, **changes))
 
 
 @given(
@@ -553,7 +552,14 @@ def test_a_real_server_stays_within_its_planned_sensitivities(
     new_y = np.array([(y[0] + 1) % classes, *y[1:]])
 
     def released(x, y):
-        server = Server(0, 3, 2, x, labels.codes(y, epsilon, classes), epsilon, 1.0, classes)
+        server = Server.of(
+            Graph.complete(3),
+            0,
+            x,
+            labels.codes(y, epsilon, classes),
+            epsilons=(epsilon,),
+            classes=classes,
+        )
         return Node(server, plan, Simulated(1)).step(NodeState(1, past, dual), [heard, -heard / 2])[
             1
         ]

@@ -14,8 +14,9 @@ from scipy.special import ndtr
 
 from pdml.accounting import Ledger, profiles
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
-from pdml.accounting.ledger import objective_profile
-from pdml.train.plan import TrainingPlan
+from pdml.accounting.objective import objective_profile
+from pdml.plan.place import Place
+from pdml.plan.training_plan import TrainingPlan
 
 common = pytest.importorskip("dp_accounting.privacy_accountant")
 pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
@@ -117,10 +118,9 @@ def test_fading_gaussians_compose_as_the_closed_form_says(rounds, decay):
 
 @pytest.mark.parametrize("servers", [0, 1])
 def test_a_real_plan_agrees_with_the_oracle(servers):
-    plan = TrainingPlan(rounds=30, noise_scale=(0.3, 0.15))
-    events = plan.events(
-        server=servers, n_servers=2, degree=1, records=900, epsilon=1.0, norm_bound=1.0, width=5
-    )
+    plan = TrainingPlan(rounds=30, noise_scale=(0.3, 0.15), objective_noise="none")
+    place = Place(server=servers, n_servers=2, degree=1, records=900, epsilons=(1.0,), width=5)
+    events = plan.events(place)
     ours = Ledger((events,), delta=DELTA).line("features", "other servers").epsilon
     assert ours == pytest.approx(composed(events[1:]).get_epsilon_for_delta(DELTA), rel=0.01)
 

@@ -17,10 +17,11 @@ from pdml.accounting.provenance import (
     UNSAID,
 )
 from pdml.errors import DataError, InvalidInput
-from pdml.train.plan import TrainingPlan
+from pdml.plan.place import Place
+from pdml.plan.training_plan import TrainingPlan
 
-PLACE = {"server": 0, "n_servers": 3, "degree": 2, "records": 400, "norm_bound": 1.0, "width": 4}
-SENT = TrainingPlan(rounds=6, noise_scale=0.5).events(epsilon=1.0, **PLACE)
+PLACE = Place(server=0, n_servers=3, degree=2, records=400, epsilons=(1.0,), width=4)
+SENT = TrainingPlan(rounds=6, noise_scale=0.5).events(PLACE)
 KNOWN = ("own server", "own and others together")
 
 

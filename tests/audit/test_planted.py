@@ -21,8 +21,8 @@ from pdml.core.solver import PrimalSolver
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.mechanisms.objective_noise import ObjectiveNoise
+from pdml.plan.training_plan import TrainingPlan
 from pdml.train.node import Node
-from pdml.train.plan import TrainingPlan
 
 EFFORT = Effort(transcripts=1_500, labels=100_000, pairs=200)
 
@@ -120,10 +120,10 @@ def test_halved_objective_noise(monkeypatch):
 def skip_last_round(monkeypatch):
     real = TrainingPlan.events
 
-    def events(self, **settings):
+    def events(self, place):
         return tuple(
             event
-            for event in real(self, **settings)
+            for event in real(self, place)
             if not isinstance(event, IterateReleased) or event.t < self.rounds
         )
 
@@ -167,7 +167,7 @@ def test_something_without_noise_sent_along(monkeypatch, what):
         after, released = real(self, state, heard)
         self.solver.solve = solve
         point = seen[0][0][0]
-        dual = after.dual + self.plan.penalty * (self.server.degree * point - sum(heard))
+        dual = after.dual + self.plan.penalty * (self.server.place.degree * point - sum(heard))
         return after, np.vstack([released, point if what == "iterate" else dual])
 
     monkeypatch.setattr(Node, "step", step)

@@ -84,7 +84,7 @@ def test_the_noise_of_another_server(monkeypatch):
 
     def init(self, server, plan, source, **others):
         real(self, server, plan, source, **others)
-        self._noise = plan.iterates(0, server.n_servers)
+        self._noise = plan.iterates(0, server.place.n_servers)
 
     monkeypatch.setattr(Node, "__init__", init)
     assert not width(THETA).passed
@@ -133,8 +133,8 @@ def test_a_sensitivity_that_forgets_kappa(monkeypatch):
 def test_debits_skipped_after_a_restart(monkeypatch):
     real = Party._open
 
-    def open_again(self, source):
-        node, state = real(self, source)
+    def open_again(self):
+        node, state = real(self)
         if state.t:
             self._events = ()
         return node, state

@@ -10,9 +10,9 @@ import pytest
 from matplotlib.figure import Figure
 from running import run
 
-from pdml.bounds import Setting, corrected, longest_best, plot, sharper
 from pdml.core.graph import Graph
-from pdml.experiments import bounds_check
+from pdml.paper import bounds_check
+from pdml.paper.bounds import Setting, corrected, longest_best, plot, sharper
 
 ARGUMENTS = [
     "bound",

@@ -3,23 +3,22 @@
 import csv
 import json
 import os
+import re
 import stat
-from collections.abc import Callable
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from example_study import STUDY
 from running import run
 
-from pdml.cli.collect_operator import token
-from pdml.collect.rules import Rules, identity
+from pdml.cli.collect import collect
+from pdml.collect.rules import Rules, collection_id
 from pdml.collect.sqlite import SqliteStore
 from pdml.collect.store import Entry
-from pdml.frozen import open_frozen
-from pdml.messages import Report, encode_report, pack_features
 from pdml.study import ServerEntry
+from pdml.study.frozen import open_frozen
+from pdml.study.messages import Report, encode_report, pack_features
 from pdml.study.template import render
 
 ALICE = ServerEntry("alice", "https://alice.example/study/")
@@ -58,7 +57,7 @@ def reports(count: int, token: str = "") -> list[str]:
         for each in Rules.of(TRIAL, require_tokens=False).read(lines, 1.8e9)
         if isinstance(each, Entry)
     ]
-    store = SqliteStore(Path(DB), identity(TRIAL, "alice"))
+    store = SqliteStore(Path(DB), collection_id(TRIAL, "alice"))
     assert {outcome.code for outcome in store.commit(entries)} == {"stored"}
     store.close()
     return [each.id.hex() for each in entries]
@@ -139,7 +138,6 @@ def test_a_small_collection_is_frozen_only_on_demand(capsys: pytest.CaptureFixtu
         (["status", "study.toml", "--server", "eve"], "no server 'eve'"),
         (["status", "nowhere.toml"], "nowhere.toml"),
         (["status", *AT, "--db", "mysql://x"], "postgresql://"),
-        (["delete", *AT, "--report", "xyz"], "32 lower-case hex digits"),
         (["serve", *AT, "--host", "0.0.0.0"], "--insecure-http"),
         (["serve", *AT, "--cert", "a.pem"], "belong together"),
         (["serve", *AT, "--cert", "a.pem", "--key", "b.pem"], "cannot use --cert a.pem"),
@@ -154,55 +152,6 @@ def test_refusals_are_one_sentence(
 ) -> None:
     code, out, err = run(capsys, "collect", *arguments)
     assert (code, out) == (1, "") and reason in err and err.count("\n") == 1
-
-
-def _link(path: Path) -> None:
-    Path("real").write_text("a-token-of-sixteen-letters\n")
-    Path("real").chmod(0o600)
-    path.symlink_to("real")
-
-
-def _text(content: bytes, mode: int) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        path.write_bytes(content)
-        path.chmod(mode)
-
-    return write
-
-
-GOOD = b"a-token-of-sixteen-letters\n"
-
-
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (_text(b"short\n", 0o600), "at least 16 characters"),
-        (_text(GOOD, 0o644), "can be read by others"),
-        (_text(GOOD, 0o640), "can be read by others"),
-        (_text(GOOD, 0o602), "can be read by others"),
-        (_text(b"\xff" * 30, 0o600), "is not text"),
-        (_link, "is a symbolic link"),
-        (lambda path: path.symlink_to("nowhere"), "is a symbolic link"),
-        (lambda path: path.mkdir(), "must be a file"),
-        (lambda path: os.mkfifo(path, 0o600), "must be a file"),
-    ],
-)
-def test_an_operator_s_token_that_others_could_know_is_refused(
-    make: Callable[[Path], None], reason: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    make(Path("token"))
-    code, out, err = run(capsys, "collect", "serve", *AT, "--operator-token", "token")
-    assert (code, out) == (1, "") and reason in err and err.count("\n") == 1
-
-
-def test_the_operator_s_token_is_made_for_us_alone(tmp_path: Path) -> None:
-    file, first = token(None, str(tmp_path / "reports.db"))
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert (
-        token(file, "postgresql://x")
-        == (file, first)
-        == (file, sha256(file.read_bytes().strip()).hexdigest())
-    )
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "0", "-1"])
@@ -237,3 +186,9 @@ def test_every_command_explains_itself_with_an_example(
     assert (code, err) == (0, "")
     assert f"\n    pdml collect {command} " in out and "--json" in out
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_every_command_is_told() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "collect.md").read_text(encoding="utf-8")
+    names = {getattr(each.callback, "__name__", "") for each in collect.registered_commands}
+    assert set(re.findall(r"pdml collect (\w+)", text)) == names

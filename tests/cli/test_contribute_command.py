@@ -18,9 +18,9 @@ from example_study import STUDY
 from recording import Answer, Recorder, receipt, refusal
 from running import PDML, run
 
-from pdml.contribute import page, words
-from pdml.messages import Report, decode_report, features_of
-from pdml.study import template
+from pdml.contribute import page
+from pdml.study import template, words
+from pdml.study.messages import Report, decode_report, features_of
 
 
 @pytest.fixture

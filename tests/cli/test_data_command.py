@@ -17,7 +17,7 @@ import pytest
 from running import PDML, run
 
 from pdml.datasets import homes
-from pdml.datasets.homes import Address, Home, whole
+from pdml.datasets.homes import Home, plain
 
 CONTENT = b"1,2\n" * 50_000
 FILES = {"one.csv": hashlib.sha256(CONTENT).hexdigest()}
@@ -30,16 +30,8 @@ class Quiet(SimpleHTTPRequestHandler):
 
 def sets(url: str) -> dict[str, Home]:
     def one(path: str) -> Home:
-        return Home(
-            files=FILES,
-            ways=(
-                (
-                    Address(
-                        url=f"{url}/{path}", most=10**6, unpack=whole("one.csv", FILES["one.csv"])
-                    ),
-                ),
-            ),
-        )
+        address = plain(f"{url}/{path}", "one.csv", FILES["one.csv"])
+        return Home(files=FILES, ways=((address,),))
 
     return {"good": one("one.csv"), "gone": one("gone.csv")}
 
@@ -118,7 +110,7 @@ def test_path_is_one_line_for_scripts(folder: Path, capsys: pytest.CaptureFixtur
 
 def test_path_without_the_variable_is_the_cache_folder(tmp_path: Path) -> None:
     known = {name: value for name, value in os.environ.items() if name != "PDML_DATA_DIR"}
-    known |= {"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}
+    known |= {"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}
     answer = subprocess.run(
         [*PDML, "data", "path"], capture_output=True, text=True, env=known, check=True
     ).stdout.strip()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from running import PDML, run
 
-from pdml.cli import Stopped, outputs
+from pdml.cli import Signalled, outputs
 from pdml.errors import InvalidInput
 
 COMMANDS = ("demo", "train", "predict")
@@ -165,8 +165,8 @@ def test_a_traceback_is_shown_on_request(
 @pytest.mark.parametrize(
     ("stop", "code", "sentence"),
     [
-        (Stopped(signal.SIGINT), 130, "pdml: interrupted; nothing was written\n"),
-        (Stopped(signal.SIGTERM), 143, "pdml: stopped; nothing was written\n"),
+        (Signalled(signal.SIGINT), 130, "pdml: interrupted; nothing was written\n"),
+        (Signalled(signal.SIGTERM), 143, "pdml: stopped; nothing was written\n"),
     ],
 )
 def test_a_signal_ends_it_politely(
@@ -185,7 +185,7 @@ def test_an_interrupt_after_the_work_does_not_deny_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outputs, "written", [Path("model.json")])
-    monkeypatch.setattr(outputs, "check", fail_with(Stopped(signal.SIGINT)))
+    monkeypatch.setattr(outputs, "check", fail_with(Signalled(signal.SIGINT)))
     assert run(capsys, "demo") == (130, "", "pdml: interrupted; already written: model.json\n")
 
 
@@ -210,34 +210,6 @@ def test_a_terminal_without_unicode_is_no_error(tmp_path: Path) -> None:
 
 
 class TestOutputs:
-    def test_appear_together_or_not_at_all(self, tmp_path: Path) -> None:
-        first, second = tmp_path / "a.json", tmp_path / "new" / "b.html"
-        first.write_text("old")
-        with pytest.raises(Stopped):
-            outputs.commit(
-                {first: lambda path: path.write_text("new") and None, second: fail_with(Stopped(2))}
-            )
-        assert first.read_text() == "old" and [
-            path for path in tmp_path.rglob("*") if path.is_file()
-        ] == [first]
-        outputs.commit(
-            {
-                first: lambda path: path.write_text("new") and None,
-                second: lambda path: path.write_text("b") and None,
-            }
-        )
-        assert first.read_text() == "new" and second.read_text() == "b"
-        assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == [
-            "a.json",
-            "b.html",
-        ]
-
-    def test_follow_a_link_to_its_file(self, tmp_path: Path) -> None:
-        target, link = tmp_path / "target", tmp_path / "link"
-        link.symlink_to(target)
-        outputs.commit({link: lambda path: path.write_text("x") and None})
-        assert link.is_symlink() and target.read_text() == "x"
-
     def test_are_refused_before_the_work(self, tmp_path: Path) -> None:
         file = tmp_path / "file"
         file.write_text("old")

@@ -1,14 +1,10 @@
-"""`pdml node`, `pdml relay`, `pdml study add-server`; and the tutorial of docs/consortium.md,
-command by command.
-"""
+"""`pdml node`, `pdml relay`, `pdml study add-server`, with the study of docs/consortium.md."""
 
 import contextlib
+import html
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -72,21 +68,6 @@ def test_a_table_becomes_a_nodes_data_set(kit, capsys):
     assert code == 0 and "150 records" in out and "does not run" in out
 
 
-def test_labels_that_are_randomised_here_change(kit, capsys):
-    """At ε = 1 each is flipped with probability 0.27: none of 150 with probability 10^-20."""
-    from pdml.frozen import open_frozen
-
-    yes = []
-    for option in ("--randomised", "--randomise"):
-        assert run(capsys, "node", "data", kit, *TABLE, "--epsilon", "1", option)[0] == 0
-        site = Home.open(kit)
-        data = open_frozen(site.path(site.config.data))
-        yes.append(
-            sorted(zip(map(tuple, data.features.tolist()), data.labels.tolist(), strict=True))
-        )
-    assert yes[0] != yes[1] and len(yes[0]) == len(yes[1]) == 150
-
-
 @pytest.mark.parametrize(
     ("option", "by", "said"),
     [
@@ -114,7 +95,7 @@ def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by,
     assert (first["data"], first["adversary"], first["epsilon"]) == ("label", "own server", own)
 
     code, out, _ = run(capsys, "train", "study.toml", *folders, "--job", "one", "--out", "made")
-    page = Path("made/report.html").read_text().replace("&#x27;", "'")
+    page = html.unescape(Path("made/report.html").read_text())
     assert code == 0 and said in " ".join(out.split()) and said in page
     assert "labels randomised on people's devices;" not in page
     model = load_model("made/model.json")
@@ -133,7 +114,7 @@ def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by,
             ["data", "alice", *TABLE, "--epsilon", "1"],
             "say whether the labels are --randomised already",
         ),
-        (["data", "alice", *TABLE, "--epsilon", "3", "--randomised"], "on the study's menu: 1, 2"),
+        (["data", "alice", *TABLE, "--epsilon", "3", "--randomised"], "on the study's menu (1, 2)"),
         (["data", "alice", *TABLE, "--randomised"], "give one of --epsilon and --epsilon-column"),
         (
             ["data", "alice", *TABLE[:2], "--label", "none", "--epsilon", "1", "--randomised"],
@@ -141,7 +122,7 @@ def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by,
         ),
         (
             ["data", "alice", *TABLE[:2], "--label", "sex", "--epsilon", "1", "--randomised"],
-            "row 1 of column 'sex'",
+            "got something else in row 1 (line 2 of people.csv)",
         ),
         (["data", "alice", "--from-collect", "nowhere"], "it is no frozen data set"),
         (["status", "nowhere"], "is no node's folder"),
@@ -173,40 +154,6 @@ def spend(site):
     )
     journal.commit("job", 1, payload=b"", events=[])
     journal.close()
-
-
-def test_another_data_set_after_a_training_is_taken_only_for_other_people(kit, capsys):
-    """Else the same people would have their budget again, by importing their table twice."""
-
-    given = ("node", "data", kit, *TABLE, "--epsilon", "1", "--randomised")
-    for _ in range(2):  # before a training nothing is lost by changing one's mind
-        assert run(capsys, *given)[0] == 0
-    before = Home.open(kit)
-    spend(before)
-    code, out, err = run(capsys, *given)
-    assert code == 1 and out == "" and "say --other-people if nobody's record is in both" in err
-    assert Home.open(kit).config.data == before.config.data
-    assert (
-        run(capsys, "node", "data", kit, "--from-collect", str(before.path(before.config.data)))[0]
-        == 0
-    )  # the same is the same
-    assert (
-        run(capsys, *given, "--other-people")[0] == 0
-        and Home.open(kit).config.data != before.config.data
-    )
-
-
-def test_a_lost_journal_is_no_fresh_start(kit, capsys):
-
-    run(capsys, "node", "data", kit, *TABLE, "--epsilon", "1", "--randomised")
-    spend(Home.open(kit))
-    code, out, _ = run(capsys, "node", "status", kit, "--json")
-    assert code == 0 and json.loads(out)["datasets"][0]["privacy"]["source"] == "secure"
-    for path in Path(kit).glob("journal.db*"):
-        path.unlink()
-    for command in (("status", kit), ("data", kit, *TABLE, "--epsilon", "1", "--randomised")):
-        code, _, err = run(capsys, "node", *command)
-        assert code == 1 and "is gone: without it nobody can say what alice has released" in err
 
 
 @pytest.mark.parametrize(
@@ -253,7 +200,7 @@ def test_a_study_is_trained_in_one_process(kit, capsys):
     model = load_model("made/model.json")
     assert model.classes == ("no", "yes") and model.provenance["servers"] == ["alice", "bob"]
     assert model.predict(np_rows(model)).shape == (2,)
-    page = Path("made/report.html").read_text().replace("&#x27;", "'")
+    page = html.unescape(Path("made/report.html").read_text())
     assert "Who is at risk?" in page
     assert model.privacy["counted"] == told["privacy"]["counted"] == THIS_JOB  # nobody knows more
     assert f"The ledger counts {THIS_JOB}." in page and "all jobs" not in page
@@ -352,31 +299,3 @@ def test_the_relays_certificate_is_kept_renewed_and_pinned(kit, capsys, tmp_path
         path.stat().st_mode & 0o077 == 0
         for path in (Path("relay/relay.key"), Path("relay/relay.conf"))
     )
-
-
-def test_the_tutorial_runs_as_it_stands(tmp_path):
-    """Every block of docs/consortium.md in one shell, as somebody would paste it."""
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    (commands / "pdml").write_text(
-        f"#!/bin/sh\nexec {sys.executable} -c 'from pdml.cli import main; main()' \"$@\"\n"
-    )
-    (commands / "pdml").chmod(0o755)
-    work = tmp_path / "work"
-    work.mkdir()
-    env = {**os.environ, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
-    script = "trap 'kill $(jobs -p) 2>/dev/null' EXIT\n" + "\n".join(BLOCKS)
-    done = subprocess.run(
-        ["bash", "-euc", script], cwd=work, env=env, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    assert (work / "result" / "model.json").exists() and (work / "result" / "report.html").exists()
-    assert "Verified: signatures, messages, spending, model and page." in done.stdout
-    assert "job first: finished, 30 vectors released" in done.stdout
-    model = json.loads((work / "result" / "model.json").read_text())
-    assert model["provenance"]["noise_source"] == "secure" and model["provenance"]["servers"] == [
-        "alice",
-        "bob",
-    ]
-    assert model["provenance"]["labels_randomised_by"] == ["operator"] * 2
-    assert model["privacy"]["counted"].startswith("all jobs on each data set, as the journals")

@@ -16,9 +16,12 @@ import pytest
 from federation import NAMES, freeze, study_of
 from running import run
 
-from pdml import PDMLClassifier
-from pdml.frozen import FrozenWriter, open_frozen
-from pdml.study import Study, template
+from pdml import PDMLClassifier, TrainingPlan
+from pdml.pages.page import write
+from pdml.pages.result import training_page
+from pdml.release import training
+from pdml.study import Study
+from pdml.study.frozen import FrozenWriter, open_frozen
 from pdml.train.engines import local
 
 ROWS, TESTED = 400, 100
@@ -34,7 +37,14 @@ class SameReleases:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._train, self._sent, self._first = local.train, {}, None
+        self._exchange, self.rows = local.exchange, []
         monkeypatch.setattr(local, "train", self)
+        monkeypatch.setattr(local, "exchange", self.exchange)
+
+    def exchange(self, run: Any, **options: Any) -> Any:
+        done = self._exchange(run, **options)
+        self.rows.append(done.released)
+        return replace(done, released=self.rows[0])
 
     def __call__(self, graph: Any, run: Any, *, observe: Any = None, **options: Any) -> Any:
         def watch(t: int, released: Any, point: Any) -> None:
@@ -106,26 +116,38 @@ def test_of_a_table(
     assert told[0] != told[1]  # clipped records, or an accuracy: for the terminal only
 
 
+PLANS = [
+    TrainingPlan(rounds=5),
+    TrainingPlan(method="sums"),
+    TrainingPlan(method="sums", colluding=1),
+]
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("randomness", ["simulated", "secure"])
+@pytest.mark.parametrize("plan", PLANS, ids=["rounds", "sums", "one total"])
 def test_of_the_estimator(
     tmp_path: Path,
     same_releases: SameReleases,
+    plan: TrainingPlan,
     classes: int,
     randomness: str,
 ) -> None:
     """model_ and history_, with the noise of a simulation and of a deployment."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 3)) / 9, rng.integers(0, classes, 60)
-    settings = {"n_servers": 3, "rounds": 5, "random_state": 1, "randomness": randomness}
+    bias = plan.method == "sums"
+    settings = {"n_servers": 3, "plan": plan, "random_state": 1, "randomness": randomness}
     models = []
     for k in range(2):
-        model = PDMLClassifier(fit_intercept=False, classes=range(classes), **settings).fit(x, y)
+        model = PDMLClassifier(fit_intercept=bias, classes=range(classes), **settings).fit(x, y)
         model.model_.save(tmp_path / f"{k}.json")
         models.append(model)
         x[5], y[5] = 9.0, (y[5] + 1) % classes
     one, other = models
-    assert other.n_clipped_ == one.n_clipped_ + 1
+    assert bias or other.n_clipped_ == one.n_clipped_ + 1
+    assert len(same_releases.rows) == 2 * bias
+    assert (other.model_.expected is not None) == (bias and classes == 2)
     assert (tmp_path / "0.json").read_bytes() == (tmp_path / "1.json").read_bytes()
     for name, told in one.history_.to_dict().items():
         np.testing.assert_array_equal(told, other.history_.to_dict()[name])
@@ -133,21 +155,22 @@ def test_of_the_estimator(
 
 
 @pytest.mark.parametrize("seed", [3, None], ids=["simulated", "secure"])
-def test_of_a_study(tmp_path: Path, same_releases: SameReleases, seed: int | None) -> None:
+@pytest.mark.parametrize("plan", PLANS, ids=["rounds", "sums", "one total"])
+def test_of_a_study(
+    tmp_path: Path, same_releases: SameReleases, plan: TrainingPlan, seed: int | None
+) -> None:
     """Frozen data sets of which one differs in one record."""
-    from pdml.cli import train_study
-
-    study = study_of()
-    (tmp_path / "study.toml").write_text(template.render(study))
+    study = study_of(plan=plan)
     folders = {name: freeze(study, name, tmp_path / name) for name in NAMES}
     another = with_another_person(study, folders["alice"], tmp_path / "another")
     found = []
     for name, changes in (("one", {}), ("other", {"alice": another})):
-        given = [f"{server}={folder}" for server, folder in {**folders, **changes}.items()]
-        files = {"report": tmp_path / name / "report.html", "model": tmp_path / name / "model.json"}
-        files["model"].parent.mkdir()
-        asked = train_study.Choices(engine="local", folders=given, job="first", seed=seed)
-        train_study.run(tmp_path / "study.toml", asked, files, force=False, as_json=True)
+        (tmp_path / name).mkdir()
+        trained = training.train_study(
+            study, {**folders, **changes}, job="first", random_state=seed
+        )
+        trained.model.save(tmp_path / name / "model.json")
+        write(tmp_path / name / "report.html", page=training_page(trained))
         found.append(published(tmp_path / name))
     assert found[0] == found[1]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from running import run
 
-from pdml.experiments import convergence
+from pdml.paper import convergence
 
 SHORT = ["--seeds", "2", "--jobs", "1"]
 
@@ -85,7 +85,7 @@ def test_without_data_it_says_what_to_do(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     monkeypatch.setenv("PDML_DATA_DIR", str(folder / "nowhere"))
-    from pdml.experiments import curves
+    from pdml.paper import curves
 
     curves._records.cache_clear()
     code, out, err = run(capsys, "reproduce", "fig3a", *SHORT)

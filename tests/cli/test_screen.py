@@ -1,11 +1,12 @@
 """What a terminal shows, however narrow it is."""
 
 import re
+from contextlib import redirect_stdout
+from io import StringIO
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 from running import run
 
 from pdml.cli import screen
@@ -13,11 +14,11 @@ from pdml.cli import screen
 NUMBER = re.compile(r"\d[\d.,]*%?")
 
 
-def shown(table: object, width: int) -> str:
-    out = Console(width=width, highlight=False, markup=False, emoji=False, record=True, file=None)
-    with out.capture() as said:
-        screen.show(out, "Heading", table)  # type: ignore[arg-type]
-    return said.get()
+def shown(table: screen.Grid, width: int) -> str:
+    with redirect_stdout(StringIO()) as said, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(width))
+        screen.show("Heading", table)
+    return said.getvalue()
 
 
 @given(
@@ -29,10 +30,8 @@ def shown(table: object, width: int) -> str:
     width=st.integers(24, 100),
 )
 def test_no_number_is_ever_cut(rows: list[tuple[str, float, int]], width: int) -> None:
-    table = screen.new_table("who", "epsilon of features", "records")
-    for who, value, count in rows:
-        table.add_row(who, f"{value:.6g}", f"{count:,}")
-    said = shown(table, width)
+    cells = [(who, f"{value:.6g}", f"{count:,}") for who, value, count in rows]
+    said = shown(screen.Grid(("who", "epsilon of features", "records"), cells), width)
     for _, value, count in rows:
         assert f"{value:.6g}" in said and f"{count:,}" in said
     assert "…" not in said
@@ -40,8 +39,8 @@ def test_no_number_is_ever_cut(rows: list[tuple[str, float, int]], width: int) -
 
 
 def test_a_narrow_terminal_names_a_row_that_begins_with_a_number() -> None:
-    table = screen.new_table("round", "epsilon of features", "epsilon of labels", words=0)
-    table.add_row("5", "1.07", "0.226")
+    columns = ("round", "epsilon of features", "epsilon of labels")
+    table = screen.Grid(columns, [("5", "1.07", "0.226")], words=0)
     assert "  round 5\n    epsilon of features: 1.07\n    epsilon of labels: 0.226\n" in shown(
         table, 40
     )

@@ -12,7 +12,7 @@ from running import PDML, run
 
 from pdml import Study
 from pdml.accounting import Budget
-from pdml.encoder import Number
+from pdml.study.encoder import Number
 
 CSV = "age,sex,town,diagnosis\n34,male,A,no\n55,female,B,yes\n"
 FROM_CSV = ["study", "new", "--from-csv", "p.csv", "--label", "diagnosis", "--ignore", "town"]
@@ -519,7 +519,6 @@ def test_a_study_that_nobody_could_train_under_is_refused_before_people_are_aske
     for command in (
         ("serve", "study.toml", *people, "--open", "--port", "0"),
         ("invite", "study.toml", *people, "--count", "1", "--out", "t.csv"),
-        ("export", "study.toml", *people, "--out", "data"),
     ):
         code, out, err = run(capsys, "collect", *command)
         assert (code, out) == (1, "") and told in err and err.count("\n") == 1

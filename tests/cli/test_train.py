@@ -7,6 +7,7 @@ import pty
 import re
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,12 @@ import pytest
 from running import PDML, run
 
 from pdml import PDMLClassifier, TrainingPlan, load_model
-from pdml.cli import card, records
-from pdml.cli.train import train
-from pdml.encoder import Category, Encoder, Number
+from pdml.cli.train_study import train_study
+from pdml.cli.train_table import train_table
+from pdml.release.records import CLASSES_LEAK
+from pdml.release.table import SERVERS
+from pdml.release.trained import PAGE_LEAK
+from pdml.study.encoder import Category, Encoder, Number
 from pdml.tables import Table
 
 DECLARED = ["--range", "age=18:100", "--range", "bmi=10:60", "--levels", "sex=female,male"]
@@ -176,14 +180,14 @@ def test_diagnostics_are_asked_for_and_named_as_a_leak(capsys: pytest.CaptureFix
     given = (*GOOD, *FAST, "--test-fraction", "0.25", "--classes", "no,yes")
     code, _, _ = run(capsys, *given)
     page = Path("report.html").read_text()
-    assert code == 0 and "not on this page" in page and card.PAGE_LEAK not in page
+    assert code == 0 and "not on this page" in page and PAGE_LEAK not in page
     assert "Is the model learning?" not in page and "Accuracy, server by server" not in page
     code, out, _ = run(capsys, *given, "--diagnostics", "--force")
     page = Path("report.html").read_text()
     assert code == 0 and "Is the model learning?" in page and "Accuracy, server by server" in page
-    assert card.PAGE_LEAK in page and card.PAGE_LEAK in " ".join(out.split())
+    assert PAGE_LEAK in page and PAGE_LEAK in " ".join(out.split())
     found = outcome(capsys, *given, "--diagnostics", "--force")
-    assert found["leaks"] == [card.PAGE_LEAK]
+    assert found["leaks"] == [PAGE_LEAK]
     assert load_model("model.json").provenance["leaks"] == []  # the model is the same
     assert "belongs to a table" in refused(capsys, "train", "study.toml", "--diagnostics")
 
@@ -248,7 +252,7 @@ def test_what_is_taken_from_the_data_is_named_as_a_leak_everywhere(
 
 
 def test_declared_classes_are_no_leak(capsys: pytest.CaptureFixture[str]) -> None:
-    assert outcome(capsys, *GOOD, *FAST)["leaks"] == [records.CLASSES_LEAK]
+    assert outcome(capsys, *GOOD, *FAST)["leaks"] == [CLASSES_LEAK]
     found = outcome(capsys, *GOOD, *FAST, "--classes", "yes,no", "--force")
     assert found["leaks"] == [] and found["classes"] == ["yes", "no"]
     assert "row" in refused(capsys, *GOOD, *FAST, "--classes", "yes,maybe", "--force")
@@ -349,7 +353,7 @@ def test_existing_files_are_kept_unless_forced(capsys: pytest.CaptureFixture[str
         ([*GOOD, "--norm-bound", "0"], "--norm-bound"),
         ([*GOOD, "--test-fraction", "1"], "--test-fraction"),
         ([*GOOD, "--test-fraction", "1e-4"], "--test-fraction"),
-        ([*GOOD, "--test-fraction", "0.1", "--test", "people.csv"], "together"),
+        ([*GOOD, "--test-fraction", "0.1", "--test", "people.csv"], "comes from one place"),
         ([*GOOD, "--test", "none.csv"], "none.csv"),
         ([*GOOD, "--server-column", "hospital", "--servers", "4"], "be 3"),
         ([*GOOD, "--server-column", "diagnosis"], "one part"),
@@ -413,8 +417,9 @@ def test_holding_back_a_whole_server_is_noticed(capsys: pytest.CaptureFixture[st
     )
 
 
-def test_the_defaults_in_the_help_are_the_defaults() -> None:
-    plan, parameters = TrainingPlan(), inspect.signature(train, eval_str=True).parameters
+@pytest.mark.parametrize("command", [train_table, train_study])
+def test_the_defaults_in_the_help_are_the_plan_s(command: Callable[..., None]) -> None:
+    plan, parameters = TrainingPlan(), inspect.signature(command, eval_str=True).parameters
     for name in (
         "rounds",
         "penalty",
@@ -429,11 +434,65 @@ def test_the_defaults_in_the_help_are_the_defaults() -> None:
         assert parameters[name].annotation.__metadata__[0].help.endswith(f"[default: {shown}]"), (
             name
         )
-    defaults = PDMLClassifier()
-    assert (
-        parameters["epsilon"].default == defaults.epsilon
-        and parameters["norm_bound"].default == defaults.norm_bound
+
+
+def test_the_defaults_are_the_library_s() -> None:
+    defaults, parameters = (
+        PDMLClassifier(),
+        inspect.signature(train_table, eval_str=True).parameters,
     )
+    assert parameters["epsilon"].default == defaults.epsilon
+    assert parameters["norm_bound"].default == defaults.norm_bound
+    assert parameters["servers"].annotation.__metadata__[0].help.endswith(f"[default: {SERVERS}]")
+
+
+class TestWhichIsTrained:
+    """One name, two commands: the argument says which, wherever it stands."""
+
+    @pytest.mark.parametrize("first", [True, False])
+    def test_each_has_its_own_options(
+        self, first: bool, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for name, own, others in (
+            ("people.csv", ["--label", "--test"], ["--job", "--node"]),
+            ("study.toml", ["--job", "--node"], ["--label", "--test"]),
+        ):
+            code, out, _ = run(capsys, "train", *sorted([name, "--help"], reverse=first))
+            assert code == 0 and all(option in out for option in [*own, "--rounds", "--json"])
+            assert not any(f"  {option} " in out for option in others)
+
+    def test_the_help_of_both_names_both(self, capsys: pytest.CaptureFixture[str]) -> None:
+        code, out, _ = run(capsys, "train", "--help")
+        assert code == 0 and "pdml train people.csv --label" in out
+        assert "pdml train study.toml --engine nodes" in out
+        assert run(capsys, "train")[0] == 2
+
+    @pytest.mark.parametrize(
+        ("arguments", "reason"),
+        [
+            (["study.toml", "--label", "x"], "--label belongs to a table (pdml train people.csv"),
+            (["--diagnostics", "study.toml"], "--diagnostics belongs to a table"),
+            (["--job", "study.toml", "people.csv"], "--job belongs to a study"),
+            (["people.csv", "--data=a=b"], "--data belongs to a study (pdml train study.toml"),
+        ],
+    )
+    def test_options_of_the_other_are_refused(
+        self, arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert reason in refused(capsys, "train", *arguments)
+
+    def test_an_option_s_value_is_not_what_is_trained(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        code, _, err = run(capsys, "train", "--label", "study.toml", "people.csv", "--from-data")
+        assert code == 1 and "has no column 'study.toml'" in err
+
+    @pytest.mark.parametrize("arguments", [["--label", "x"], ["--foo"], ["people.csv", "--foo"]])
+    def test_what_is_not_understood_is_usage(
+        self, arguments: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        code, out, err = run(capsys, "train", *arguments)
+        assert code == 2 and out == "" and "Error: " in err
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

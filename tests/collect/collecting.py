@@ -27,8 +27,8 @@ from example_study import STUDY
 from pdml.collect.keys import PAGE, SLOT
 from pdml.collect.rules import Rules
 from pdml.collect.store import Entry
-from pdml.messages import Report, encode_report
 from pdml.study import Study
+from pdml.study.messages import Report, encode_report
 from pdml.study.template import render
 
 TRIAL = replace(

@@ -14,7 +14,7 @@ from disk import Disk
 from postgres_process import postgres_binaries, postgres_server
 
 from pdml.collect.postgres import PostgresStore
-from pdml.collect.rules import identity
+from pdml.collect.rules import collection_id
 from pdml.collect.sqlite import SqliteStore
 
 
@@ -53,7 +53,7 @@ def disk(request):
 
 @pytest.fixture
 def sqlite(tmp_path):
-    store = SqliteStore(tmp_path / "collection.db", identity(TRIAL, "alice"))
+    store = SqliteStore(tmp_path / "collection.db", collection_id(TRIAL, "alice"))
     yield store
     store.close()
 
@@ -65,7 +65,7 @@ def open_store(request, tmp_path):
     address = request.getfixturevalue("postgres_database") if request.param == "postgres" else ""
 
     def opening(who=None, **options):
-        who = who or identity(TRIAL, "alice")
+        who = who or collection_id(TRIAL, "alice")
         options = {"keys": tmp_path / "reports.keys", **options}
         store = (
             PostgresStore(address, who, **options)

@@ -8,7 +8,7 @@ import hashlib
 from collecting import NOW, TRIAL, InProcess
 
 from pdml.collect import app as application
-from pdml.messages import PROBLEMS
+from pdml.study.messages import PROBLEMS
 
 OPERATOR = "a-token-of-the-operator"
 JSON = {"content-type": "application/json"}

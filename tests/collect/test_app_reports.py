@@ -10,7 +10,7 @@ from collecting import TRIAL, InProcess, report
 from conversation import JSON, NDJSON, Clock, assert_problem, create, send, talk
 
 from pdml.collect.rules import hash_token
-from pdml.messages import MAX_BATCH
+from pdml.study.messages import MAX_BATCH
 
 
 class TestReports:

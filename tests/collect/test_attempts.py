@@ -13,7 +13,7 @@ from pdml.collect import attempts as module
 from pdml.collect.attempts import LONGEST, Attempts
 from pdml.collect.rules import hash_token
 from pdml.errors import InvalidInput
-from pdml.messages import Admission, problem
+from pdml.study.messages import Admission, problem
 
 UNKNOWN = problem("token_unknown")
 

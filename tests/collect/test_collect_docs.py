@@ -7,7 +7,7 @@ from collecting import TRIAL
 
 from pdml.collect.openapi import document
 from pdml.collect.rules import Rules
-from pdml.messages import MAX_BATCH, PROBLEMS
+from pdml.study.messages import MAX_BATCH, PROBLEMS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "collect.md").read_text()
 
@@ -24,13 +24,6 @@ def test_every_route_is_told():
     paths = document(TRIAL, "alice", Rules.of(TRIAL, require_tokens=True), operator=True)["paths"]
     routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
     assert set(re.findall(r"`((?:GET|POST) /[\w./]*)`", TEXT)) == routes
-
-
-def test_every_command_is_told():
-    from pdml.cli.collect import collect
-
-    names = {command.callback.__name__ for command in collect.registered_commands}
-    assert set(re.findall(r"pdml collect (\w+)", TEXT)) == names
 
 
 def test_the_limits_are_the_limits():

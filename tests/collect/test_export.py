@@ -16,7 +16,7 @@ from collecting import TRIAL, entry, mark_of, marked, report
 from pdml.collect.export import export
 from pdml.collect.store import State
 from pdml.errors import DataError, InvalidInput
-from pdml.frozen import open_frozen
+from pdml.study.frozen import open_frozen
 
 HOUR = 494_444  # 2026-05-28T20Z
 

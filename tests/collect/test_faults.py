@@ -21,12 +21,12 @@ from conversation import JSON, NDJSON
 from disk import FULL, IOERR, READONLY
 
 from pdml.collect.postgres import PostgresStore
-from pdml.collect.rules import identity
+from pdml.collect.rules import collection_id
 from pdml.collect.sqlite import SqliteStore
 from pdml.collect.store import STORED
 from pdml.errors import InvalidInput, StorageUnavailable
 
-ALICE = identity(TRIAL, "alice")
+ALICE = collection_id(TRIAL, "alice")
 
 
 @pytest.mark.parametrize("code", [FULL, IOERR, READONLY])
@@ -233,7 +233,7 @@ def test_other_databases_and_newer_ones_are_refused(tmp_path):
     SqliteStore(tmp_path / "newer.db", ALICE).close()
     with contextlib.closing(sqlite3.connect(tmp_path / "newer.db")) as db:
         db.execute("PRAGMA user_version = 3")
-    with pytest.raises(InvalidInput, match="newer pdml"):
+    with pytest.raises(InvalidInput, match="a pdml newer than"):
         SqliteStore(tmp_path / "newer.db", ALICE)
 
 
@@ -241,7 +241,7 @@ def test_a_newer_postgresql_collection_is_refused(postgres_database, tmp_path):
     PostgresStore(postgres_database, ALICE, keys=tmp_path / "keys").close()
     with psycopg.connect(postgres_database) as db:
         db.execute("UPDATE pdml_collection SET schema = 3")
-    with pytest.raises(InvalidInput, match="newer pdml"):
+    with pytest.raises(InvalidInput, match="a pdml newer than"):
         PostgresStore(postgres_database, ALICE, keys=tmp_path / "keys")
 
 

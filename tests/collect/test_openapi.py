@@ -13,14 +13,16 @@ from hypothesis import HealthCheck, settings
 from schemathesis import checks
 
 from pdml.collect.openapi import document
-from pdml.collect.rules import Rules, identity
+from pdml.collect.rules import Rules, collection_id
 from pdml.collect.sqlite import SqliteStore
-from pdml.messages import PROBLEMS
+from pdml.study.messages import PROBLEMS
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    store = SqliteStore(tmp_path_factory.mktemp("openapi") / "reports.db", identity(TRIAL, "alice"))
+    store = SqliteStore(
+        tmp_path_factory.mktemp("openapi") / "reports.db", collection_id(TRIAL, "alice")
+    )
     with on_a_thread(create(store)) as url:
         yield url
 

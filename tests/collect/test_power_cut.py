@@ -14,12 +14,12 @@ from collecting import NOW, TRIAL, InProcess, mark_of, marked, opens, report, sl
 from disk import Disk
 
 from pdml.collect import app as application
-from pdml.collect.rules import identity
+from pdml.collect.rules import collection_id
 from pdml.collect.sqlite import SqliteStore
 from pdml.errors import PDMLError
-from pdml.messages import decode_report
+from pdml.study.messages import decode_report
 
-ALICE = identity(TRIAL, "alice")
+ALICE = collection_id(TRIAL, "alice")
 
 
 NOTHING = {"lost": 0, "doubled": 0, "kept": 0}

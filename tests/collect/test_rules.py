@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pdml.collect.rules import Refusal, Rules, hash_token
 from pdml.collect.store import Entry
 from pdml.errors import MessageError
-from pdml.messages import ADMITTED, PROBLEMS, decode_invitation, decode_report, features_of
+from pdml.study.messages import ADMITTED, PROBLEMS, decode_invitation, decode_report, features_of
 
 RULES = Rules.of(TRIAL, require_tokens=False)
 INVITED = Rules.of(TRIAL, require_tokens=True)

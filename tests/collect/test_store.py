@@ -11,11 +11,11 @@ from collecting import TRIAL, entry, mark_of, marked, report
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdml.collect.rules import hash_token, identity
+from pdml.collect.rules import collection_id, hash_token
 from pdml.collect.sqlite import SqliteStore
-from pdml.collect.store import STORED, Outcome, State
+from pdml.collect.store import STORED, Decision, State
 from pdml.errors import InvalidInput, StorageUnavailable
-from pdml.messages import decode_report, features_of
+from pdml.study.messages import decode_report, features_of
 
 
 def codes(outcomes):
@@ -31,9 +31,9 @@ def invited(store, count=1):
 def test_an_entry_is_stored_once_and_its_repetition_gets_the_first_hour(store):
     first = entry()
     assert store.commit([first]) == [STORED]
-    assert store.commit([first._replace(hour=first.hour + 5)]) == [Outcome("replayed", first.hour)]
+    assert store.commit([first._replace(hour=first.hour + 5)]) == [Decision("replayed", first.hour)]
     for other in ({"label": 1}, {"epsilon": 1_000_000}, {"features": bytes(4 * TRIAL.width)}):
-        assert store.commit([first._replace(**other)]) == [Outcome("id_conflict")]
+        assert store.commit([first._replace(**other)]) == [Decision("id_conflict")]
     assert store.totals().reports == 1
 
 
@@ -199,7 +199,7 @@ def test_a_new_process_finds_everything(open_store):
 
 def test_another_contract_or_server_is_refused(open_store):
     open_store()
-    mine = identity(TRIAL, "alice")
+    mine = collection_id(TRIAL, "alice")
     with pytest.raises(InvalidInput, match="another contract"):
         open_store(replace(mine, study_hash="0" * 64))
     with pytest.raises(InvalidInput, match="server 'alice', not of 'bob'"):
@@ -208,7 +208,7 @@ def test_another_contract_or_server_is_refused(open_store):
 
 def test_a_server_that_the_study_does_not_name_is_refused():
     with pytest.raises(InvalidInput, match="no server 'mallory'"):
-        identity(TRIAL, "mallory")
+        collection_id(TRIAL, "mallory")
 
 
 def test_the_probe_commits_and_changes_nothing(store):
@@ -310,7 +310,7 @@ def test_sqlite_commits_at_once_or_not_at_all(sqlite):
 def test_another_collection_in_the_place_of_an_open_one_gets_nothing(sqlite, tmp_path):
     sqlite.commit([entry()])
     other = SqliteStore(
-        tmp_path / "other.db", replace(identity(TRIAL, "alice"), study_hash="0" * 64)
+        tmp_path / "other.db", replace(collection_id(TRIAL, "alice"), study_hash="0" * 64)
     )
     other.close()
     for end in ("-wal", "-shm"):  # else they would bring the old content back
@@ -324,4 +324,4 @@ def test_another_collection_in_the_place_of_an_open_one_gets_nothing(sqlite, tmp
 def test_a_link_that_leads_nowhere_is_a_sentence(tmp_path):
     (tmp_path / "link.db").symlink_to(tmp_path / "nowhere" / "x.db")
     with pytest.raises(InvalidInput, match="no such file"):
-        SqliteStore(tmp_path / "link.db", identity(TRIAL, "alice"))
+        SqliteStore(tmp_path / "link.db", collection_id(TRIAL, "alice"))

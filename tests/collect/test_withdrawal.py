@@ -16,12 +16,12 @@ from collecting import TRIAL, entry, marked, opens, report, slots
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from pdml.collect.export import export
-from pdml.collect.rules import hash_token, identity
+from pdml.collect.rules import collection_id, hash_token
 from pdml.collect.store import STORED
 from pdml.collect.vault import Vault
 from pdml.errors import DataError, InvalidInput, StorageUnavailable
 
-ALICE = identity(TRIAL, "alice")
+ALICE = collection_id(TRIAL, "alice")
 
 
 class Raw:

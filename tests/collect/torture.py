@@ -29,7 +29,7 @@ sys.path.insert(
 
 from collecting import TRIAL, Process, mark_of, marked, report
 
-from pdml.collect.rules import hash_token, identity
+from pdml.collect.rules import collection_id, hash_token
 from pdml.collect.store import Store
 from pdml.collect.stores import open_store
 
@@ -148,7 +148,7 @@ def torture(
     rng = random.Random(seed)
     crowd = Crowd(rng)
     database = database or str(folder / "reports.db")
-    who = identity(TRIAL, "alice")
+    who = collection_id(TRIAL, "alice")
     lost = 0
 
     def opened() -> contextlib.closing[Store]:

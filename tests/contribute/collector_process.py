@@ -37,6 +37,7 @@ class Collector:
     database: Path
     operator_token: str
     log: Path
+    server: str
 
     def command(self, name: str, study: Path, *arguments: str) -> Any:
         """`pdml collect NAME` on the same database, beside the running service."""
@@ -45,7 +46,7 @@ class Collector:
             name,
             str(study),
             "--server",
-            "alice",
+            self.server,
             "--db",
             str(self.database),
             *arguments,
@@ -55,16 +56,18 @@ class Collector:
 
 
 @contextmanager
-def collecting(study: Path, folder: Path, *options: str) -> Iterator[Collector]:
+def collecting(
+    study: Path, folder: Path, *options: str, server: str = "alice"
+) -> Iterator[Collector]:
     """`pdml collect serve` on a free port of this machine, until the end of the block."""
-    database, log = folder / "alice.db", folder / "collect.log"
+    database, log = folder / f"{server}.db", folder / "collect.log"
     command = [
         *PDML,
         "collect",
         "serve",
         str(study),
         "--server",
-        "alice",
+        server,
         "--db",
         str(database),
         "--port",
@@ -87,7 +90,7 @@ def collecting(study: Path, folder: Path, *options: str) -> Iterator[Collector]:
         assert said, log.read_text()
         told = json.loads(said)
         yield Collector(
-            told["url"], database, Path(told["operator_token"]).read_text().strip(), log
+            told["url"], database, Path(told["operator_token"]).read_text().strip(), log, server
         )
     finally:
         service.terminate()

@@ -12,7 +12,7 @@ from form_study import FORM
 from recording import Recorder
 from selenium.webdriver import Chrome
 
-from pdml.contribute.page import Page, render
+from pdml.contribute.page import ContributorPage, render
 from pdml.study import Study, template
 
 
@@ -29,12 +29,12 @@ def study_file(tmp_path: Path, study: Study) -> Path:
 
 
 @pytest.fixture(scope="session")
-def page(study: Study) -> Page:
+def page(study: Study) -> ContributorPage:
     return render(study)
 
 
 @pytest.fixture
-def recorder(page: Page, study: Study) -> Iterator[Recorder]:
+def recorder(page: ContributorPage, study: Study) -> Iterator[Recorder]:
     with Recorder(page, study.canonical()) as running:
         yield running
 

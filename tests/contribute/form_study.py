@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from example_study import STUDY
 
-from pdml.encoder import Category, Encoder
 from pdml.study import Wording
+from pdml.study.encoder import Category, Encoder
 
 REGION = Category(name="region", levels=("north", "east", "south", "west", "centre", "islands"))
 FORM = replace(

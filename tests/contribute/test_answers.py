@@ -11,9 +11,9 @@ from browsing import Visitor
 from example_study import STUDY
 
 from pdml.contribute.answers import checked
-from pdml.encoder import Category, Encoder
 from pdml.errors import DataError
 from pdml.study import Study
+from pdml.study.encoder import Category, Encoder
 
 PATH = Path(__file__).parents[1] / "vectors" / "numbers.json"
 VECTORS = json.loads(PATH.read_text(encoding="utf-8"))["attributes"]

@@ -1,17 +1,18 @@
 """One person's report: prepared before any network activity, kept, sent, and never drawn again."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recording import Recorder, receipt, refusal
 
-from pdml.contribute.client import prepare, preview, submit
-from pdml.contribute.delivery import Service
+from pdml.contribute.client import contribute, prepare, preview, submit
+from pdml.contribute.delivery import Delivery
 from pdml.contribute.memo import Memo, Memory
 from pdml.errors import InvalidInput, NotDelivered
 from pdml.mechanisms.label_flip import WORD
-from pdml.messages import Report, decode_report, encode_report, features_of, pack_features
 from pdml.study import Study
+from pdml.study.messages import Report, decode_report, encode_report, features_of, pack_features
 
 ANSWERS = {"age": 34, "sex": "female", "region": "south"}
 
@@ -21,8 +22,8 @@ def memory(tmp_path: Path) -> Memory:
     return Memory(tmp_path / "state")
 
 
-def service(recorder: Recorder) -> Service:
-    return Service(recorder.url, sleep=lambda seconds: None)
+def service(recorder: Recorder) -> Delivery:
+    return Delivery(recorder.url, sleep=lambda seconds: None)
 
 
 def drawn(memory: Memory, study: Study, label: int) -> None:
@@ -161,3 +162,28 @@ def test_bad_answers_draw_nothing(study: Study, memory: Memory) -> None:
         with pytest.raises(InvalidInput):
             prepare(study, memory, answers, label, epsilon)
     assert memory.recall(study.hash, "") is None
+
+
+def test_one_call_asks_for_admission_draws_and_sends(
+    study: Study, recorder: Recorder, tmp_path: Path
+) -> None:
+    """Twice: the second time the same bytes leave, whatever is said."""
+    how = {"memory": tmp_path / "state", "token": f"https://a.example/#t={'cd' * 16}"}
+    first = contribute(study, recorder.url, ANSWERS, label="yes", epsilon=1, **how)
+    assert len(recorder.invitations) == 1 and first.id == decode_report(recorder.bodies[0]).id
+    again = contribute(study, recorder.url, ANSWERS, label="no", epsilon=2, **how)
+    assert again == first and recorder.bodies == recorder.bodies[:1] * 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "setting"),
+    [({"label": "perhaps"}, "label"), ({"epsilon": 3.0}, "epsilon"), ({"token": "0"}, "token")],
+)
+def test_one_call_refuses_what_it_cannot_send(
+    study: Study, recorder: Recorder, tmp_path: Path, wrong: dict[str, Any], setting: str
+) -> None:
+    how = {"label": "yes", "epsilon": 1.0, "memory": tmp_path / "state", **wrong}
+    with pytest.raises(InvalidInput) as refused:
+        contribute(study, recorder.url, ANSWERS, **how)
+    assert refused.value.setting == setting and "perhaps" not in str(refused.value)
+    assert recorder.heads == [] and not (tmp_path / "state").exists()

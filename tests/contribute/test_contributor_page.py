@@ -11,10 +11,13 @@ from urllib.parse import urlsplit
 
 import pytest
 from example_study import STUDY
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pdml.contribute.page import Page, render
-from pdml.encoder import Category, Encoder
+from pdml import markup
+from pdml.contribute.page import ContributorPage, render
 from pdml.study import Study
+from pdml.study.encoder import Category, Encoder
 
 
 def worded(
@@ -60,7 +63,7 @@ PLAIN = worded(
 class Read(HTMLParser):
     """The document as a browser would take it apart."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: ContributorPage) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.inside: dict[str, str] = {}
@@ -79,12 +82,12 @@ class Read(HTMLParser):
             self.inside[self._open[-1]] = self.inside.get(self._open[-1], "") + data
 
 
-def policy(page: Page) -> dict[str, list[str]]:
+def policy(page: ContributorPage) -> dict[str, list[str]]:
     rules = (rule.split() for rule in page.headers["content-security-policy"].split(";"))
     return {name: values for name, *values in rules}
 
 
-def test_the_policy_allows_the_page_itself_and_nothing_else(page: Page) -> None:
+def test_the_policy_allows_the_page_itself_and_nothing_else(page: ContributorPage) -> None:
     read, rules = Read(page), policy(page)
     for tag in ("script", "style"):
         assert [found for found, _ in read.tags].count(tag) == 1
@@ -103,7 +106,7 @@ def test_the_policy_allows_the_page_itself_and_nothing_else(page: Page) -> None:
     assert page.headers["x-content-type-options"] == "nosniff"
 
 
-def test_nothing_comes_from_elsewhere(page: Page) -> None:
+def test_nothing_comes_from_elsewhere(page: ContributorPage) -> None:
     for _, attributes in Read(page).tags:
         for name in ("src", "href", "action", "data"):
             assert urlsplit(attributes.get(name) or "").scheme in ("", "data")
@@ -118,7 +121,9 @@ def test_nothing_comes_from_elsewhere(page: Page) -> None:
     assert not re.search(rf"Math\.random|{markup}|{elsewhere}", script)
 
 
-def test_the_study_in_the_page_is_the_one_that_is_hashed(page: Page, study: Study) -> None:
+def test_the_study_in_the_page_is_the_one_that_is_hashed(
+    page: ContributorPage, study: Study
+) -> None:
     assert hashlib.sha256(Read(page).inside["study"].encode()).hexdigest() == study.hash
 
 
@@ -130,6 +135,16 @@ def test_a_study_cannot_write_markup() -> None:
     assert read.inside["p"].count(HOSTILE.description) == 1
     assert [tag for tag, _ in read.tags] == [tag for tag, _ in Read(plain).tags]
     assert policy(page)["script-src"] == policy(plain)["script-src"]
+
+
+@given(words=st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=20).map(str.strip))
+def test_no_words_make_markup(words: str) -> None:
+    """Any title and description; the study in the page stays the one that is hashed."""
+    study = replace(PLAIN, title=f"t{words}", description=f"d{words}")
+    read, plain = Read(render(study)), Read(render(replace(PLAIN, description="d")))
+    assert [tag for tag, _ in read.tags] == [tag for tag, _ in plain.tags]
+    assert markup.plain_text(study.title) == read.inside["title"] == read.inside["h1"]
+    assert read.inside["study"].encode() == study.canonical()
 
 
 def test_the_same_study_gives_the_same_page_and_another_gives_another(study: Study) -> None:
@@ -160,7 +175,7 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-def test_text_stands_out(page: Page, scheme: int) -> None:
+def test_text_stands_out(page: ContributorPage, scheme: int) -> None:
     """Contrast of at least 4.5 for text and 3 for the edges of fields, as WCAG 2 asks (AA)."""
     colours = dict(
         re.findall(

@@ -12,11 +12,11 @@ from recording import Recorder, receipt, refusal
 from scipy.stats import binom
 
 from pdml.contribute import crowd
-from pdml.contribute.delivery import Service
+from pdml.contribute.delivery import Delivery
 from pdml.errors import DataError, NotDelivered
 from pdml.mechanisms.label_flip import LabelFlip
-from pdml.messages import decode_report, features_of
-from pdml.study import Study
+from pdml.study import Study, columns
+from pdml.study.messages import decode_report, features_of
 from pdml.tables import Table
 
 PEOPLE = 1050
@@ -43,15 +43,15 @@ def outbox(tmp_path: Path, study: Study, table: Table) -> Path:
         path,
         study,
         table,
-        crowd.labels_of(study, table, "ill"),
-        crowd.epsilons_of(study, table, "epsilon"),
+        columns.labels_of(study, table, "ill"),
+        columns.epsilons_of(study, table, "epsilon"),
         source="s",
     )
     return path
 
 
-def connect(recorder: Recorder) -> Service:
-    return Service(recorder.url, sleep=lambda seconds: None)
+def connect(recorder: Recorder) -> Delivery:
+    return Delivery(recorder.url, sleep=lambda seconds: None)
 
 
 def test_the_outbox_is_every_device_drawn_on_its_own(
@@ -66,7 +66,7 @@ def test_the_outbox_is_every_device_drawn_on_its_own(
     assert all(
         (features_of(report) == row).all() for report, row in zip(reports, features, strict=True)
     )
-    truth, epsilons = crowd.labels_of(study, table, "ill"), table.numeric("epsilon")
+    truth, epsilons = columns.labels_of(study, table, "ill"), table.numeric("epsilon")
     assert [report.epsilon for report in reports] == [round(1e6 * epsilon) for epsilon in epsilons]
     flipped = np.array([report.label for report in reports]) != truth
     for epsilon in (0.4, 1.0, 2.0):
@@ -80,7 +80,7 @@ def test_the_outbox_is_every_device_drawn_on_its_own(
 def test_an_outbox_is_never_drawn_again(outbox: Path, study: Study, table: Table) -> None:
     before, labels, epsilons = (
         outbox.read_bytes(),
-        crowd.labels_of(study, table, "ill"),
+        columns.labels_of(study, table, "ill"),
         table.numeric("epsilon"),
     )
     crowd.fill(outbox, study, table, labels, epsilons, source="s")
@@ -98,7 +98,7 @@ def test_of_two_runs_at_the_same_time_the_first_wins(
     """The other run writes its outbox between our look for one and our draw."""
     path, labels, epsilons = (
         tmp_path / "outbox",
-        crowd.labels_of(study, table, "ill"),
+        columns.labels_of(study, table, "ill"),
         table.numeric("epsilon"),
     )
     ours, first = crowd.flip_labels, []
@@ -124,12 +124,14 @@ def test_the_outbox_s_name_is_on_the_disk_before_anything_is_sent(
     tmp_path: Path, study: Study, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, synced = tmp_path / "outbox", []
-    monkeypatch.setattr(crowd, "sync_folder", lambda folder: synced.append((folder, path.exists())))
+    monkeypatch.setattr(
+        "pdml.files.sync_folder", lambda folder: synced.append((folder, path.exists()))
+    )
     crowd.fill(
         path,
         study,
         table,
-        crowd.labels_of(study, table, "ill"),
+        columns.labels_of(study, table, "ill"),
         table.numeric("epsilon"),
         source="s",
     )
@@ -212,19 +214,6 @@ def test_another_study_gets_nothing(outbox: Path, recorder: Recorder, tmp_path: 
     with pytest.raises(NotDelivered, match="another study"):
         crowd.deliver(outbox, tmp_path / "receipts", lambda: connect(recorder))
     assert recorder.bodies == []
-
-
-def test_bad_tables_are_refused_without_telling_labels(study: Study, table: Table) -> None:
-    secret = Table(columns={**table.columns, "ill": ["positive"] * PEOPLE})
-    with pytest.raises(DataError, match="row 1") as refused:
-        crowd.labels_of(study, secret, "ill")
-    assert "positive" not in str(refused.value)
-    with pytest.raises(DataError, match="menu, got 3 in row 1"):
-        crowd.epsilons_of(study, Table(columns={"e": [3.0]}), "e")
-    old = Table(columns={**table.columns, "age": [*table.columns["age"][:-2], 130, 131]})
-    with pytest.raises(DataError, match=r"got 130 in row 1049 .*: 2 of 1,050 rows do not"):
-        crowd.require_in_range(study, old)
-    crowd.require_in_range(study, table)
 
 
 def test_invitations_are_found_bare_or_in_links(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from recording import Answer, Recorder, receipt, refusal
 
-from pdml.contribute.delivery import Service
+from pdml.contribute.delivery import Delivery
 from pdml.errors import DataError, InvalidInput, NotDelivered
-from pdml.messages import Problem, Receipt, Report, encode_report, pack_features
 from pdml.study import Study
+from pdml.study.messages import Problem, Receipt, Report, encode_report, pack_features
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def report(study: Study) -> bytes:
     )
 
 
-def patient(url: str, pauses: list[float] | None = None) -> Service:
+def patient(url: str, pauses: list[float] | None = None) -> Delivery:
     """A client whose clock does not run."""
-    return Service(url, sleep=([] if pauses is None else pauses).append)
+    return Delivery(url, sleep=([] if pauses is None else pauses).append)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def patient(url: str, pauses: list[float] | None = None) -> Service:
 )
 def test_plain_http_off_this_machine_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="https"):
-        Service(url)
+        Delivery(url)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_plain_http_off_this_machine_is_refused(url: str) -> None:
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="address"):
-        Service(url)
+        Delivery(url)
 
 
 def test_a_receipt_comes_back(recorder: Recorder, report: bytes, study: Study) -> None:
@@ -149,7 +149,7 @@ def test_a_server_that_speaks_no_http_reaches_no_terminal(report: bytes) -> None
         thread = threading.Thread(target=answer)
         thread.start()
         with (
-            Service(f"http://127.0.0.1:{listening.getsockname()[1]}", attempts=1) as service,
+            Delivery(f"http://127.0.0.1:{listening.getsockname()[1]}", attempts=1) as service,
             pytest.raises(NotDelivered, match="owned") as caught,
         ):
             service.send(report)
@@ -178,4 +178,4 @@ def test_certificates_that_are_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
     for name in ("ca.pem", "absent.pem"):
         with pytest.raises(DataError, match="PEM"):
-            Service("https://alice.example", ca=tmp_path / name)
+            Delivery("https://alice.example", ca=tmp_path / name)

@@ -17,10 +17,10 @@ from form_study import ABOUT
 from scipy.stats import binom
 from selenium.webdriver import Chrome
 
-from pdml.frozen import open_frozen
 from pdml.mechanisms.label_flip import LabelFlip
-from pdml.messages import decode_report, features_of
 from pdml.study import Study, template
+from pdml.study.frozen import open_frozen
+from pdml.study.messages import decode_report, features_of
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from form_study import ABOUT
 from recording import Answer, Recorder, receipt, refusal
 from selenium.webdriver.support.ui import WebDriverWait
 
-from pdml.messages import Report, decode_report, encode_report, features_of, pack_features
 from pdml.study import Study
+from pdml.study.messages import Report, decode_report, encode_report, features_of, pack_features
 
 TOKEN = "0123456789abcdef" * 2
 

@@ -5,8 +5,8 @@ from form_study import ABOUT
 from recording import Recorder
 from selenium.webdriver.common.keys import Keys
 
-from pdml.messages import decode_report, features_of
 from pdml.study import Study
+from pdml.study.messages import decode_report, features_of
 
 
 def test_an_attribute_may_have_any_name(visitor: Visitor) -> None:

@@ -7,8 +7,8 @@ from form_study import ABOUT
 from recording import Recorder, receipt, refusal
 from selenium.webdriver.support.ui import WebDriverWait
 
-from pdml.messages import decode_report
 from pdml.study import Study
+from pdml.study.messages import decode_report
 
 TOKEN = "0123456789abcdef" * 2
 

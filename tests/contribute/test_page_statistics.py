@@ -11,10 +11,10 @@ from recording import Recorder
 from scipy.stats import binom
 from selenium.webdriver import Chrome
 
-from pdml.contribute.page import Page, _headers, render
+from pdml.contribute.page import ContributorPage, _headers, render
 from pdml.mechanisms.label_flip import LabelFlip
-from pdml.messages import decode_report
 from pdml.study import Study
+from pdml.study.messages import decode_report
 
 DEVICES = 600
 FALSE_ALARM = 1e-6  # of one count, two-sided and exact
@@ -64,7 +64,7 @@ def test_labels_are_flipped_as_often_as_promised(
 
 
 @pytest.fixture
-def wrong_page(study: Study) -> Iterator[Page]:
+def wrong_page(study: Study) -> Iterator[ContributorPage]:
     """A page that flips as for twice the ε it reports."""
     page = render(study)
     html = page.html.decode()
@@ -73,11 +73,13 @@ def wrong_page(study: Study) -> Iterator[Page]:
         "word() < threshold(micro, classes)", "word() < threshold(2 * micro, classes)"
     )
     assert forged != script
-    yield Page(html=html.replace(script, forged).encode(), headers=_headers(style, forged))
+    yield ContributorPage(
+        html=html.replace(script, forged).encode(), headers=_headers(style, forged)
+    )
 
 
 def test_a_page_with_another_threshold_is_rejected(
-    browser: Chrome, wrong_page: Page, study: Study
+    browser: Chrome, wrong_page: ContributorPage, study: Study
 ) -> None:
     """The chance to miss it is P(Binomial(600, 0.119) >= 108) < 2e-5."""
     with Recorder(wrong_page, study.canonical()) as recorder:

@@ -11,7 +11,7 @@ from guessing import hits, most_hits
 from recording import Recorder, receipt, refusal
 
 from pdml.contribute.client import prepare, submit
-from pdml.contribute.delivery import Service
+from pdml.contribute.delivery import Delivery
 from pdml.contribute.memo import Memory, draw
 from pdml.errors import NotDelivered
 from pdml.mechanisms.label_flip import LabelFlip
@@ -55,16 +55,16 @@ def test_at_every_step_the_disk_holds_a_function_of_the_report(
         return refusal("storage_unavailable")(body)
 
     recorder.answer = look
-    with Service(recorder.url, attempts=1) as service, pytest.raises(NotDelivered):
+    with Delivery(recorder.url, attempts=1) as service, pytest.raises(NotDelivered):
         submit(memory, service, data)
     assert seen_at_the_server == [stored(data)]  # before it left
     assert on_disk(tmp_path) == stored(data)  # after a 503
     recorder.answer = refusal("bad_features")
-    with Service(recorder.url) as service, pytest.raises(NotDelivered):
+    with Delivery(recorder.url) as service, pytest.raises(NotDelivered):
         submit(memory, service, data)
     assert on_disk(tmp_path) == stored(data, left=False)
     recorder.answer = receipt
-    with Service(recorder.url) as service:
+    with Delivery(recorder.url) as service:
         submit(memory, service, data)
     assert on_disk(tmp_path) == stored(data, answer=json.loads(receipt(data)[1]))
 
@@ -87,7 +87,7 @@ def test_after_an_unclear_answer_the_disk_betrays_nothing_beside_the_report(
     for i, truth in enumerate(people()):
         memory = Memory(tmp_path / str(i))
         data = prepare(private, memory, ANSWERS, truth, private.epsilon_micro[0])
-        with Service(recorder.url, attempts=1) as service, pytest.raises(NotDelivered):
+        with Delivery(recorder.url, attempts=1) as service, pytest.raises(NotDelivered):
             submit(memory, service, data)
         states.append({"disk": on_disk(tmp_path / str(i)), "wire": recorder.bodies[-1].decode()})
     assert hits(states, people(), LEARN) <= most_hits(DEVICES, KEPT)

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from recording import Recorder
 from selenium.webdriver import Chrome
 
-from pdml.contribute import words
 from pdml.contribute.page import render
 from pdml.mechanisms.label_flip import WEAK_ABOVE, WORD, is_weak, threshold
-from pdml.study import Study
+from pdml.study import Study, words
 
 MICROS = (
     10_000,

@@ -45,9 +45,10 @@ from pdml.mechanisms.randomness import (
     os_words,
     source_named,
 )
+from pdml.plan.place import Place
+from pdml.plan.training_plan import TrainingPlan
 from pdml.train.engines import local
 from pdml.train.node import Node, Server
-from pdml.train.plan import TrainingPlan
 
 FALSE_ALARM = 1e-6
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -632,16 +633,14 @@ def federation(source, classes=2, m=3000, n=3):
     )
     cuts = np.linspace(0, m, n + 1).astype(int)
     servers = [
-        Server(
+        Server.of(
+            graph,
             i,
-            n,
-            n - 1,
             rows.take(x, cuts[i], cuts[i + 1]),
             codes[cuts[i] : cuts[i + 1]],
-            2.0,
-            1.0,
-            classes,
-            x,
+            epsilons=(2.0,),
+            classes=classes,
+            pooled=x,
         )
         for i in range(n)
     ]
@@ -703,16 +702,8 @@ def test_events_count_the_rounding(classes):
     mean's own sum.
     """
     plan = TrainingPlan(rounds=1, regularization=0.1, penalty=0.2, tolerance=1e-300)
-    server = {
-        "server": 0,
-        "n_servers": 5,
-        "degree": 2,
-        "epsilon": 1.0,
-        "norm_bound": 1.0,
-        "width": 9,
-        "classes": classes,
-    }
-    first, sent = plan.events(records=1000, **server)
+    sizes = {"records": 1000, "epsilons": (1.0,), "width": 9, "classes": classes}
+    first, sent = plan.events(Place(server=0, n_servers=5, degree=2, **sizes))
     grid, ridge = sqrt(9 * (1 if classes == 2 else classes)) * 2.0**-40, 0.1 / 5 + 2 * 0.2 * 2
     loss = plan.loss_for(classes)
     label, record = (

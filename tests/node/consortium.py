@@ -3,6 +3,7 @@ messages may do what it likes.
 """
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,14 +14,22 @@ from pdml.node.contract import Contract
 from pdml.node.identity import Identity
 from pdml.node.journal import Journal
 from pdml.node.party import Holdings, Party
+from pdml.node.sealing import SealingKey
+from pdml.plan.training_plan import TrainingPlan
+from pdml.train import sums
 from pdml.train.engines import local
 from pdml.train.node import Server
-from pdml.train.plan import TrainingPlan
 
 NAMES = ("alice", "bob", "carol", "dave")
 EDGES = ((0, 1), (1, 2), (2, 3), (0, 3), (0, 2))
 EPSILON, WIDTH = 1.0, 4
 PLAN = TrainingPlan(rounds=12, noise_scale=0.3, noise_decay=0.9, objective_bound=0.5)
+SUMS = TrainingPlan(method="sums", label_noise=2.0, square_noise=3.0)
+MASKED = replace(SUMS, colluding=1)
+
+
+def kept(kind, path):
+    return kind.load(path) if path.exists() else kind.create(path)
 
 
 class Consortium:
@@ -46,18 +55,18 @@ class Consortium:
         rng = np.random.default_rng(seed)
         terms = {"job": job, "study": study, "plan": plan, "servers": NAMES, "edges": EDGES}
         self.contract = Contract(**terms, classes=classes, width=width, epsilon=EPSILON)
-        self.identities, self.keys = {}, {}
+        self.identities, self.keys, self.sealing = {}, {}, {}
         for name in NAMES:
-            path = folder / f"{name}.key"
-            self.identities[name] = Identity.load(path) if path.exists() else Identity.create(path)
+            self.identities[name] = kept(Identity, folder / f"{name}.key")
             self.keys[name] = self.identities[name].public
+            self.sealing[name] = kept(SealingKey, folder / f"{name}.sealing")
         cuts = np.cumsum([0, 40, 50, 60, 70])
         x = rng.standard_normal((cuts[-1], width))
         x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True)) * (1 + 1e-9)
         codes = labels.codes(rng.integers(classes, size=len(x)), EPSILON, classes)
-        degrees = self.contract.graph.degrees
+        joined, used = self.contract.links, {"epsilons": (EPSILON,), "classes": classes}
         self.servers = [
-            Server(i, len(NAMES), int(degrees[i]), x[a:b].copy(), codes[a:b], EPSILON, 1.0, classes)
+            Server.of(joined, i, x[a:b].copy(), codes[a:b], **used)
             for i, (a, b) in enumerate(pairwise(cuts))
         ]
         self.parties, self.journals = {}, {}
@@ -66,9 +75,7 @@ class Consortium:
         if name not in self.parties:
             self.journals[name] = Journal(self.folder / f"{name}.db")
             held = Holdings(
-                server=self.servers[NAMES.index(name)],
-                dataset=self.dataset.format(name),
-                label_epsilon=EPSILON,
+                server=self.servers[NAMES.index(name)], dataset=self.dataset.format(name)
             )
             self.parties[name] = Party(
                 self.contract,
@@ -79,8 +86,14 @@ class Consortium:
                 keys=self.keys,
                 source=self.source,
                 budget=self.budget,
+                shared=self.shared(name) if self.contract.masked else None,
             )
         return self.parties[name]
+
+    def shared(self, name):
+        """The secrets of ``name``, by its own private key and the others' public ones."""
+        others = [other for other in NAMES if other != name]
+        return {other: self.sealing[name].shared(self.sealing[other].public) for other in others}
 
     def kill(self, name):
         self.parties.pop(name, None)
@@ -133,6 +146,16 @@ class Consortium:
                     for _ in range(rng.choice([1, 1, 2])):  # delivered twice now and then
                         self.party(peer).accept(name, party.message(peer, t))
         return np.array([self.party(name).released for name in NAMES])
+
+    def rows(self):
+        """Of sums: what each server would send without masks, in one trust domain."""
+        plan = self.contract.plan
+        return np.array(
+            [
+                sums.released(sums.exact(server, plan), server, plan, self.source)
+                for server in self.servers
+            ]
+        )
 
     def by_local_engine(self):
         return local.train(

@@ -19,23 +19,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from pdml.accounting import Budget
-from pdml.encoder import Category, Encoder, Number
-from pdml.frozen import FrozenWriter
+from pdml.mechanisms import masks
 from pdml.mechanisms.randomness import Simulated
-from pdml.node import holdings, relay, running, statement
+from pdml.node import ending, holdings, relay, running, statement
 from pdml.node.desk import DONE, ENDED, Desk
 from pdml.node.home import JOURNAL, Home
 from pdml.node.journal import Journal
 from pdml.node.questions import OFFER, STOP
+from pdml.plan.training_plan import TrainingPlan
 from pdml.study import ServerEntry, Study, template
+from pdml.study.encoder import Category, Encoder, Number
+from pdml.study.frozen import FrozenWriter
+from pdml.train import sums
 from pdml.train.engines import local
 from pdml.train.node import compiles
-from pdml.train.plan import TrainingPlan
 
 NAMES = ("alice", "bob", "carol")
 PLAN = TrainingPlan(rounds=12, penalty=0.5, noise_scale=0.05)
+SUMS = TrainingPlan(method="sums", label_noise=2.0, square_noise=3.0)
+MASKED = replace(SUMS, colluding=1)
 SEED = 11
 RUN = "import sys; from pdml.cli import main; main(sys.argv[1:])"
 
@@ -65,7 +70,7 @@ def study_of(names=NAMES, *, edges=None, plan=PLAN, **changes):
         ),
         "edges": tuple(tuple(sorted(edge, key=order.__getitem__)) for edge in links),
         "budget": Budget(features_epsilon=1e6, labels_epsilon=1e6),
-        "plan": {key: value for key, value in plan.to_dict().items() if value is not None},
+        "plan": plan,
         "min_records": 20,
     }
     return Study(**{**fields, **changes})
@@ -204,7 +209,12 @@ class Federation:
         self.processes = {}
 
     def contract(self, job):
-        return holdings.agreed(self.study, TrainingPlan.from_dict(dict(self.study.plan)), job)
+        """Of the study's plan, or of the plan that alice's journal has for the job."""
+        return holdings.agreed(self.study, self.study.plan or self._plan(job), job)
+
+    def _plan(self, job):
+        with self.journal(self.names[0]) as journal:
+            return ending.plan_of(journal.job(job))[0]
 
     # Processes
 
@@ -290,7 +300,8 @@ class Federation:
     ):
         """The attempt's name."""
         attempt = secrets.token_hex(16)
-        terms = {"job": job, "plan": plan or dict(self.study.plan), "resume": resume}
+        agreed = plan or self.study.plan
+        terms = {"job": job, "plan": agreed.to_dict(), "resume": resume}
         with contextlib.closing(self.desk(by or self.names[0])) as desk:
             desk.wish(
                 OFFER, attempt, **terms, start_timeout=start_timeout, round_timeout=round_timeout
@@ -350,15 +361,31 @@ class Federation:
             return journal.statements(job)
 
     def released(self, job, name=None):
-        shape = self.contract(job).shape
-        return np.array([said.vector(shape) for said in self.statements(job, name).values()])
+        contract = self.contract(job)
+        return np.array([said.vector(contract) for said in self.statements(job, name).values()])
 
     def servers(self):
         return [home.holdings().server for home in self.homes.values()]
 
+    def rows(self, plan=None):
+        """Of sums: what each node would send without masks."""
+        plan, source = plan or self.study.plan, Simulated(self.seed)
+        with threadpool_limits(1):
+            return np.array(
+                [
+                    sums.released(sums.exact(server, plan), server, plan, source)
+                    for server in self.servers()
+                ]
+            )
+
+    def total(self, job, name=None):
+        """Of sums: what all rows that ``name`` knows of add up to."""
+        sent = self.released(job, name)[:, 0].view(np.uint64)
+        return masks.total(dict(zip(self.names, sent, strict=True)), self.names)
+
     def expected(self):
         """What the local engine computes."""
-        plan, servers = TrainingPlan.from_dict(dict(self.study.plan)), self.servers()
+        plan, servers = self.study.plan, self.servers()
         run, flags = (
             local.Run(plan, servers, Simulated(self.seed)),
             [compiles(server, plan) for server in servers],

@@ -3,6 +3,7 @@ where a test wants it.
 """
 
 import contextlib
+import re
 import threading
 
 import msgspec
@@ -16,7 +17,7 @@ from pdml.node.office import Office
 ROUND = 3
 LIES = {  # what is said of carol
     "nan": r"carol sent a vector of round 3 that is not finite",
-    "huge": r"carol sent a vector of length 2e\+100 in round 3: no honest one exceeds",
+    "huge": r"carol sent a vector of round 3 of length 2e\+100: no honest one exceeds",
     "stale": r"carol sent two different releases for round 2",
     "ahead": r"carol sent a release of round 5 while (alice|bob) stands at round [23]",
     "forged": r"carol sent a message whose signature is not carol's",
@@ -49,52 +50,68 @@ def bent(kind, message, before, identity):
     return wire._signed(identity, msgspec.structs.replace(message, **changes[kind]))
 
 
-class Liar(Office):
-    """Honest but for its releases of one round; ``kind`` "" is honest."""
+class Bent(Office):
+    """Sends what `said` makes of each of its releases; nothing where that is b""."""
 
-    kind = ""
-
-    def _sender(self, contract):
-        honest, sent = super()._sender(contract), {}
-
-        def said(peer, data):
-            message = msgspec.msgpack.decode(data, type=wire.Vector)
-            sent[peer, message.round] = data
-            return (
-                bent(self.kind, message, sent.get((peer, ROUND - 1)), self.identity)
-                if message.round == ROUND
-                else data
-            )
-
-        def send(topic, messages, timeout):
-            if self.kind and topic == RELEASE:
-                messages = {peer: said(peer, data) for peer, data in messages.items()}
-            return honest(topic, messages, timeout)
-
-        return send
-
-
-class TwoFaced(Office):
-    """Tells bob another vector than alice in one round; both are signed, and both are sane."""
+    def said(self, contract, peer, data):
+        return data
 
     def _sender(self, contract):
         honest = super()._sender(contract)
 
-        def said(peer, data):
-            message = msgspec.msgpack.decode(data, type=wire.Vector)
-            if peer != "bob" or message.round != ROUND:
-                return data
-            other = wire.unpacked(message.payload, contract.shape) + 2.0**-40
-            return wire._signed(
-                self.identity, msgspec.structs.replace(message, payload=wire.packed(other))
-            )
-
         def send(topic, messages, timeout):
             if topic == RELEASE:
-                messages = {peer: said(peer, data) for peer, data in messages.items()}
+                bent = {peer: self.said(contract, peer, data) for peer, data in messages.items()}
+                messages = {peer: data for peer, data in bent.items() if data}
             return honest(topic, messages, timeout)
 
         return send
+
+    def signed(self, data, **changes):
+        """Another release than ``data``, signed all the same."""
+        message = msgspec.msgpack.decode(data, type=wire.Vector)
+        return wire._signed(self.identity, msgspec.structs.replace(message, **changes))
+
+
+class Liar(Bent):
+    """Honest but for its releases of one round; ``kind`` "" is honest."""
+
+    kind = ""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.sent = {}
+
+    def said(self, contract, peer, data):
+        message = msgspec.msgpack.decode(data, type=wire.Vector)
+        self.sent[peer, message.round] = data
+        if not self.kind or message.round != ROUND:
+            return data
+        return bent(self.kind, message, self.sent.get((peer, ROUND - 1)), self.identity)
+
+
+class TwoFaced(Bent):
+    """Tells bob another vector than alice in one round, by default the third; both are signed, and
+    both are sane. Bob sees it by itself where carol, hearing nothing for a second, repeats her
+    release unbent, else by her statement.
+    """
+
+    round = ROUND
+
+    @classmethod
+    def caught(cls, sentence):
+        """Whether this is what bob says of it."""
+        ways = "equivocated in|sent two different releases for"
+        return re.search(rf"carol ({ways}) round {cls.round}\b", sentence) is not None
+
+    def said(self, contract, peer, data):
+        message = msgspec.msgpack.decode(data, type=wire.Vector)
+        if peer != "bob" or message.round != self.round:
+            return data
+        kept = message.payload[8:]  # all but the first number, which is a little larger for bob
+        first = np.frombuffer(message.payload[:8], dtype=contract.dtype)
+        step = first.dtype.type(1 if contract.sums else 2.0**-40)
+        return self.signed(data, payload=(first + step).tobytes() + kept)
 
 
 @contextlib.contextmanager

@@ -8,10 +8,10 @@ import msgspec
 from consortium import EDGES, NAMES, PLAN, Consortium
 
 from pdml.node import holdings, statement
+from pdml.pages.result import result_page
 from pdml.release.agreement import KINDS
 from pdml.release.result import assemble, write_result
 from pdml.release.verify import verify_result
-from pdml.report.result import result_page
 from pdml.study import Study
 
 SHORT = replace(PLAN, rounds=3)

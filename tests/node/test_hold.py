@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from pdml.core import labels
 from pdml.errors import DataError
-from pdml.frozen import FrozenWriter, open_frozen
 from pdml.node import holdings
-from pdml.train.plan import TrainingPlan
+from pdml.plan.place import Place
+from pdml.plan.training_plan import TrainingPlan
+from pdml.study.frozen import FrozenWriter, open_frozen
 
 PLAN = TrainingPlan()
 CLASSES = ("no", "yes", "unsure")
@@ -42,13 +43,19 @@ def test_the_most_private_record_fixes_the_sensitivity(tmp_path_factory, epsilon
     reported, each = np.array(data.labels), np.array(epsilons) / 1e6
     held = holdings.hold(study, "bob", data)
     server, loss = held.server, PLAN.loss_for(classes)
-    assert (server.epsilon, held.label_epsilon) == (each.min(), each.max())
-    place = {"server": server.index, "n_servers": server.n_servers, "degree": server.degree}
-    assert place == {"server": 1, "n_servers": 3, "degree": 2}  # bob, between alice and carol
+    assert server.place == Place(
+        server=1,  # bob, between alice and carol
+        n_servers=3,
+        degree=2,
+        records=len(each),
+        epsilons=tuple(e for e in study.menu if min(each) <= e <= max(each)),
+        width=study.width,
+        classes=classes,
+    )
+    assert held.flip().epsilon == each.max()
     np.testing.assert_array_equal(server.codes, labels.codes(reported, each, classes))
 
-    sizes = {"records": len(each), "width": study.width, "classes": classes, "norm_bound": 1.0}
-    claimed = PLAN.events(**place, **sizes, epsilon=server.epsilon)[0].label_shift
+    claimed = PLAN.events(server.place)[0].label_shift
     before = labels.label_mean(server.matrix, server.codes, loss)
     for j, epsilon in enumerate(each):
         other = np.where(np.arange(len(each)) == j, (reported + 1) % classes, reported)

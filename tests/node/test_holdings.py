@@ -14,7 +14,7 @@ from pdml.node import holdings
     ("changes", "said"),
     [
         ({"budget": None}, "has no budget"),
-        ({"budget": Budget(labels_epsilon=0.3), "plan": {}}, "neither a plan nor a budget"),
+        ({"budget": Budget(labels_epsilon=0.3), "plan": None}, "neither a plan nor a budget"),
         ({"budget": Budget(labels_epsilon=1.0)}, "limits labels alone"),
         ({"budget": Budget(labels_epsilon=2.0)}, "limits labels alone"),
     ],
@@ -28,7 +28,7 @@ def test_whoever_starts_jobs_cannot_spend_without_end(changes, said):
     "changes",
     [
         {"budget": Budget(labels_epsilon=0.4)},
-        {"budget": Budget(features_epsilon=9.0), "plan": {}},
+        {"budget": Budget(features_epsilon=9.0), "plan": None},
         {},
     ],
 )

@@ -10,7 +10,7 @@ from consortium import NAMES, PLAN, Consortium
 
 from pdml.errors import JournalError
 from pdml.node import evidence
-from pdml.node.journal import SCHEMA, Journal
+from pdml.node.journal import FORMAT, Journal
 from pdml.node.statement import open_statement
 
 FORMAT_2 = (Path(__file__).parent / "journal_2.sql").read_text()
@@ -77,7 +77,7 @@ def test_a_journal_brought_up_to_date_has_the_tables_of_a_new_one(consortium, tm
     consortium.close()
     Journal(tmp_path / "new.db").close()
     old, new = columns(tmp_path / "alice.db"), columns(tmp_path / "new.db")
-    assert old[1] == new[1] == SCHEMA
+    assert old[1] == new[1] == FORMAT.version
 
     def named(tables):
         return {table: {row[1:] for row in rows} for table, rows in tables.items()}

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import random
+import secrets
 import signal
 import stat
 import subprocess
@@ -23,12 +24,14 @@ pytest.importorskip("nats")
 from federation import NAMES, PLAN, RUN, Ended, Federation, free_port, study_of
 
 from pdml.accounting import Budget, Ledger
-from pdml.encoder import Category, Encoder, Number
+from pdml.errors import InvalidInput, PDMLError
 from pdml.node import holdings
-from pdml.node.desk import ENDED
+from pdml.node.desk import ALLOWED, ASKED, ENDED, Attempt
 from pdml.node.home import JOURNAL
 from pdml.node.journal import FINISHED, Journal
-from pdml.train.plan import TrainingPlan
+from pdml.node.offers import Offer
+from pdml.release.nodes import gather, train_nodes
+from pdml.study.encoder import Category, Encoder, Number
 
 ROUNDS = 60
 
@@ -56,9 +59,34 @@ def test_the_numbers_are_the_local_engines_at_every_member(federation):
 def test_every_member_has_the_same_statements(federation):
     held = []
     for name in NAMES:
-        with federation.journal(name) as journal:
-            held.append(journal.statements("first"))
+        federation.statements("first", name)  # members end a moment apart
+        held.append(federation.signed("first", name))
     assert held[0] == held[1] == held[2] and sorted(held[0]) == sorted(NAMES)
+
+
+def test_a_python_user_trains_by_one_call_and_every_member_gathers_the_same(federation):
+    seen = []
+    ended = train_nodes(
+        federation.study, federation.homes["alice"].folder, job="by-call", progress=seen.append
+    )
+    np.testing.assert_array_equal(ended.result.outcome.releases, federation.released("by-call"))
+    assert ended.problem == "" and seen and set(seen[-1]) <= set(NAMES)
+    at_bob = gather(federation.homes["bob"], "by-call")
+    assert (at_bob.result.signed, at_bob.proofs) == (ended.result.signed, {})
+    np.testing.assert_array_equal(at_bob.model.coefficients, ended.model.coefficients)
+    for job, said in (
+        ("by-call", "knows job by-call already"),
+        ("a b", "job must be 1 to 64 letters"),
+    ):
+        with pytest.raises(PDMLError, match=said):
+            train_nodes(federation.study, federation.homes["alice"].folder, job=job)
+    with pytest.raises(InvalidInput, match="resume needs job"):
+        train_nodes(federation.study, federation.homes["alice"].folder, resume=True)
+    with pytest.raises(InvalidInput, match="another study"):
+        other = replace(federation.study, title="Another one")
+        train_nodes(other, federation.homes["alice"].folder)
+    with pytest.raises(InvalidInput, match="is not known at alice"):
+        gather(federation.homes["alice"], "never")
 
 
 def test_no_secret_is_readable_by_others_and_nothing_listens(federation):
@@ -315,6 +343,23 @@ def test_figures_for_prometheus_on_this_machine_only(federation):
         federation.start("bob")
 
 
+@pytest.mark.parametrize("state", [ASKED, ALLOWED])
+def test_an_offer_that_its_offerer_has_given_up_does_not_stay_open(federation, state):
+    """Killed before it could accept, and down when the offerer said that it was over."""
+    federation.kill("bob")
+    terms = {"attempt": secrets.token_hex(16), "job": f"given-up-{state}", "offerer": "alice"}
+    contract = federation.contract(terms["job"])
+    limits = {"start_timeout": 1.0, "round_timeout": 1.0}
+    offer = Offer.of(
+        contract, attempt=terms["attempt"], offerer="alice", resume=False, **limits
+    ).signed(federation.homes["alice"].identity())
+    with contextlib.closing(federation.desk("bob")) as desk:
+        desk.put(Attempt(**terms, contract=contract.digest, offer=offer, state=state, sentence=""))
+    federation.start("bob")
+    federation.wait(lambda: federation.state(terms["attempt"], "bob")[0] in ENDED)
+    assert "alice offered job given-up" in federation.state(terms["attempt"], "bob")[1]
+
+
 def test_two_processes_on_one_journal(federation):
     done = federation.pdml("node", "run", federation.homes["alice"].folder, timeout=60)
     assert done.returncode == 1 and "another process is using it" in done.stderr
@@ -325,8 +370,10 @@ def test_the_budget_of_any_node_refuses_before_anybody_releases(tmp_path):
     others could.
     """
     study = study_of(plan=replace(PLAN, noise_scale=2.0, objective_bound=1.0))
-    contract = holdings.agreed(study, TrainingPlan.from_dict(dict(study.plan)), "one")
-    once = Ledger((contract.events("alice", records=40, epsilon=0.5),), classes=2)
+    contract = holdings.agreed(study, study.plan, "one")
+    once = Ledger(
+        (contract.plan.events(contract.place("alice", records=40, epsilons=(0.5,))),), classes=2
+    )
     spent = next(
         line.epsilon
         for line in once.lines()
@@ -419,8 +466,8 @@ def test_ctrl_c_on_a_terminal_stops_the_job_at_every_member(federation):
                 [sys.executable, "-c", RUN, *arguments, str(federation.homes["alice"].folder)],
             )
         with contextlib.closing(federation.desk()) as desk:
-            federation.wait(lambda: desk.latest("typed") is not None)
-            attempt = desk.latest("typed").attempt
+            federation.wait(lambda: any(a.job == "typed" for a in desk.attempts()))
+            attempt = [a for a in desk.attempts() if a.job == "typed"][-1].attempt
         os.write(terminal, b"\x03")
         said = b""
         with contextlib.suppress(OSError):  # how a terminal ends

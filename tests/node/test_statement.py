@@ -45,7 +45,7 @@ def changed(consortium, name="bob", *, key="", **changes):
 def test_a_statement_tells_what_was_sent_and_heard(ended):
     said = {name: opened(ended, name) for name in NAMES}
     for name in NAMES:
-        vector = said[name].vector(ended.contract.shape)
+        vector = said[name].vector(ended.contract)
         np.testing.assert_array_equal(vector, ended.party(name).released)
         for heard in said[name].heard:
             assert heard.digests == said[heard.sender].sent
@@ -165,7 +165,7 @@ def heard_but(said, **changes):
         (lambda s: {"plan": s.plan | {"penalty": 0.2}}, "on another job"),
         (lambda s: {"plan": {"colour": "red"}}, "on another job"),
         (lambda s: {"server": "carol"}, "signed a statement of 'carol'"),
-        (lambda s: {"version": 2}, "of version 2"),
+        (lambda s: {"version": 2}, "version 2 of the format 'statement'"),
     ],
 )
 def test_what_no_honest_node_would_say_is_refused_by_name(ended, lie, said):

@@ -1,9 +1,10 @@
-"""Long form of the faults: `python tests/node/torture_train.py KILLS NODES [NODES ...]`, so many
-kills in all, shared by the sizes.
+"""Long form of the faults: `python tests/node/torture_train.py KILLS NODES [NODES ...] [rounds]
+[sums] [masked]`, so many kills in all, shared by the sizes and the methods (by default all three).
 
 Random nodes and the relay are killed with kill -9 at random moments and started again, as a service
-manager does, while jobs run. Every job must end with the local engine's bits at every member, every
-failure with a sentence that names somebody, and nothing may hang.
+manager does, while jobs run. Every job of rounds must end with the local engine's bits at every
+member. Sums have secure noise, which nobody can draw a second time: at every member the same rows,
+and of each node one. Every failure must name somebody, and nothing may hang.
 """
 
 import contextlib
@@ -17,12 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from federation import PLAN, Ended, Federation, study_of
+from federation import MASKED, PLAN, SUMS, Ended, Federation, study_of
 
 from pdml.node import desk as states
 from pdml.node.journal import FINISHED
+from pdml.release.nodes import gather
 
-ROUNDS = 100
+PLANS = {"rounds": replace(PLAN, rounds=100), "sums": SUMS, "masked": MASKED}
 LONGEST = 120.0  # seconds from an offer to an end, whatever it is
 
 
@@ -85,17 +87,19 @@ def finished(federation, job, name):
     return False
 
 
-def torture(nodes, kills, rng):
+def torture(nodes, kills, rng, method):
     """Jobs one after the other in one consortium, until so many were killed; how many jobs that
     took.
     """
-    names = tuple(f"node{i}" for i in range(nodes))
+    names, plan = tuple(f"node{i}" for i in range(nodes)), PLANS[method]
     folder = Path(tempfile.mkdtemp())  # kept, with all logs, if something fails
-    federation = Federation(folder, study_of(names, plan=replace(PLAN, rounds=ROUNDS)))
-    print(f"{nodes} nodes in {folder}", flush=True)
+    noise = {} if method == "rounds" else {"seed": None}
+    federation = Federation(folder, study_of(names, plan=plan), **noise)
+    print(f"{nodes} nodes, {method}, in {folder}", flush=True)
     with federation:
         federation.start(timeout=120)
-        expected, killed, jobs = federation.expected(), 0, 0
+        expected = federation.expected() if method == "rounds" else None
+        killed, jobs = 0, 0
         while killed < kills:
             jobs, tries, done = jobs + 1, 0, False
             while not done:
@@ -108,32 +112,41 @@ def torture(nodes, kills, rng):
                     done, dead = False, 0
                     print(f"  {error}", flush=True)
                 tries, killed = tries + 1, killed + dead
-            for name in names:
-                np.testing.assert_array_equal(federation.released(f"job-{jobs}", name), expected)
-                with federation.journal(name) as journal:
-                    assert (
-                        journal.releases(federation.homes[name].holdings().dataset) == jobs * ROUNDS
-                    )
+            check(federation, f"job-{jobs}", jobs, expected)
             print(
-                f"{nodes} nodes, job {jobs}: the right bits after {tries} offers; {killed} "
-                f"of {kills} kills",
+                f"{nodes} nodes, {method}, job {jobs}: right after {tries} offers; {killed} of "
+                f"{kills} kills",
                 flush=True,
             )
     shutil.rmtree(folder)
     return jobs, killed
 
 
+def check(federation, job, jobs, expected):
+    """The right bits, one release of each node and round, and statements that agree."""
+    rows = federation.released(job) if expected is None else expected
+    assert gather(federation.homes[federation.names[0]], job).problem == ""
+    for name in federation.names:
+        np.testing.assert_array_equal(federation.released(job, name), rows)
+        with federation.journal(name) as journal:
+            released = journal.releases(federation.homes[name].holdings().dataset)
+            assert released == jobs * federation.study.plan.rounds
+
+
 def main():
-    kills, *sizes = (int(text) for text in sys.argv[1:])
+    words = sys.argv[1:]
+    methods = [word for word in words if word in PLANS] or list(PLANS)
+    kills, *sizes = (int(word) for word in words if word not in PLANS)
     rng, total = random.Random(1), 0
     for nodes in sizes:
-        jobs, killed = torture(nodes, -(-kills // len(sizes)), rng)
-        total += killed
-        print(
-            f"{nodes} nodes: {killed} kills, {jobs} jobs, each ended with the local "
-            "engine's bits and no round released twice",
-            flush=True,
-        )
+        for method in methods:
+            jobs, killed = torture(nodes, -(-kills // (len(sizes) * len(methods))), rng, method)
+            total += killed
+            print(
+                f"{nodes} nodes, {method}: {killed} kills, {jobs} jobs, each ended right and no "
+                "release was made twice",
+                flush=True,
+            )
     print(f"{total} kills in all")
 
 

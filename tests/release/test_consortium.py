@@ -4,11 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from consortium import EPSILON, NAMES, Consortium
+from consortium import EPSILON, NAMES, WIDTH, Consortium
 
 from pdml.accounting.events import IterateReleased
 from pdml.accounting.provenance import DEVICES, OPERATOR, UNSAID
+from pdml.core.losses import LOGISTIC
+from pdml.core.sums_model import Noise, fit_sums
+from pdml.errors import InvalidInput
+from pdml.mechanisms import masks
+from pdml.plan.training_plan import TrainingPlan
 from pdml.release.consortium import ALL_JOBS, THIS_JOB, Outcome, Part
+from pdml.release.history import NO_ROUNDS
+from pdml.train import sums
 
 
 @pytest.fixture
@@ -17,11 +24,12 @@ def outcome(tmp_path):
     parts = tuple(
         Part(
             server=name,
-            records=server.records,
+            records=server.place.records,
             released=np.ones(made.contract.shape),
             apart=[0.1] * (made.contract.plan.rounds - 1),
             label_epsilon=EPSILON,
-            events=made.contract.events(name, records=server.records, epsilon=EPSILON),
+            epsilons=(EPSILON,),
+            events=made.contract.plan.events(server.place),
             randomised_by=DEVICES,
         )
         for name, server in zip(NAMES, made.servers, strict=True)
@@ -56,3 +64,59 @@ def test_of_the_noise_its_deviation_is_told(outcome):
     plan = outcome.contract.plan
     expected = plan.noise_scale * plan.noise_decay ** (np.arange(plan.rounds) / 2)
     np.testing.assert_allclose(outcome.history().noise, expected, rtol=1e-12)
+
+
+def exchanged(folder, *, colluding, masked):
+    """Four organisations after one exchange of sums, and the sum of what they released."""
+    plan = TrainingPlan(method="sums", label_noise=2.0, square_noise=3.0, colluding=colluding)
+    made = Consortium(folder, plan=plan)
+    rows = [sums.released(sums.exact(each, plan), each, plan, made.source) for each in made.servers]
+    sent = [
+        masks.masked(
+            row,
+            name,
+            NAMES,
+            {
+                other: masks.seed_of(bytes(32), job="job-1", one=name, other=other)
+                for other in NAMES
+                if other != name
+            },
+        )
+        if masked
+        else row
+        for name, row in zip(NAMES, rows, strict=True)
+    ]
+    parts = tuple(
+        Part(
+            server=name,
+            records=server.place.records,
+            released=row,
+            apart=(),
+            label_epsilon=EPSILON,
+            epsilons=(EPSILON,),
+            events=plan.events(server.place),
+            randomised_by=DEVICES,
+        )
+        for name, server, row in zip(NAMES, made.servers, sent, strict=True)
+    )
+    return Outcome(contract=made.contract, parts=parts, source="secure"), sum(rows)
+
+
+@pytest.mark.parametrize(("colluding", "masked"), [(None, False), (2, False), (2, True)])
+def test_sums_give_the_model_of_their_exact_total(tmp_path, colluding, masked):
+    """Masks cancel: with them and without, the model is the same to the bit."""
+    outcome, total = exchanged(tmp_path, colluding=colluding, masked=masked)
+    np.testing.assert_array_equal(outcome.total, total)
+    share = np.sqrt(4 if colluding is None else 2)
+    noise = Noise(label=2 * share, square=3 * share)
+    expected = fit_sums(sums.totals(total, 1, WIDTH), noise, loss=LOGISTIC).weights
+    np.testing.assert_allclose(outcome.weights, expected, rtol=0, atol=2.0**-22)
+    said = outcome.expected
+    assert 0 <= said.accuracy.low <= said.accuracy.middle <= said.accuracy.high <= 1
+    assert outcome.consensus is None and outcome.history() is NO_ROUNDS
+
+
+def test_a_missing_server_leaves_no_total(tmp_path):
+    outcome, _ = exchanged(tmp_path, colluding=2, masked=True)
+    with pytest.raises(InvalidInput, match="lacks those of dave"):
+        _ = replace(outcome, parts=outcome.parts[:3]).total

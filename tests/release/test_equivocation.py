@@ -10,8 +10,8 @@ from results import SHORT, Studied, bent, sentences, verified
 from pdml.errors import PeerError
 from pdml.node import evidence, statement, wire
 from pdml.node.journal import Journal
+from pdml.pages.result import result_page
 from pdml.release.result import assemble, write_result
-from pdml.report.result import result_page
 from pdml.study import template
 
 
@@ -93,7 +93,7 @@ def test_evidence_that_proves_nothing_accuses_nobody(two_faced, told_by, tmp_pat
         "about several": evidence.packed([]),
         "`array` of length <= 16": evidence.packed([honest] * 17),
         "no evidence": b"pdml evidence 1\0\xc1",
-        "that this version can read": b"x" + shown(two_faced, "carol"),
+        "no evidence that a node has made": b"x" + shown(two_faced, "carol"),
         "two different statements": evidence.packed(statements=[told_by["bob"]] * 2),
         "not signed by one server": evidence.packed(statements=[told_by["bob"], told_by["carol"]]),
         "it is about bob": shown(two_faced, "carol", "alice"),

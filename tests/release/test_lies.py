@@ -11,9 +11,9 @@ from results import SHORT, Studied, sentences, verified
 from pdml.accounting import provenance
 from pdml.errors import InvalidInput, PeerError
 from pdml.node import statement
+from pdml.pages.result import result_page
 from pdml.release.model import load_model
 from pdml.release.result import assemble, write_result
-from pdml.report.result import result_page
 
 
 def lied(ended, tmp_path, **changes):
@@ -54,7 +54,8 @@ def test_distances_that_the_other_end_denies_are_noticed(ended, tmp_path):
 
 def test_fewer_records_than_the_study_asks_for_are_noticed(ended, tmp_path):
     def lie(said):
-        events = ended.contract.events("alice", records=39, epsilon=1.0)
+        place = ended.contract.place("alice", records=39, epsilons=(1.0,))
+        events = ended.contract.plan.events(place)
         return {"records": 39, "events": [statement.records.plain(event) for event in events]}
 
     told = lied(ended, tmp_path, alice=lie)
@@ -120,8 +121,8 @@ def test_an_earlier_job_with_other_terms_is_noticed(again, tmp_path):
         plan = job.plan | {"noise_scale": 9.0}
         other = statement.TrainingPlan.from_dict(plan)
         before = replace(again.contract, job=job.job, plan=other)
-        two = replace(before, plan=replace(other, rounds=2))
-        spent = two.events("bob", records=50, epsilon=1.0)
+        place = before.place("bob", records=50, epsilons=(1.0,))
+        spent = replace(other, rounds=2).events(place)
         events = [statement.records.plain(event) for event in statement.spending.summed(spent)]
         told = {"plan": plan, "terms": before.digest, "events": events}
         return {"earlier": [msgspec.structs.replace(job, **told)]}
@@ -129,7 +130,7 @@ def test_an_earlier_job_with_other_terms_is_noticed(again, tmp_path):
     told = lied(again, tmp_path, bob=lie)
     assert "alice and bob tell of different terms of job job-1" in told
     settled = "bob tells of another plan than the study's in the earlier job job-1" in told
-    assert settled is bool(again.study.plan)
+    assert settled is (again.study.plan is not None)
 
 
 def test_labels_that_a_server_had_seen_are_not_hidden_from_it(ended, tmp_path):

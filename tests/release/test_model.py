@@ -60,14 +60,14 @@ def change(saved, **fields):
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"format": "pdml-model/9"}, "is not a pdml-model/1 file"),
+        ({"format": "pdml-model/9"}, "a pdml newer than"),
         ({"coefficients": []}, "not a rectangular table"),
         ({"coefficients": [[1.0], [2.0]]}, "2 rows of coefficients for 2 classes"),
         ({"coefficients": [[1.0, 2.0]], "ranges": [[0, 1]]}, "ranges for 1 features"),
         ({"classes": ["only"]}, "for 1 classes"),
         ({"norm_bound": -1.0}, "norm bound that is not positive"),
         ({"surprise": 1}, "unknown field"),
-        ({"intercepts": ["x"]}, "is not a pdml-model/1 file"),
+        ({"intercepts": ["x"]}, "is not a model of pdml"),
     ],
 )
 def test_other_files_are_refused(saved, fields, sentence):
@@ -80,7 +80,7 @@ def test_unreadable_files_are_refused(tmp_path):
     with pytest.raises(DataError, match="cannot be read: No such file"):
         load_model(tmp_path / "none.json")
     (tmp_path / "bad.json").write_bytes(b"\xff\x00{")
-    with pytest.raises(DataError, match="is not a pdml-model/1 file"):
+    with pytest.raises(DataError, match="is not a model of pdml"):
         load_model(tmp_path / "bad.json")
 
 

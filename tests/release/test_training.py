@@ -8,9 +8,13 @@ from federation import NAMES, PLAN, SEED, freeze, study_of
 
 from pdml import Budget, TrainingPlan, load_model, train_study
 from pdml.errors import BudgetExceeded, DataError, InvalidInput
+from pdml.mechanisms.randomness import source_named
 from pdml.node import holdings
-from pdml.report.page import render
-from pdml.report.result import training_page
+from pdml.pages.page import render
+from pdml.pages.result import training_page
+from pdml.release import totals
+from pdml.study.frozen import open_frozen
+from pdml.train import sums
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +50,58 @@ def test_noise_is_the_operating_systems_unless_a_seed_is_given(study, data):
     same = [train_study(study, data, random_state=1).outcome for _ in range(2)]
     np.testing.assert_array_equal(same[0].releases, same[1].releases)
     assert [each.source for each in same] == ["simulated", "simulated"]
+
+
+@pytest.fixture(scope="module", params=[None, 2], ids=["each seen", "one total"])
+def summed(request, tmp_path_factory):
+    """A study of sums, and its data."""
+    study = study_of(plan=TrainingPlan(method="sums", colluding=request.param))
+    folder = tmp_path_factory.mktemp("frozen")
+    return study, {name: freeze(study, name, folder / name) for name in NAMES}
+
+
+def test_sums_are_those_of_the_nodes_to_the_bit(summed):
+    study, data = summed
+    told = []
+    trained = train_study(
+        study, data, job="first", random_state=SEED, progress=lambda *done: told.append(done)
+    )
+    assert told == [(1, 1)]
+    source, contract = source_named("simulated", SEED), trained.outcome.contract
+    rows = []
+    for name, folder in data.items():
+        held = holdings.hold(study, name, open_frozen(folder)).server
+        rows.append(sums.released(sums.exact(held, study.plan), held, study.plan, source))
+    np.testing.assert_array_equal(trained.outcome.releases, rows)
+    np.testing.assert_array_equal(trained.outcome.total, sum(rows))
+    weights = totals.weights(sum(rows), contract.plan, held.place)
+    np.testing.assert_array_equal(trained.model.coefficients, weights[:, :-1])
+    np.testing.assert_array_equal(trained.model.intercepts, weights[:, -1])
+    assert trained.model.expected == totals.expected(sum(rows), contract.plan, held.place)
+    page = render(training_page(trained))
+    assert "one exchange of sums" in page and "Accuracy to expect" in page
+    assert "links" not in page
+    hidden = study.plan.colluding is not None  # then it matters how many collude
+    assert page.count("<figure") == hidden == ("If some of them collude" in page)
+
+
+def test_each_house_has_a_model_of_its_own(summed, tmp_path):
+    study, data = summed
+    trained = train_study(study, data, random_state=SEED)
+    assert list(trained.house) == list(NAMES)
+    model = trained.house["bob"]
+    assert model.house == "bob" and model.expected is None and model.classes == study.classes
+    assert (model.coefficients != trained.model.coefficients).any()
+    model.save(tmp_path / "house.json")
+    assert (tmp_path / "house.json").stat().st_mode & 0o777 == 0o600
+    loaded = load_model(tmp_path / "house.json")
+    assert "never to be shared" in loaded.provenance["keep"]
+    np.testing.assert_array_equal(loaded.coefficients, model.coefficients)
+
+
+def test_rounds_leave_no_model_for_the_house(study, data):
+    with pytest.raises(InvalidInput, match="house is for jobs with method 'sums'"):
+        _ = train_study(study, data, random_state=SEED).house
 
 
 def test_the_budget_is_checked_before_the_first_round(data, study, tmp_path):

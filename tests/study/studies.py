@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pdml.accounting import Budget
-from pdml.encoder import Category, Encoder, Number
+from pdml.plan.training_plan import SETTINGS, TrainingPlan
 from pdml.study import ServerEntry, Study, Wording
+from pdml.study.encoder import Category, Encoder, Number
 from pdml.tables import MISSING
 
 slugs = st.builds(
@@ -107,12 +108,13 @@ def studies(draw: st.DrawFn) -> Study:
         plan=draw(
             st.sampled_from(
                 [
-                    {},
-                    {"rounds": 3},
-                    {"penalty": 0.5, "noise_scale": (1.0,) * len(names), "loss": "logistic"},
+                    None,
+                    TrainingPlan(rounds=3),
+                    TrainingPlan(penalty=0.5, noise_scale=(1.0,) * len(names)),
                 ]
             )
         ),
+        plan_settings=draw(st.sampled_from([(), ("loss", "rounds"), tuple(SETTINGS)])),
         opens=opens,
         closes=closes,
         min_records=draw(st.integers(1, 10**6)),

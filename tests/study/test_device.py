@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from studies import answers, encoders
 
-from pdml.encoder import Category, Encoder, Number
 from pdml.errors import DataError, InvalidInput
-from pdml.messages import (
+from pdml.study import Study, device
+from pdml.study.encoder import Category, Encoder, Number
+from pdml.study.messages import (
     Report,
     acceptable,
     decode_report,
@@ -27,7 +28,6 @@ from pdml.messages import (
     features_of,
     pack_features,
 )
-from pdml.study import Study, device
 from pdml.tables import Table
 
 PATH = Path(__file__).parents[1] / "vectors" / "encoding.json"

@@ -4,19 +4,19 @@ import pickle
 from dataclasses import replace
 from math import inf, sqrt
 
+import numpy as np
 import pytest
 from example_study import STUDY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdml.accounting import Budget, Ledger, last_safe_round, spending
-from pdml.accounting.events import LabelFlipped
+from pdml.accounting import Budget, Ledger, bounds, last_safe_round, spending
+from pdml.accounting.exposure import exposure
 from pdml.errors import Untrainable
+from pdml.plan.training_plan import TrainingPlan
 from pdml.study import Study, ending
-from pdml.train import trainable
-from pdml.train.plan import TrainingPlan
 
-PLAN = {"rounds": 10, "noise_scale": 0.5, "noise_decay": 0.9}
+PLAN = TrainingPlan(rounds=10, noise_scale=0.5, noise_decay=0.9)
 KINDS = ["truncated_gaussian", "uniform_box", "uniform_ball", "none"]
 limits = st.sampled_from([0.01, 0.3, 0.4, 1.0, 5.0, 1e3]) | st.floats(1e-3, 30) | st.just(inf)
 deltas = st.sampled_from([1e-9, 1e-6, 0.05, 0.4])
@@ -33,12 +33,12 @@ def studies(draw: st.DrawFn) -> Study:
         labels_epsilon=draw(limits),
         labels_delta=draw(deltas),
     )
-    plan = {
-        "rounds": draw(st.integers(1, 5)),
-        "noise_scale": draw(st.sampled_from([0.0, 0.01, 1.0, 1e9])),
-        "objective_bound": draw(st.sampled_from([0.0, 0.1, 10.0, 1e9])),
-        "objective_noise": draw(st.sampled_from(KINDS)),
-    }
+    plan = TrainingPlan(
+        rounds=draw(st.integers(1, 5)),
+        noise_scale=draw(st.sampled_from([0.0, 0.01, 1.0, 1e9])),
+        objective_bound=draw(st.sampled_from([0.0, 0.1, 10.0, 1e9])),
+        objective_noise=draw(st.sampled_from(KINDS)),
+    )
     return replace(
         STUDY,
         menu=menu,
@@ -46,34 +46,47 @@ def studies(draw: st.DrawFn) -> Study:
         accept_weak=menu[-1] >= 2.95,
         classes=("no", "yes", "perhaps")[: draw(st.integers(2, 3))],
         budget=budget if min(budget.features_epsilon, budget.labels_epsilon) < inf else None,
-        plan=draw(st.sampled_from([plan, {}])),
+        plan=draw(st.sampled_from([plan, None])),
         min_records=draw(st.sampled_from([1, 50, 10**6])),
     )
 
 
 def job(study: Study, plan: TrainingPlan, smallest: float, largest: float):
     """Of one job at a server of the study whose people chose from ``smallest`` to ``largest``."""
-    place = {"server": 0, "n_servers": 3, "degree": 1, "norm_bound": 1.0, "width": study.width}
-    sizes = {"epsilon": smallest, "records": study.min_records, "classes": len(study.classes)}
-    return (LabelFlipped(epsilon=largest), *plan.events(**place, **sizes))
+    place = study.place("alice", records=study.min_records, epsilons=(smallest, largest))
+    return (place.flip(), *plan.events(place))
 
 
 def refused(study: Study, events, jobs: float) -> bool:
     """Whether the ledger of so many jobs breaks the budget; there may be very many."""
-    sent, eta = spending.split(events), spending.split(events).eta
-    many = spending.ObjectiveParts(
-        mu=eta.mu * sqrt(jobs),
-        edge=eta.edge * jobs,
-        outside=1 - (1 - eta.outside) ** jobs,
-        flat=min(1.0, float(eta.flat) * jobs),
+    classes = len(study.classes)
+    once = exposure(spending.split(events), classes=classes)
+    coin = {
+        name: getattr(once.coin, name) * sqrt(jobs)
+        for name in ("label", "rest", "square", "rounding")
+    }
+    many = replace(
+        once,
+        **{name: often(getattr(once, name), jobs) for name in BOUNDS},
+        coin=replace(often(once.coin, jobs), **coin),
     )
-    for data in ("features", "label"):
-        epsilon, delta = study.budget.limit(data)
-        mu = spending.iterate_mu(sent.released, data) * sqrt(jobs)
-        profile = spending.against_others(data, sent.epsilon, mu, many, len(study.classes))
-        if profile(epsilon) > delta:
-            return True
-    return False
+    rows = ("features", "label")
+    return not all(bounds.keeps(data, many, *study.budget.limit(data)) for data in rows)
+
+
+BOUNDS = ("theta", "eta", "both", "whole", "once")
+
+
+def often(bound, jobs: float):
+    """What so many jobs amount to that each amount to ``bound``."""
+    changes = {
+        "edge": bound.edge * jobs,
+        "outside": 1 - (1 - bound.outside) ** jobs,
+        "flat": np.minimum(1.0, bound.flat * jobs),
+    }
+    return replace(
+        bound, **changes, **({"mu": bound.mu * sqrt(jobs)} if hasattr(bound, "mu") else {})
+    )
 
 
 @given(studies())
@@ -81,13 +94,12 @@ def refused(study: Study, events, jobs: float) -> bool:
 def test_every_study_that_is_accepted_ends_and_no_other_does(study):
     """At every data set that the menu allows. 2^400 jobs stand for any number."""
     found = ending.mistakes(study)
-    if study.budget is None or not study.plan:
+    if study.budget is None or study.plan is None:
         limited = study.budget is not None and study.budget.features_epsilon < inf
         assert bool(found) == (not limited)
         return
-    plan = trainable.plan_of(study)
     pairs = [(low, high) for low in study.menu for high in study.menu if low <= high]
-    ends = [refused(study, job(study, plan, *pair), 2.0**400) for pair in pairs]
+    ends = [refused(study, job(study, study.plan, *pair), 2.0**400) for pair in pairs]
     assert all(ends) == (not found)
 
 
@@ -95,22 +107,22 @@ def test_every_study_that_is_accepted_ends_and_no_other_does(study):
 @settings(max_examples=60, deadline=None)
 def test_many_jobs_cost_what_the_ledger_of_their_events_says(study, jobs):
     """The arithmetic above is that of the journal: all events of all jobs, one after the other."""
-    if study.budget is None or not study.plan:
+    if study.budget is None or study.plan is None:
         return
-    flip, *events = job(study, trainable.plan_of(study), study.menu[0], study.menu[-1])
+    flip, *events = job(study, study.plan, study.menu[0], study.menu[-1])
     safe = last_safe_round(
         [(flip, *events)],
         budget=study.budget,
         classes=len(study.classes),
         already=[tuple(events) * (jobs - 1)],
     )
-    assert (safe < study.plan["rounds"]) == refused(study, (flip, *events), jobs)
+    assert (safe < study.plan.rounds) == refused(study, (flip, *events), jobs)
 
 
 def test_a_thousand_jobs_under_a_budget_that_never_binds():
     """Labels at the menu's largest ε: nothing is ever refused, while features are given away."""
     study = replace(STUDY, plan=PLAN, budget=Budget(labels_epsilon=2.0))
-    flip, *events = job(study, trainable.plan_of(study), 0.4, 2.0)
+    flip, *events = job(study, study.plan, 0.4, 2.0)
     already = [tuple(events) * 999]
     assert last_safe_round([(flip, *events)], budget=study.budget, already=already) == 10
     ledger = Ledger(((flip, *(tuple(events) * 1000)),))

@@ -16,6 +16,7 @@ from studies import studies
 
 import pdml
 from pdml.errors import InvalidInput, StudyError
+from pdml.plan.training_plan import TrainingPlan
 from pdml.study import ServerEntry, Study
 from pdml.study.contract import MOST_BYTES
 from pdml.study.template import plain, render
@@ -46,7 +47,7 @@ def test_the_file_s_fields() -> None:
         and STUDY.budget.labels_epsilon == 0.1
         and STUDY.budget.labels_delta == 1e-6
     )
-    assert dict(STUDY.plan) == {"rounds": 60, "noise_scale": (1.0, 2.5, 3.0)}
+    assert STUDY.plan == TrainingPlan(rounds=60, noise_scale=(1.0, 2.5, 3.0))
     assert STUDY.wording["sex"].label == "Your sex"
     with pytest.raises(
         InvalidInput, match="no server 'dave': its servers are 'alice', 'bob', 'carol'"
@@ -135,6 +136,7 @@ def test_the_hash_is_sha256_of_the_canonical_json() -> None:
         json.loads(data), sort_keys=True, separators=(",", ":"), ensure_ascii=False
     ).encode()
     assert again == data and b": " not in data
+    assert STUDY.hash == "8fb5fc6f70e431bddcc895f3cd509a3c903ec09e261a7622002a70c2145c532b"
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,16 @@
 """Every rule: the mistake is found, on its line, and all of them at once."""
 
-import dataclasses
-import json
 import re
-import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from example_study import TEXT
 
 from pdml.errors import StudyError
-from pdml.messages import Report
+from pdml.plan.training_plan import TrainingPlan
 from pdml.study import Study
-from pdml.study.rules import PLAN
-from pdml.train.plan import TrainingPlan
+from pdml.study.messages import Report
 
 
 def mistakes(text: str) -> list[tuple[int, str]]:
@@ -405,24 +402,63 @@ def test_a_thousand_mistakes_are_found_quickly_and_the_sentence_stays_short() ->
     assert "1000 mistakes" in str(caught.value) and "and 980 more" in str(caught.value)
 
 
-def test_the_plan_s_settings_are_those_of_a_training_plan() -> None:
-    """The study cannot import training, so that this holds the two together."""
-    assert list(PLAN) == [field.name for field in dataclasses.fields(TrainingPlan)]
-    assert {name for name, (_, each) in PLAN.items() if each} == {"noise_scale", "tolerance"}
-    for name, value in TrainingPlan().to_dict().items():
-        assert value is None or isinstance(value, PLAN[name][0])
+PLANS = [
+    ("rounds = 60", "rounds = 0", 43, "plan.rounds must be a whole number from 1 to 20,000, got 0"),
+    ("rounds = 60", "noise_decay = 2", 43, "plan.noise_decay must be a number in (0, 1)"),
+    ("rounds = 60", 'loss = "hinge"', 43, "plan.loss must be one of"),
+    ("rounds = 60", "penalty = 0", 43, "plan.penalty must be a number in (0, 1e+09]"),
+    ("[1, 2.5, 3]", "[1, 2]", 44, "plan.noise_scale must be one number or one per server (3 of"),
+    ("[1, 2.5, 3]", "[1, -2, 3]", 44, "plan.noise_scale must be a number in [0,"),
+]
 
 
-def test_the_documentation_names_every_key_and_its_example_is_a_study() -> None:
+@pytest.mark.parametrize(("old", "new", "line", "told"), PLANS, ids=[new for _, new, *_ in PLANS])
+def test_a_setting_outside_the_plan_s_domain_is_told_with_its_line(old, new, line, told) -> None:
+    with pytest.raises(StudyError) as caught:
+        Study.from_text(TEXT.replace(old, new))
+    ((found, sentence),) = caught.value.mistakes
+    assert (found, told in sentence) == (line, True), sentence
+
+
+def test_every_setting_s_mistake_is_told() -> None:
+    plan = {"rounds": "x", "penalty": -1, "noise_decay": 3, "loss": 5, "tolerance": [0, 1, 1]}
+    with pytest.raises(StudyError) as caught:
+        Study.from_document(Study.from_text(TEXT).to_dict() | {"plan": plan})
+    assert len(caught.value.mistakes) == len(plan)
+
+
+def test_a_loss_for_two_classes_is_refused_for_three() -> None:
+    document = Study.from_text(TEXT).to_dict() | {"plan": {"loss": "square"}}
+    assert Study.from_document(document).plan == TrainingPlan(loss="square")
+    document["label"]["classes"] = ["a", "b", "c"]
+    with pytest.raises(StudyError, match=r"plan\.loss must be 'logistic' for 3 classes"):
+        Study.from_document(document)
+
+
+def test_settings_enter_the_hash_if_they_are_written_or_differ_from_their_default() -> None:
+    """A default that is written out is another text, and was another hash before plans were typed;
+    one that is not written leaves no trace, so that a later setting changes no study.
+    """
+    study = replace(Study.from_text(TEXT), plan=None)
+    plain, written = (
+        Study.from_document(study.to_dict() | {"plan": plan})
+        for plan in ({"rounds": 7}, {"rounds": 7, "loss": "logistic"})
+    )
+    assert plain.plan == written.plan == TrainingPlan(rounds=7)
+    assert plain.to_dict()["plan"] == {"rounds": 7} and plain.hash != written.hash
+    assert written.to_dict()["plan"] == {"rounds": 7, "loss": "logistic"}
+    assert replace(study, plan=TrainingPlan(rounds=7)) == plain
+    assert replace(written, plan=TrainingPlan()).to_dict()["plan"] == {
+        "rounds": 40,
+        "loss": "logistic",
+    }
+    assert Study.from_canonical(replace(study, plan=TrainingPlan()).canonical()).plan is not None
+    assert replace(study, plan_settings=("rounds",)).plan_settings == ()
+
+
+def test_the_documentation_s_example_is_a_study_and_names_the_fields_of_a_report() -> None:
     page = (Path(__file__).parents[2] / "docs" / "study.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```toml\n(.*?)```", page, flags=re.S)
     assert Study.from_text(example).id == "hiv-2026"
-    tables = tomllib.loads(TEXT)
-    tables.pop("plan")
-    flat = json.dumps([tables, {"help": 1}], default=str)
-    for key in {*re.findall(r'"(\w+)": ', flat), *Report.__struct_fields__} - {*tables} | {
-        "label",
-        "features",
-        "labels",
-    }:
-        assert f"`{key}`" in page, key
+    for field in Report.__struct_fields__:
+        assert f"| `{field}` |" in page, field

@@ -4,7 +4,7 @@ import numpy as np
 from consortium import Consortium
 
 from pdml.mechanisms.randomness import Secure
-from pdml.train.plan import TrainingPlan
+from pdml.plan.training_plan import TrainingPlan
 
 # Noise below the grid is drawn as 0 or -0, each with probability 1/2.
 SILENT = TrainingPlan(rounds=12, objective_bound=0.0, noise_scale=2.0**-46)

@@ -11,9 +11,9 @@ from fitting import fading, is_gaussian, is_truncated_gaussian, is_uniform_box, 
 from pdml.core import labels
 from pdml.core.graph import Graph
 from pdml.mechanisms.randomness import Secure, Simulated
+from pdml.plan.training_plan import TrainingPlan
 from pdml.train.engines import local
 from pdml.train.node import Node, Server
-from pdml.train.plan import TrainingPlan
 
 N, WIDTH, RECORDS = 3, 8_000, 12
 SCALES, DECAY, BOUND = (0.4, 0.05, 0.2), 0.6, 0.9
@@ -38,7 +38,8 @@ def servers(classes=2):
         x = rng.standard_normal((RECORDS, WIDTH))
         x /= np.linalg.norm(x, axis=1)[:, None] * (1 + 1e-9)
         codes = labels.codes(rng.integers(classes, size=RECORDS), 1.0, classes)
-        found.append(Server(i, N, 2, x, codes, 1.0, 1.0, classes))
+        server = Server.of(Graph.complete(N), i, x, codes, epsilons=(1.0,), classes=classes)
+        found.append(server)
     return found
 
 

@@ -13,9 +13,9 @@ from pdml.core.graph import Graph
 from pdml.errors import InvalidInput, NotCertified
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
+from pdml.plan.training_plan import TrainingPlan
 from pdml.train.engines import local
 from pdml.train.node import Node, Server
-from pdml.train.plan import TrainingPlan
 
 HAS_NUMBA = solver.compiled_loops() is not None
 modes = [
@@ -57,16 +57,14 @@ def federation(
     codes = labels.codes(reported, epsilon, classes)
     pooled = storage(x)
     servers = [
-        Server(
+        Server.of(
+            graph,
             i,
-            graph.n,
-            int(graph.degrees[i]),
             rows.take(pooled, cuts[i], cuts[i + 1]),
             codes[cuts[i] : cuts[i + 1]],
-            epsilon,
-            1.0,
-            classes,
-            pooled,
+            epsilons=(epsilon,),
+            classes=classes,
+            pooled=pooled,
         )
         for i in range(graph.n)
     ]

@@ -5,6 +5,7 @@ actor is an error.
 import os
 import signal
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,13 +13,15 @@ from consortium import NAMES, Consortium
 from faint import SILENT, faint, without_sign
 from raylets import raylets
 
-from pdml.errors import EngineError, InvalidInput
+from pdml.errors import EngineError, InvalidInput, MissingExtra
+from pdml.plan.training_plan import TrainingPlan
 from pdml.train.engines import local
 
 ray = pytest.importorskip("ray")
 
 from ray import cloudpickle  # noqa: E402
 
+from pdml.train.engines import cluster as joining  # noqa: E402
 from pdml.train.engines import ray as engine  # noqa: E402
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the actors cannot import a test
@@ -69,6 +72,18 @@ def test_it_is_the_local_engine_to_the_bit(cluster, run):
     np.testing.assert_allclose(found.consensus, expected.consensus, rtol=1e-12)
     assert (mine.passes, mine.hessians) == (theirs.passes, theirs.hessians)
     assert seen == [(t, (1, 4, 1, 4)) for t in range(1, 13)]
+
+
+@pytest.mark.parametrize("house", [False, True])
+def test_sums_are_the_local_engines_to_the_bit(cluster, run, house):
+    whole = replace(run[1], plan=TrainingPlan(method="sums", colluding=2))
+    expected = local.exchange(whole, house=house)
+    shards = engine.shards_of(whole, 3)
+    found = engine.exchange(whole.plan, whole.source, shards[::-1], house=house)
+    np.testing.assert_array_equal(found.released, expected.released)
+    assert len(found.house) == len(expected.house) == (4 if house else 0)
+    for mine, theirs in zip(found.house, expected.house, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9)
 
 
 def test_a_zero_that_actors_release_has_no_sign(cluster, tmp_path):
@@ -181,12 +196,16 @@ def test_shards_must_cover_the_servers(cluster, run):
     assert len(NAMES) == graph.n
 
 
-def test_the_estimator_takes_it_by_name(cluster):
+PLANS = [TrainingPlan(rounds=5), TrainingPlan(method="sums", colluding=1)]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=["rounds", "sums"])
+def test_the_estimator_takes_it_by_name(cluster, plan):
     from pdml import PDMLClassifier
     from pdml.datasets import twonorm
 
     x, y = twonorm(200, np.random.default_rng(0))
-    settings = {"n_servers": 4, "rounds": 5, "random_state": 1, "diagnostics": True}
+    settings = {"n_servers": 4, "plan": plan, "random_state": 1, "diagnostics": True}
     here = PDMLClassifier(**settings).fit(x, y)
     there = PDMLClassifier(engine="ray", **settings).fit(x, y)
     np.testing.assert_array_equal(there.coef_, here.coef_)
@@ -195,14 +214,15 @@ def test_the_estimator_takes_it_by_name(cluster):
         PDMLClassifier(engine="spark").fit(x, y)
 
 
-def test_a_study_trains_on_a_cluster(cluster, tmp_path):
+@pytest.mark.parametrize("plan", PLANS, ids=["rounds", "sums"])
+def test_a_study_trains_on_a_cluster(cluster, tmp_path, plan):
     """Each actor reads its own frozen data set, and the model is the local engine's."""
     from federation import NAMES as CLINICS
     from federation import freeze, study_of
 
     from pdml import train_study
 
-    study = study_of()
+    study = study_of(plan=plan)
     folders = {name: freeze(study, name, tmp_path / name) for name in CLINICS}
     there, here = (
         train_study(study, folders, engine=name, job="first", random_state=3)
@@ -217,7 +237,7 @@ def test_auto_is_the_cluster_of_the_environment_and_signals_stay_ours(left, monk
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
         ours = signal.getsignal(signal.SIGTERM)
-        with engine.connected("auto"):
+        with joining.connected("auto"):
             assert {node["NodeID"] for node in ray.nodes()} == {
                 node.node_id for node in left.list_all_nodes()
             }
@@ -241,7 +261,7 @@ def test_no_cluster_is_one_sentence(left, monkeypatch, address, sentence):
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(ray, "init", none)
-    with pytest.raises(EngineError, match=sentence), engine.connected(address):
+    with pytest.raises(EngineError, match=sentence), joining.connected(address):
         pass
     monkeypatch.undo()
 
@@ -250,8 +270,8 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
         pytest.raises(
-            EngineError, match=r"this needs Ray, which is not installed: pip install 'pdml\[ray\]'"
+            MissingExtra, match=r"ray, which is not installed: pip install 'pdml\[ray\]'"
         ),
-        engine.connected(),
+        joining.connected(),
     ):
         pass

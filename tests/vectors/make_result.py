@@ -1,10 +1,11 @@
-"""Write result/: a small result for tests/release/test_stored_result.py.
+"""Write result-2/: a small result for tests/release/test_stored_result.py.
 
     PYTHONPATH=tests/node python tests/vectors/make_result.py
 
 Its statements were signed once and stay: every version must read them (without the folder they are
 signed anew). Model and page are made of them again; once a version was released with the old ones,
-that is right only together with another `pdml.release.consortium.RESULT`.
+that is right only together with another `pdml.release.consortium.RESULT` and another folder here:
+result/ has the form pdml-result/1 and is never touched.
 """
 
 import hashlib
@@ -17,10 +18,10 @@ from results import SHORT, Studied
 
 from pdml.node import statement
 from pdml.node.holdings import agreed
+from pdml.pages.result import result_page
+from pdml.plan.training_plan import TrainingPlan
 from pdml.release.result import assemble, write_result
-from pdml.report.result import result_page
 from pdml.study import Study
-from pdml.train.plan import TrainingPlan
 
 
 def sign_anew(folder: Path) -> None:
@@ -48,7 +49,7 @@ def made_again(stored: Path, folder: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
-        stored = Path(__file__).parent / "result"
+        stored = Path(__file__).parent / "result-2"
         if stored.exists():
             made_again(stored, Path(place))
             shutil.rmtree(stored)

@@ -1,14 +1,13 @@
 """What a study allows to be spent, and the last round that stays within it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 
-import numpy as np
-
 from pdml import _validate
-from pdml.accounting import spending
-from pdml.accounting.events import Event
+from pdml.accounting import bounds, spending
+from pdml.accounting.events import Event, IterateReleased
+from pdml.accounting.exposure import exposure, side_by_side
 from pdml.errors import InvalidInput
 
 MOST_ROUNDS = 20_000  # ADMM is done long before, and fading noise protects nobody by then
@@ -16,8 +15,8 @@ MOST_ROUNDS = 20_000  # ADMM is done long before, and fading noise protects nobo
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The most that the other servers together may learn: (ε, δ) for features and for labels; ε = ∞
-    leaves a row free.
+    """The most that ``colluding`` other servers together may learn, by default all of them: (ε, δ)
+    for features and for labels; ε = ∞ leaves a row free.
 
     Against the own server nothing is spent round by round: labels have the ε of their devices,
     features nothing.
@@ -27,8 +26,11 @@ class Budget:
     features_delta: float = 1e-6
     labels_epsilon: float = inf
     labels_delta: float = 1e-6
+    colluding: int | None = None  # k; None: all others
 
     def __post_init__(self) -> None:
+        if self.colluding is not None:
+            _validate.integer("colluding", self.colluding, low=1, why="each server sees something")
         for name in ("features_epsilon", "labels_epsilon"):
             _validate.real(name, getattr(self, name), low=0)
         for name in ("features_delta", "labels_delta"):
@@ -57,11 +59,23 @@ def last_safe_round(
     classes: int = 2,
     already: Sequence[Sequence[Event]] | None = None,
 ) -> int:
-    """The last round of a planned training up to which every server stays within ``budget``; 0 if
-    the first is too much.
+    """The last round of a planned training up to which every server stays within a budget.
 
-    ``planned[i]`` are the events of server i in all rounds, ``already[i]`` those of earlier
-    trainings on the same records, which are spent whatever happens.
+    Parameters
+    ----------
+    planned : sequence of sequences of events
+        For each server those of all rounds.
+    budget : Budget
+        The most that the other servers together may learn, or so many of them.
+    classes : int
+        How many the label has.
+    already : sequence of sequences of events, optional
+        For each server those of earlier trainings on the same records, spent whatever happens.
+
+    Returns
+    -------
+    int
+        0 if the first round is too much.
     """
     before = [()] * len(planned) if already is None else already
     if len(before) != len(planned):
@@ -69,30 +83,41 @@ def last_safe_round(
             f"already must hold the events of every server ({len(planned)} of them), got "
             f"{len(before)}"
         )
-    new, old = ([spending.split(events) for events in each] for each in (planned, before))
-    whole = [(*early, *late) for early, late in zip(before, planned, strict=True)]
-    label_epsilon, eta = spending.together([spending.split(events) for events in whole])
-    for server in new:
-        rounds = [event.t for event in server.released]
+    for events in planned:
+        sent = spending.split(events)
+        rounds = [event.t for event in sent.released] or [1 for _ in sent.sums]
         if len(set(rounds)) < len(rounds):
             twice = next(t for t in rounds if rounds.count(t) > 1)
             why = "a planned training releases once per round"
             raise InvalidInput(f"{why}, got round {twice} twice: earlier ones go to already")
-    spent = {}
-    for data in ("features", "label"):
-        first = np.array([spending.iterate_mu(each.released, data) for each in old]) ** 2
-        spent[data] = np.cumsum([first, *spending.costs(new, data)], axis=0)
+    if not planned:
+        return 0
+    spent = side_by_side(
+        [
+            exposure(
+                spending.split([*_past(early), *late]),
+                classes=classes,
+                colluding=budget.colluding,
+                by_round=True,
+            )
+            for early, late in zip(before, planned, strict=True)
+        ]
+    )
 
     def holds(t: int) -> bool:
-        for data, totals in spent.items():
-            epsilon, delta = budget.limit(data)
-            profile = spending.against_others(data, label_epsilon, np.sqrt(totals[t]), eta, classes)
-            if not (profile(epsilon) <= delta).all():
-                return False
-        return True
+        return all(
+            bounds.keeps(data, spent.after(t), *budget.limit(data))
+            for data in ("features", "label")
+        )
 
-    safe, unsafe = 0, len(spent["label"])
+    safe, unsafe = 0, len(spent.epsilon)
     while unsafe - safe > 1:
         middle = (safe + unsafe) // 2
         safe, unsafe = (middle, unsafe) if holds(middle) else (safe, middle)
     return safe
+
+
+def _past(events: Sequence[Event]) -> Iterator[Event]:
+    """What was released before round 1, in whatever round of whatever training."""
+    for event in events:
+        yield replace(event, t=0) if isinstance(event, IterateReleased) else event

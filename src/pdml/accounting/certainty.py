@@ -13,8 +13,8 @@ It is not ε: that lies below L, and is exceeded with a chance of many times δ.
 from math import inf
 
 import numpy as np
-from scipy.special import expit, ndtri
 
+from pdml._special import expit, ndtri
 from pdml.accounting.profiles import Profile, Values, epsilon_at, gaussian_mu, gaussian_profile
 
 _OFFSETS = np.array([0.0, *(2.0**k for k in range(-30, 18))])  # from ε: where to look first

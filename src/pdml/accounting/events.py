@@ -1,5 +1,10 @@
 """What was released, as frozen records. Mechanisms make them, the ledger reads them, and neither
 knows the other.
+
+Journals and statements keep events by name, for as long as their data sets live. So no event and no
+field is ever removed or renamed, and none changes its meaning: what is new is an event of its own,
+or a field whose default means what leaving it out has always meant. `tests/vectors/events.json`
+holds every one that was ever written, and a test reads them all.
 """
 
 from dataclasses import dataclass
@@ -19,6 +24,7 @@ class LabelFlipped:
 
     epsilon: float
     by: str = provenance.DEVICES
+    epsilons: tuple[float, ...] = ()  # every ε in use, where it is known: whoever is worst counts
 
     def __post_init__(self) -> None:
         _validate.choice("by", self.by, provenance.RANDOMISED_BY)
@@ -60,4 +66,24 @@ class IterateReleased:
     solver_slack: float | None = None
 
 
-Event = LabelFlipped | ObjectiveNoised | IterateReleased
+@dataclass(frozen=True, kw_only=True)
+class SumsReleased:
+    """Server i sent its two sums Q_i and S_i once, each with Gaussian noise (docs/sums.md).
+
+    The shifts bound how far one reported label moves Q_i, one whole record moves Q_i, and one
+    record moves S_i (Frobenius norm), for people whose label has ``epsilon``, the largest in use.
+    Reports weigh 1/κ(ε)², so that somebody with a smaller ε moves Q_i less by κ(epsilon)/κ(ε) and
+    S_i by its square. ``fixed_shift`` is the part of each that is the same for everybody: rounding.
+    """
+
+    label_stddev: float  # of what this server adds to every number of Q_i
+    square_stddev: float  # to S_i's diagonal; beside it a √2-th
+    label_shift: float
+    record_shift: float
+    square_shift: float
+    fixed_shift: float
+    epsilon: float
+    hidden_among: int = 1  # servers whose sums appear in one total only; 1: everybody's own is seen
+
+
+Event = LabelFlipped | ObjectiveNoised | IterateReleased | SumsReleased

@@ -4,24 +4,24 @@ Rows are {label, features} x {own server, other servers, own and others together
 worst one speaks for all unless a server is named.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf, isinf
 
 import numpy as np
-from scipy.special import expit
 
-from pdml._types import Array
-from pdml.accounting import profiles, provenance, spending
+from pdml import _validate
+from pdml._special import expit
+from pdml.accounting import bounds, profiles, provenance, reasons, spending
 from pdml.accounting.budget import Budget, last_safe_round
 from pdml.accounting.certainty import certainty_at
-from pdml.accounting.events import Event, IterateReleased
+from pdml.accounting.events import Event, IterateReleased, SumsReleased
+from pdml.accounting.exposure import Exposure, exposure, side_by_side
 from pdml.accounting.profiles import Profile
-from pdml.accounting.spending import objective_profile
 from pdml.accounting.users import Reports, UserLines, user_lines
 from pdml.errors import BudgetExceeded, InvalidInput
 
-__all__ = ["ADVERSARIES", "DATA", "Ledger", "Line", "objective_profile"]
+__all__ = ["ADVERSARIES", "DATA", "Ledger", "Line"]
 
 DATA = ("label", "features")
 ADVERSARIES = ("own server", "other servers", "own and others together")
@@ -32,7 +32,8 @@ class Line:
     """One row of the ledger: (ε, δ) of a piece of data against an adversary, and why.
 
     ``certainty`` is how sure the adversary can be of the truth, from even odds, but for a chance of
-    δ (`accounting.certainty`).
+    δ (`accounting.certainty`). ``colluding`` is how many other servers put together what they see;
+    None: all.
     """
 
     data: str
@@ -41,6 +42,7 @@ class Line:
     delta: float
     reason: str
     certainty: float
+    colluding: int | None = None
 
 
 @dataclass(frozen=True)
@@ -57,50 +59,144 @@ class Ledger:
     classes: int = 2
     reports: Reports | None = field(default=None, compare=False, repr=False)
 
-    def profile(self, data: str, adversary: str, server: int) -> Profile:
+    def profile(
+        self, data: str, adversary: str, server: int, *, colluding: int | None = None
+    ) -> Profile:
         """δ(ε) for one piece of data at one server against one adversary."""
-        _check_row(data, adversary)
-        sent = spending.split(self.events[server])
+        _check_row(data, adversary, colluding)
         if adversary == "other servers":
-            mu = spending.iterate_mu(sent.released, data)
-            return spending.against_others(data, sent.epsilon, mu, sent.eta, self.classes)
+            spent = self._exposure(server, colluding=colluding)
+            return profiles.worst_of(bounds.against_others(data, spent, worst=True))
         if data == "features":
             return profiles.nothing_profile
-        return profiles.pure_profile(sent.own_epsilon)
+        return profiles.pure_profile(self._sent[server].own_epsilon)
 
-    def _profile(self, data: str, sent: Sequence[spending.Split], mu: Array) -> Profile:
-        """The same against other servers, with an entry for each of several servers."""
-        epsilon, eta = spending.together(sent)
-        return spending.against_others(data, epsilon, mu, eta, self.classes)
+    def _exposure(
+        self, server: int | None = None, *, colluding: int | None = None, by_round: bool = False
+    ) -> Exposure:
+        """Of all servers' people, or of one server's."""
+        return side_by_side(self._people(server, colluding, by_round))
 
-    def line(self, data: str, adversary: str, server: int | None = None) -> Line:
-        """One row; the worst server's unless one is named."""
-        _check_row(data, adversary)
-        chosen = self.events if server is None else self.events[server : server + 1]
-        sent = [spending.split(events) for events in chosen]
+    def _people(
+        self, server: int | None, colluding: int | None, by_round: bool = False
+    ) -> list[Exposure]:
+        """Of each server's people, or of one server's; all lines ask for the same."""
+        chosen = self._different if server is None else [server]
+        for i in chosen:
+            if (i, colluding, by_round) not in self._kept:
+                self._kept[i, colluding, by_round] = exposure(
+                    self._sent[i], classes=self.classes, colluding=colluding, by_round=by_round
+                )
+        return [self._kept[i, colluding, by_round] for i in chosen]
+
+    @cached_property
+    def _kept(self) -> dict[tuple[int, int | None, bool], Exposure]:
+        return {}
+
+    @cached_property
+    def _different(self) -> list[int]:
+        """One of all servers with the same events: others have the same lines."""
+        return list({events: i for i, events in enumerate(self.events)}.values())
+
+    @cached_property
+    def _sent(self) -> list[spending.Split]:
+        return [spending.split(events) for events in self.events]
+
+    def line(
+        self,
+        data: str,
+        adversary: str,
+        server: int | None = None,
+        *,
+        colluding: int | None = None,
+    ) -> Line:
+        """One row of the table.
+
+        Parameters
+        ----------
+        data : str
+            One of `DATA`.
+        adversary : str
+            One of `ADVERSARIES`.
+        server : int, optional
+            Whose people; by default whoever is worst off of all servers'.
+        colluding : int, optional
+            How many of the other servers put together what they see; by default all.
+
+        Returns
+        -------
+        Line
+
+        Guarantees
+        ----------
+        - ``colluding`` counts only where sums were masked so that they appear in one total; of
+          everything else each server, and whoever carries it, sees all that there is. The own
+          server needs nobody's help.
+        """
+        _check_row(data, adversary, colluding)
+        sent = [self._sent[i] for i in (self._different if server is None else [server])]
         if adversary == "other servers":
-            mu = np.array([spending.iterate_mu(each.released, data) for each in sent])
-            profile, delta = self._profile(data, sent, mu), self.delta
-            spent = profiles.epsilon_at(profile, delta)
-            sure = certainty_at(profile, delta, spent)
+            return self._worst(data, self._people(server, colluding), sent, colluding)
+        if data == "features":
+            spent, reason = [inf], reasons.features_against_own(adversary)
         else:
-            spent, delta = [each.own_epsilon if data == "label" else inf for each in sent], 0.0
-            sure = expit(spent)
-        if data == "label" and adversary != "other servers":  # it depends on who flipped them
-            worst = max(spent)
-            known = [each.by for each, own in zip(sent, spent, strict=True) if own == worst]
-            alone = adversary == "own server"
-            reason = provenance.reason(provenance.worst(*known), worst, alone=alone)
-        else:
-            reason = _REASONS[data, adversary]
+            spent = [each.own_epsilon for each in sent]
+            known = provenance.worst(*(e.by for e in sent if e.own_epsilon == max(spent)))
+            reason = provenance.reason(known, max(spent), alone=adversary == "own server")
+        return Line(data, adversary, max(spent), 0.0, reason, float(expit(max(spent))), colluding)
+
+    def _worst(
+        self,
+        data: str,
+        people: list[Exposure],
+        sent: list[spending.Split],
+        colluding: int | None = None,
+    ) -> Line:
+        """Whoever is worst off against other servers, of each server's people."""
+        spent = side_by_side(people)
+        profile = bounds.against_others(data, spent, worst=True)
+        epsilons = profiles.epsilon_at(profile, self.delta)
+        worst = int(np.argmax(epsilons))
+        ends = np.cumsum([len(each.epsilon) for each in people])
+        reason = reasons.against_others(
+            data,
+            bounds.winners(data, spent, epsilons, profile(epsilons))[worst],
+            float(epsilons[worst]),
+            sent[int(np.searchsorted(ends, worst, side="right"))],
+            colluding,
+        )
         return Line(
             data=data,
-            adversary=adversary,
-            epsilon=float(np.max(spent)),
-            delta=delta,
+            adversary="other servers",
+            epsilon=float(epsilons[worst]),
+            delta=self.delta,
             reason=reason,
-            certainty=float(np.max(sure)),
+            certainty=float(np.max(certainty_at(profile, self.delta, epsilons))),
+            colluding=colluding,
         )
+
+    def coalitions(self, data: str) -> list[Line]:
+        """What k other servers learn together, for every k from one to all.
+
+        Parameters
+        ----------
+        data : str
+            One of `DATA`.
+
+        Returns
+        -------
+        list of Line
+            n - 1 of them, n being the servers among which sums were hidden, or all servers; never
+            falling with k, and all the same where nothing was hidden in a total.
+        """
+        return [
+            self.line(data, "other servers", colluding=k) for k in range(1, self._hidden_among())
+        ]
+
+    def _hidden_among(self) -> int:
+        """The most servers whose sums appear in one total only; without one, all servers."""
+        most = max((event.hidden_among for each in self._sent for event in each.sums), default=1)
+        return most if most > 1 else len(self.events)
 
     def lines(self, server: int | None = None) -> list[Line]:
         """The whole table."""
@@ -108,10 +204,12 @@ class Ledger:
 
     def up_to(self, rounds: int) -> "Ledger":
         """The ledger as it stood after ``rounds`` rounds."""
-        kept = tuple(
-            tuple(e for e in events if not isinstance(e, IterateReleased) or e.t <= rounds)
-            for events in self.events
-        )
+
+        def sent(event: Event) -> bool:
+            t = event.t if isinstance(event, IterateReleased) else isinstance(event, SumsReleased)
+            return t <= rounds
+
+        kept = tuple(tuple(filter(sent, events)) for events in self.events)
         return replace(self, events=kept)
 
     def check(self, budget: Budget) -> None:
@@ -120,27 +218,36 @@ class Ledger:
         """
         for data in ("features", "label"):
             limit, delta = budget.limit(data)
-            each = [self.profile(data, "other servers", i) for i in range(len(self.events))]
-            if all(profile(limit) <= delta for profile in each):
+            if bounds.keeps(data, self._exposure(colluding=budget.colluding), limit, delta):
                 continue
-            spent = [profiles.epsilon_at(profile, delta) for profile in each]
+            book = replace(self, delta=delta)
+            spent = [
+                book.line(data, "other servers", i, colluding=budget.colluding).epsilon
+                for i in range(len(self.events))
+            ]
             server = max(range(len(spent)), key=spent.__getitem__)
-            rounds = max(
-                (e.t for events in self.events for e in events if isinstance(e, IterateReleased)),
-                default=0,
-            )
             what = "no bound at all" if isinf(spent[server]) else f"epsilon {spent[server]:.3g}"
+            k = budget.colluding
+            whom = "other servers" if k is None else f"{k} other server{'s' if k > 1 else ''}"
             raise BudgetExceeded(
-                f"{rounds} rounds would spend {what} on the {data} against other servers "
+                f"{self._amount()} would spend {what} on the {data} against {whom} "
                 f"(delta {delta:g}, server {server + 1}), "
                 f"but the budget is epsilon {limit:.3g}{self._way_out(budget)}"
             )
 
+    def _amount(self) -> str:
+        """How much was sent, in words."""
+        rounds = max((e.t for each in self._sent for e in each.released), default=0)
+        exchanges = max((len(each.sums) for each in self._sent), default=0)
+        if not exchanges:
+            return f"{rounds} rounds"
+        return reasons.exchanges(exchanges) + (f" and {rounds} rounds" if rounds else "")
+
     def _way_out(self, budget: Budget) -> str:
         sent = [[e.t for e in events if isinstance(e, IterateReleased)] for events in self.events]
         if any(
-            len(set(rounds)) < len(rounds) for rounds in sent
-        ):  # several trainings: `last_safe_round` takes them apart
+            len(set(rounds)) < len(rounds) or not rounds for rounds in sent
+        ):  # several trainings: `last_safe_round` takes them apart; or sums, of which half is none
             return ""
         safe = self.last_safe_round(budget)
         return f": the last safe round is {safe}" if safe else ": not even the first round is safe"
@@ -167,21 +274,16 @@ class Ledger:
             raise InvalidInput(
                 f"record must be the index of one of the {known} known reports, got {record}"
             )
-        chosen = slice(record, record + 1)
-        alone = Reports(
-            self.reports.servers[chosen],
-            self.reports.epsilons[chosen],
-            self.reports.weights[chosen],
-        )
-        own = user_lines(self.events, alone, delta=self.delta, classes=self.classes)
+        server = int(self.reports.servers[record])
+        kind = (self.reports.epsilons[record], self.reports.weights[record])
+        own = exposure(self._sent[server], *kind, classes=self.classes)
         table = []
-        for line in self.lines(int(alone.servers[0])):
-            if line.data == "label" and line.adversary == "other servers":
-                spent, sure = own.label_other_servers, own.label_other_servers_certainty
-                line = replace(line, epsilon=float(spent[0]), certainty=float(sure[0]))
-            elif line.data == "label":
-                alone_knows = float(own.label_own_server[0])
-                line = replace(line, epsilon=alone_knows, certainty=float(expit(alone_knows)))
+        for line in self.lines(server):
+            if line.adversary == "other servers":
+                line = self._worst(line.data, [own], [self._sent[server]])
+            elif line.data == "label" and not isinf(line.epsilon):
+                mine = float(own.epsilon[0])
+                line = replace(line, epsilon=mine, certainty=float(expit(mine)))
             table.append(line)
         return table
 
@@ -190,12 +292,12 @@ class Ledger:
         ledger's δ.
         """
         _check_row(data, "other servers")
-        sent = [spending.split(events) for events in self.events]
-        mu = np.sqrt(np.cumsum(spending.costs(sent, data), axis=0))
-        if not len(mu):
-            return []
-        each = profiles.epsilon_at(self._profile(data, sent, mu), self.delta)
-        worst: list[float] = each.max(axis=1).tolist()
+        spent = self._exposure(by_round=True)
+        forms = profiles.better_of(*bounds.closed(data, spent).values())
+        each = profiles.epsilon_at(forms, self.delta)[1:]
+        last = bounds.against_others(data, spent.after(-1), worst=True)
+        at_the_end = profiles.epsilon_at(last, self.delta)  # nobody knew more before
+        worst: list[float] = np.minimum(each, at_the_end).max(axis=1).tolist()
         return worst
 
     def feature_epsilons(self) -> list[float]:
@@ -204,37 +306,43 @@ class Ledger:
 
     def to_dict(self) -> dict[str, object]:
         """Plain numbers for JSON; infinity as the string "inf"."""
+        each = self.every_coalition
         return {
             "source": self.source,
             "delta": self.delta,
-            "lines": [
-                {
-                    "data": line.data,
-                    "adversary": line.adversary,
-                    "epsilon": "inf" if isinf(line.epsilon) else line.epsilon,
-                    "delta": line.delta,
-                    "certainty": line.certainty,
-                    "reason": line.reason,
-                }
-                for line in self.lines()
-            ],
+            "lines": [_plain(line) for line in self.lines()],
+            **({"coalitions": [_plain(line) for line in each]} if each else {}),
         }
 
+    @property
+    def every_coalition(self) -> tuple[Line, ...]:
+        """`coalitions` of labels and of features; none where all coalitions learn the same."""
+        kinds = DATA if self.masked else ()
+        return tuple(line for data in kinds for line in self.coalitions(data))
 
-def _check_row(data: str, adversary: str) -> None:
+    @property
+    def masked(self) -> bool:
+        """Whether something appears in a total only, so that it matters how many collude."""
+        return any(event.hidden_among > 1 for each in self._sent for event in each.sums)
+
+
+def _plain(line: Line) -> dict[str, object]:
+    told: dict[str, object] = {
+        "data": line.data,
+        "adversary": line.adversary,
+        "epsilon": "inf" if isinf(line.epsilon) else line.epsilon,
+        "delta": line.delta,
+        "certainty": line.certainty,
+        "reason": line.reason,
+    }
+    return told if line.colluding is None else {**told, "colluding": line.colluding}
+
+
+def _check_row(data: str, adversary: str, colluding: int | None = None) -> None:
+    if colluding is not None:
+        _validate.integer("colluding", colluding, low=1, why="each server sees something")
     if data not in DATA or adversary not in ADVERSARIES:
         raise InvalidInput(
             f"the ledger has rows for {DATA} against {ADVERSARIES}, got {data!r} against "
             f"{adversary!r}"
         )
-
-
-_REASONS = {
-    (
-        "label",
-        "other servers",
-    ): "randomised response, then objective noise or iterate noise, whichever is better",
-    ("features", "own server"): "the own server receives them: no protection",
-    ("features", "other servers"): "iterate noise over all rounds sent",
-    ("features", "own and others together"): "no protection",
-}

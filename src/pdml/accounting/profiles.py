@@ -12,9 +12,10 @@ from math import atanh, inf, isinf, tanh
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri
 
 from pdml import _validate
+from pdml._bisect import bisect
+from pdml._special import log_ndtr, ndtr, ndtri
 from pdml._types import Array
 
 Values = Any  # a number or an array of them: what comes in as a number goes out as one
@@ -23,7 +24,18 @@ TINY = 1e-300  # a Gaussian's δ is never 0: underflow must not look like pure p
 
 
 def gaussian_profile(mu: Values) -> Profile:
-    """δ(ε) = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) of a Gaussian mechanism with sensitivity/σ = μ."""
+    """δ(ε) = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) of a Gaussian mechanism.
+
+    Parameters
+    ----------
+    mu : float or array
+        Sensitivity/σ.
+
+    Returns
+    -------
+    callable
+        ε -> δ(ε).
+    """
     _validate.real("mu", mu if np.isscalar(mu) else float(np.min(mu, initial=inf)), low=0)
     ratio = np.asarray(mu, dtype=float)
     known = (ratio > 0) & np.isfinite(ratio)
@@ -41,13 +53,12 @@ def gaussian_profile(mu: Values) -> Profile:
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest sensitivity/σ of an (ε, δ)-private Gaussian mechanism, to 10⁻¹², rounded down."""
-    low, high = 0.0, 10 * max(1.0, epsilon)
-    if gaussian_profile(high)(epsilon) <= delta:
-        return high
-    while high - low > 1e-12 * max(1.0, high):
-        middle = (low + high) / 2
-        low, high = (middle, high) if gaussian_profile(middle)(epsilon) <= delta else (low, middle)
-    return low
+    most = 10 * max(1.0, epsilon)
+
+    def keeps(mu: float) -> bool:
+        return bool(gaussian_profile(mu)(epsilon) <= delta)
+
+    return most if keeps(most) else bisect(keeps, 0.0, most, absolute=1e-12, relative=1e-12)
 
 
 def pure_profile(epsilon_p: Values) -> Profile:
@@ -71,6 +82,11 @@ def nothing_profile(epsilon: Values) -> Values:
 def better_of(*profiles: Profile) -> Profile:
     """Two valid bounds on the same mechanism are both true, so the smaller one is."""
     return lambda epsilon: reduce(np.minimum, (profile(epsilon) for profile in profiles))
+
+
+def worst_of(profile: Profile) -> Profile:
+    """Of a profile with an entry for each kind of person: that of whoever is worst off at ε."""
+    return lambda epsilon: np.max(profile(np.asarray(epsilon)[..., None]), axis=-1)[()]
 
 
 def plus(profile: Profile, delta: Values) -> Profile:
@@ -126,12 +142,26 @@ def truncated_gaussian_profile(mu: Values, *, outside: Values, edge: Values) -> 
     return _quiet(delta)
 
 
-def joint_profile(epsilon: Values, profile: Profile) -> Profile:
-    """Exact profile of binary randomised response ε followed by a mechanism with ``profile`` on its
-    output.
+def joint_profile(epsilon: Values, profile: Profile, classes: Values = 2) -> Profile:
+    """Profile of K-ary randomised response ε followed by a mechanism with ``profile`` on its
+    output; exact for two classes.
 
-    δ_J(e') = (e^ε - e^e')/(1 + e^ε) · δ_M(e''), e'' = ln((e^(ε+e') - 1)/(e^ε - e^e')), for e' < ε,
-    else 0.
+    δ_J(e') = α·δ_M(ln(1 + (e^e' - 1)/α)), α = (e^ε - e^e')/(e^ε + K - 1), for e' < ε, else 0.
+
+    Parameters
+    ----------
+    epsilon : float or array
+        Of randomised response. With ``classes`` = 2 it may be any mechanism that is ε-private
+        without a δ, such as several reports of one label.
+    profile : callable
+        δ_M.
+    classes : int or array
+        K.
+
+    Returns
+    -------
+    callable
+        δ_J.
     """
     flip = np.asarray(epsilon, dtype=float)
     if np.isinf(flip).all():
@@ -140,16 +170,30 @@ def joint_profile(epsilon: Values, profile: Profile) -> Profile:
     def delta(target: Values) -> Values:
         inside = target < flip
         gap = -np.expm1(np.where(inside, target - flip, -1.0))  # 1 - e^(e' - ε)
-        # ln(e^(ε+e') - 1) - ln(e^ε - e^e'), each without its large part
-        inner = target + np.log(-np.expm1(-flip - target)) - np.log(gap)
+        ahead = gap / (1 + (np.asarray(classes) - 1) * np.exp(-flip))  # α
+        # 1 + (e^e' - 1)/α = e^e' (1 + (1 - α)(1 - e^-e')/α), which does not overflow
+        inner = target + np.log1p((1 - ahead) * -np.expm1(-target) / ahead)
         reached = profile(np.where(inside, np.maximum(0.0, inner), 0.0))
-        return np.where(inside, gap / (1 + np.exp(-flip)) * reached, 0.0)
+        return np.where(inside, ahead * reached, 0.0)
 
     return _quiet(delta)
 
 
 def joint_epsilon(epsilon: float, epsilon_p: float) -> float:
-    """tanh(ε_J/2) = tanh(ε/2)·tanh(ε_p/2): the joint degree of two pure mechanisms in a row."""
+    """tanh(ε_J/2) = tanh(ε/2)·tanh(ε_p/2): the joint degree of two pure mechanisms in a row.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of binary randomised response.
+    epsilon_p : float
+        Of the mechanism that its output goes through.
+
+    Returns
+    -------
+    float
+        ε_J, at most the smaller of the two.
+    """
     if max(epsilon, epsilon_p) < 10:
         return 2 * atanh(tanh(epsilon / 2) * tanh(epsilon_p / 2))
     if isinf(epsilon) or isinf(epsilon_p):
@@ -159,9 +203,23 @@ def joint_epsilon(epsilon: float, epsilon_p: float) -> float:
 
 
 def epsilon_at(profile: Profile, delta: float, *, most: float = 1e5) -> Values:
-    """The smallest ε with δ(ε) <= ``delta`` (to 1e-9, rounded up), or infinity above ``most``.
+    """The smallest ε with δ(ε) <= ``delta``.
 
     All entries are looked for at once, each between ends of its own.
+
+    Parameters
+    ----------
+    profile : callable
+        ε -> δ(ε).
+    delta : float
+        The chance for which nothing is promised.
+    most : float
+        Where to stop looking.
+
+    Returns
+    -------
+    float or array
+        To 1e-9, rounded up; infinity above ``most``.
     """
     _validate.real("delta", delta, low=0, high=1)
     start = np.asarray(profile(0.0))

@@ -3,17 +3,15 @@
 import json
 from collections.abc import Mapping, Sequence
 from math import isclose
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
-from pdml.accounting.events import Event, IterateReleased, LabelFlipped, ObjectiveNoised
+from pdml.accounting.events import Event
 from pdml.errors import DataError
 
 CLOSE = 1e-9
-_KINDS: Mapping[str, type[Event]] = {
-    kind.__name__: kind for kind in (LabelFlipped, ObjectiveNoised, IterateReleased)
-}
+_KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 def plain(event: Event) -> dict[str, Any]:
@@ -27,10 +25,12 @@ def plain(event: Event) -> dict[str, Any]:
     Returns
     -------
     dict
-        Texts and numbers only, infinity among them.
+        Texts, numbers (infinity among them) and lists of numbers only.
     """
     fields = event.__dataclass_fields__  # `asdict` would copy every number
-    return {"event": type(event).__name__, **{name: getattr(event, name) for name in fields}}
+    values = {name: getattr(event, name) for name in fields}
+    lists = {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
+    return {"event": type(event).__name__, **values, **lists}
 
 
 def event_of(values: Mapping[str, Any]) -> Event:
@@ -58,12 +58,17 @@ def event_of(values: Mapping[str, Any]) -> Event:
         if kind is None or fields.keys() - kind.__dataclass_fields__.keys():
             raise ValueError("its kind or a field is unknown")
         event = msgspec.convert(fields, kind)
-        numbers = [value for value in vars(event).values() if isinstance(value, (int, float))]
+        parts = (each for value in vars(event).values() for each in _parts(value))
+        numbers = [part for part in parts if isinstance(part, (int, float))]
         if not all(value >= 0 for value in numbers):
             raise ValueError("its numbers must be at least 0")
     except (ValueError, OverflowError) as error:
         raise _refused(repr(values), error) from None
     return event
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def dumps(event: Event) -> str:

@@ -10,16 +10,30 @@ from importlib.util import find_spec
 
 from pdml import _validate
 from pdml.audit.averaging import averaging
+from pdml.audit.coalitions import coalition
 from pdml.audit.deployed import deployed_node
+from pdml.audit.deployed_sums import deployed_sums
 from pdml.audit.finding import FALSE_ALARM, Finding
 from pdml.audit.gradient_difference import gradient_difference
 from pdml.audit.inference import label_inference, record_membership
 from pdml.audit.label_flips import label_flips
 from pdml.audit.sensitivity import sensitivity
+from pdml.audit.sums import sums_inference, sums_membership
 from pdml.audit.victim import Effort
-from pdml.errors import InvalidInput
+from pdml.errors import ClaimsViolated, InvalidInput
 
-__all__ = ["ATTACKS", "FALSE_ALARM", "FULL", "QUICK", "Effort", "Finding", "lacks", "run"]
+__all__ = [
+    "ATTACKS",
+    "FALSE_ALARM",
+    "FULL",
+    "QUICK",
+    "Effort",
+    "Finding",
+    "check",
+    "lacks",
+    "left_out",
+    "run",
+]
 
 Attack = Callable[[Effort, int], tuple[Finding, ...]]
 
@@ -32,10 +46,15 @@ ATTACKS: dict[str, Attack] = {
         record_membership,
         averaging,
         sensitivity,
+        sums_inference,
+        sums_membership,
+        coalition,
         deployed_node,
+        deployed_sums,
     )
 }
-NEEDS = {"deployed_node": "cryptography"}  # packages that only deployments have
+# packages that only deployments have
+NEEDS = dict.fromkeys(("coalition", "deployed_node", "deployed_sums"), "cryptography")
 QUICK = Effort(transcripts=8_000, labels=200_000, pairs=300)
 FULL = Effort(transcripts=40_000, labels=2_000_000, pairs=10_000)
 
@@ -44,25 +63,94 @@ def run(
     effort: Effort = QUICK,
     *,
     seed: int = 1,
-    attacks: Sequence[str] = tuple(ATTACKS),
-    on_attack: Callable[[str, int, int], None] | None = None,
+    attacks: Sequence[str] = (),
+    on_attack: Callable[[str, int, int], None] = lambda name, index, count: None,
 ) -> list[Finding]:
-    """Every finding of the named attacks; ``on_attack`` hears which one begins, as (name, index,
-    how many).
+    """Attack the real code, and put what leaks beside what is claimed.
+
+    Parameters
+    ----------
+    effort : Effort
+        `QUICK` takes seconds, `FULL` minutes and comes closer to the claims.
+    seed : int
+        Another seed: other samples.
+    attacks : sequence of str
+        Names in `ATTACKS`; by default all whose packages are installed (`left_out` tells others).
+    on_attack : callable
+        Hears which one begins, as (name, index, how many).
+
+    Returns
+    -------
+    list of Finding
+        `check` raises if one of them exceeds its claim.
+
+    Raises
+    ------
+    InvalidInput
+        For an unknown attack, or one whose package is not installed.
+
+    Guarantees
+    ----------
+    - A measured bound is wrong with a chance of at most `FALSE_ALARM`.
+
+    Examples
+    --------
+    >>> check(run(attacks=["label_flips"]))  # doctest: +SKIP
     """
-    for name in attacks:
+    chosen = tuple(attacks) or tuple(name for name in ATTACKS if not lacks(name))
+    for name in chosen:
         _validate.choice("attack", name, tuple(ATTACKS))
         if package := lacks(name):
             raise InvalidInput(f"attack {name!r} needs the package {package}: it is not installed")
     findings: list[Finding] = []
-    for k, name in enumerate(attacks):
-        if on_attack is not None:
-            on_attack(name, k, len(attacks))
+    for k, name in enumerate(chosen):
+        on_attack(name, k, len(chosen))
         findings += ATTACKS[name](effort, seed)
     return findings
 
 
+def check(findings: Sequence[Finding]) -> None:
+    """Hold what was measured against what is claimed.
+
+    Parameters
+    ----------
+    findings : sequence of Finding
+        Of `run`.
+
+    Raises
+    ------
+    ClaimsViolated
+        If one of them exceeds its claim.
+    """
+    if violated := [finding for finding in findings if not finding.passed]:
+        names = ", ".join(dict.fromkeys(finding.name for finding in violated))
+        count = f"{len(violated)} of {len(findings)} claims"
+        raise ClaimsViolated(f"{count} violated: {names}", violated)
+
+
+def left_out() -> dict[str, str]:
+    """Attacks that cannot run here.
+
+    Returns
+    -------
+    dict
+        By name, the package that each needs.
+    """
+    return {name: lacks(name) for name in ATTACKS if lacks(name)}
+
+
 def lacks(attack: str) -> str:
-    """The package that this attack needs and that is not installed; "" if it can run."""
+    """What an attack needs and has not got here.
+
+    Parameters
+    ----------
+    attack : str
+        One of `ATTACKS`.
+
+    Returns
+    -------
+    str
+        The package that is not installed; "" if it can run.
+    """
     package = NEEDS.get(attack, "")
     return package if package and find_spec(package) is None else ""

@@ -22,13 +22,12 @@ from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import IterateReleased, ObjectiveNoised
 from pdml.audit.deployment import Seen, claimed_events, live
-from pdml.audit.evidence import contradict
+from pdml.audit.evidence import DELTAS, sharpest
 from pdml.audit.finding import FALSE_ALARM, Finding, compare
 from pdml.audit.inference import MU, flip_first, record_victims, three_classes, with_both
 from pdml.audit.victim import Effort, Victim
 
 WEAK = 8.0  # μ of the noise that is not the main one
-DELTAS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4)  # points of a claimed profile; small ones need many lives
 SHARE, FEWEST = 20, 200  # a life takes many times longer than a transcript of `Node`
 
 
@@ -71,8 +70,7 @@ def told_apart(case: Case, seen: list[Seen]) -> Finding:
     claims = {delta: _claim(seen[0].ledger, case.data, delta) for delta in DELTAS}
     scores = [_scores(case, one)[:, None] for one in seen]
     flat = [one.sent.reshape(len(one.sent), -1) for one in seen]
-    found = [contradict(first, second, claims, FALSE_ALARM / 2) for first, second in (scores, flat)]
-    best = max(found, key=lambda one: one.epsilon / max(claims[one.delta], 1e-9))
+    best = sharpest([(scores[0], scores[1]), (flat[0], flat[1])], claims)
     runs, rounds = seen[0].sent.shape[:2]
     finding = compare(
         f"deployed_node: {case.name}",

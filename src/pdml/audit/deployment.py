@@ -53,8 +53,7 @@ def live(worlds: tuple[Victim, Victim], world: int, runs: int, jobs: int) -> See
 
 def claimed_events(victim: Victim) -> tuple[Event, ...]:
     """What the plan says that a life releases."""
-    server = _server(victim, Simulated(0))
-    return _contract(victim).events(VICTIM, records=server.records, epsilon=server.epsilon)
+    return _contract(victim).plan.events(_server(victim, Simulated(0)).place)
 
 
 def _chunk(worlds: tuple[Victim, Victim], world: int, runs: int) -> Seen:
@@ -98,11 +97,7 @@ class _Home:
         """Every different message with its round, as they came, and the ledger at the end."""
         victim, source = self.victim, Secure()
         contract = _contract(victim, f"run-{run}")
-        holdings = Holdings(
-            server=_server(victim, source),
-            dataset=f"of run {run}",
-            label_epsilon=victim.epsilon if victim.randomise else inf,
-        )
+        holdings = Holdings(server=_server(victim, source), dataset=f"of run {run}")
         party = self._started(contract, holdings, source)
         party.advance()
         messages = {party.message(NEIGHBOUR, 1): 1}
@@ -146,7 +141,7 @@ class _Twin:
     def __init__(self, victim: Victim) -> None:
         self.victim, source = replace(victim, randomise=False), Simulated(0)
         server = _server(self.victim, source)
-        sharp = server.tolerance(victim.plan) / 1000
+        sharp = victim.plan.tolerance_for(server.place) / 1000
         quiet = replace(victim.plan, noise_scale=0.0, objective_noise="none", tolerance=sharp)
         self.node = Node(server, quiet, source)
 
@@ -160,7 +155,10 @@ class _Twin:
 
 
 def _server(victim: Victim, source: Simulated | Secure) -> Server:
-    return replace(victim.server(source), index=INDEX)
+    """Beside the neighbour; a label that no device randomised is told as it is."""
+    server = victim.server(source)
+    used = (victim.epsilon,) if victim.randomise else (victim.epsilon, inf)
+    return replace(server, place=replace(server.place, server=INDEX, epsilons=used))
 
 
 def _contract(victim: Victim, job: str = "run") -> Contract:

@@ -6,7 +6,7 @@ Clopper-Pearson limits for both probabilities: whatever was learnt, the bound is
 badly only makes it weak.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,11 @@ from scipy.special import betaincinv
 from pdml._types import Array
 from pdml.audit.finding import FALSE_ALARM
 
+# points of a claimed profile: small ones need many samples, and at large ones a claim that is
+# false by little is false by much
+DELTAS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6)
+# a smaller claim counts as this where a point is chosen: an expected bound of little may be none
+LEAST = 0.1
 CALIBRATION = 0.3  # the share of samples from which the event is learnt
 # of the largest eigenvalue: directions without any noise count, but do not divide by zero
 FLOOR = 1e-12
@@ -85,7 +90,7 @@ def contradict(
     )
     trials = min(map(len, counted))
     events = {delta: _event(learnt, delta, alpha, trials) for delta in claims}
-    delta = max(claims, key=lambda each: events[each][0] / max(claims[each], 1e-9))
+    delta = max(claims, key=lambda each: events[each][0] / max(claims[each], LEAST))
     _, sign, threshold = events[delta]
     inside, outside = (counted[1], counted[0]) if sign > 0 else (-counted[0], -counted[1])
     hits, false_hits = int((inside > threshold).sum()), int((outside > threshold).sum())
@@ -93,6 +98,24 @@ def contradict(
     middle = (float(np.median(learnt[0])) + float(np.median(learnt[1]))) / 2
     right = float((counted[1] > middle).mean()) + float((counted[0] <= middle).mean())
     return Separation(bound, delta, right / 2)
+
+
+def sharpest(
+    tests: Sequence[tuple[Array, Array]],
+    claims: Mapping[float, float],
+    alpha: float = FALSE_ALARM,
+) -> Separation:
+    """Of several tests of the same worlds, what comes closest to contradicting a profile; each has
+    its part of the false-alarm rate.
+    """
+    found = [contradict(*worlds, claims, alpha / len(tests)) for worlds in tests]
+    return max(
+        found,
+        key=lambda one: (
+            one.epsilon > claims[one.delta],
+            one.epsilon / max(claims[one.delta], LEAST),
+        ),
+    )
 
 
 def fisher(first: Array, second: Array) -> Array:

@@ -2,7 +2,7 @@
 other.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isinf
 from typing import Any
 
@@ -57,3 +57,11 @@ def compare(
         sentence=sentence,
         quantity=quantity,
     )
+
+
+def counted(finding: Finding, sent: int, charged: int) -> Finding:
+    """The same, but that every message must have its line of the ledger."""
+    if sent == charged:
+        return finding
+    said = f"{sent} messages were sent, but the ledger has lines for {charged}"
+    return replace(finding, passed=False, sentence=said)

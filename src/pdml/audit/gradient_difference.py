@@ -19,8 +19,8 @@ from pdml.audit.finding import FALSE_ALARM, Finding, compare
 from pdml.audit.victim import Effort, Victim
 from pdml.core import steps
 from pdml.mechanisms.randomness import Simulated
+from pdml.plan.training_plan import TrainingPlan
 from pdml.train.node import Node
-from pdml.train.plan import TrainingPlan
 
 ROUNDS, RECORDS, WIDTH = 6, 40, 5
 
@@ -56,7 +56,7 @@ def gradient_difference(effort: Effort, seed: int) -> tuple[Finding, ...]:
 
 def _without_theta(victim: Victim, seed: int) -> Finding:
     found = recover(victim, seed)
-    tolerance = victim.server(Simulated(seed)).tolerance(victim.plan)
+    tolerance = victim.plan.tolerance_for(victim.place)
     off = float(np.linalg.norm(found.guessed - found.true, axis=(1, 2)).max())
     exact = off <= 2 * tolerance + 1e-9
     claim = victim.claim("features", 1e-6)

@@ -13,9 +13,9 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.audit.evidence import separate
-from pdml.audit.finding import Finding, compare
+from pdml.audit.finding import Finding, compare, counted
 from pdml.audit.victim import Effort, Victim, transcripts
-from pdml.train.plan import TrainingPlan
+from pdml.plan.training_plan import TrainingPlan
 
 MU = 1.6  # of all releases together, as the ledger reckons
 DELTA = 0.15  # where a few thousand samples come closest to a Gaussian's true ε
@@ -68,13 +68,7 @@ def attack(
         "per world; "
         f"a guess at even odds is right {found.accuracy:.1%} of the time",
     )
-    if sent != victim.charged():
-        return replace(
-            finding,
-            passed=False,
-            sentence=f"{sent} messages were sent, but the ledger has lines for {victim.charged()}",
-        )
-    return finding
+    return counted(finding, sent, victim.charged())
 
 
 def label_victim() -> Victim:

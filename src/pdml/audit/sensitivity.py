@@ -25,9 +25,9 @@ from pdml.core.losses import Loss
 from pdml.core.rows import gram
 from pdml.errors import NotCertified
 from pdml.mechanisms.randomness import Simulated
+from pdml.plan.training_plan import TrainingPlan
 from pdml.train.engines.jobs import spread
 from pdml.train.node import Node, NodeState
-from pdml.train.plan import TrainingPlan
 
 CHUNK = 100
 MOST_RECORDS = 400_000
@@ -198,7 +198,7 @@ def _random(rng: np.random.Generator) -> tuple[Victim, Victim, str]:
         classes=classes,
     )
     if rng.random() < 0.3:  # a tolerance that weighs as much as the record itself
-        coarse = float(rng.uniform(0.1, 1.0)) * 100 * first.server(Simulated(0)).tolerance(plan)
+        coarse = float(rng.uniform(0.1, 1.0)) * 100 * plan.tolerance_for(first.place)
         first = replace(first, plan=replace(plan, tolerance=coarse))
     labels = first.labels.copy()
     labels[0] = (labels[0] + rng.integers(1, classes)) % classes

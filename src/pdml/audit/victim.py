@@ -14,13 +14,15 @@ import numpy as np
 
 from pdml._types import Array, IntArray
 from pdml.accounting import Ledger
-from pdml.accounting.events import Event, IterateReleased, ObjectiveNoised
+from pdml.accounting.events import Event, IterateReleased, ObjectiveNoised, SumsReleased
+from pdml.audit.evidence import DELTAS
 from pdml.core import labels
 from pdml.mechanisms.label_flip import LabelFlip, flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated, Source
+from pdml.plan.place import Place
+from pdml.plan.training_plan import TrainingPlan
 from pdml.train.engines.jobs import spread
 from pdml.train.node import Node, Server
-from pdml.train.plan import TrainingPlan
 
 CHUNK = 500  # transcripts per task
 
@@ -63,43 +65,44 @@ class Victim:
                 reported[:1], np.array([self.epsilon]), self.classes, source.stream(LABELS)
             )
         codes = labels.codes(reported, self.epsilon, self.classes)
-        return Server(
-            0,
-            self.n_servers,
-            self.degree,
-            self.matrix,
-            codes,
-            self.epsilon,
-            self.norm_bound,
-            self.classes,
-        )
+        return Server(self.place, self.matrix, codes)
 
-    def events(self) -> tuple[Event, ...]:
-        """What the plan says that one training releases."""
-        return self.plan.events(
+    @property
+    def place(self) -> Place:
+        """Server 0 of ``n_servers``, all of whose labels have the same ε."""
+        return Place(
             server=0,
             n_servers=self.n_servers,
             degree=self.degree,
             records=len(self.matrix),
-            epsilon=self.epsilon,
-            norm_bound=self.norm_bound,
+            epsilons=(self.epsilon,),
             width=self.matrix.shape[1],
             classes=self.classes,
+            norm_bound=self.norm_bound,
         )
 
-    def claim(self, data: str, delta: float) -> float:
-        """The ledger's ε at δ against the other servers: joint with the flip if there is one, else
-        of the training alone.
+    def events(self) -> tuple[Event, ...]:
+        """What the plan says that one training releases."""
+        return self.plan.events(self.place)
+
+    def claim(self, data: str, delta: float, colluding: int | None = None) -> float:
+        """The ledger's ε at δ against the other servers, or so many of them: joint with the flip if
+        there is one, else of the training alone.
         """
         flip = LabelFlip(self.epsilon if self.randomise else inf).event()
         ledger = Ledger(
             ((flip, *(self.trainings * self.events())),), delta=delta, classes=self.classes
         )
-        return ledger.line(data, "other servers", 0).epsilon
+        return ledger.line(data, "other servers", 0, colluding=colluding).epsilon
+
+    def claims(self, data: str, colluding: int | None = None) -> dict[float, float]:
+        """The same at every δ of `DELTAS`."""
+        return {delta: self.claim(data, delta, colluding) for delta in DELTAS}
 
     def charged(self) -> int:
-        """The rounds the ledger has a line for."""
-        return self.trainings * sum(isinstance(event, IterateReleased) for event in self.events())
+        """The releases the ledger has a line for."""
+        sent = (IterateReleased, SumsReleased)
+        return self.trainings * sum(isinstance(event, sent) for event in self.events())
 
     def transcript(self, seeds: IntArray) -> Array:
         """Every number that left the server, (messages, numbers); one seed per training."""

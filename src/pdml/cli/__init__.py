@@ -17,10 +17,14 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import NoReturn
 
-from pdml.errors import InvalidInput, PDMLError, plain
+from pdml.errors import InvalidInput, PDMLError, because, plain
+from pdml.extras import missing_extra
+
+# Several extras bring scipy and jinja2: who runs a command of these needs this one.
+_EXTRAS = {"node": "node", "relay": "node", "collect": "collect"}
 
 
-class Stopped(BaseException):
+class Signalled(BaseException):
     """A signal asked to stop. Unlike KeyboardInterrupt, no library on the way thinks it knows
     better what to do.
     """
@@ -35,9 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """
     asked = list(sys.argv[1:] if arguments is None else arguments)
     given = [argument for argument in asked if argument != "--traceback"]
-    sys.exit(
-        _run(given, traceback=len(given) < len(asked) or bool(os.environ.get("PDML_TRACEBACK")))
-    )
+    traceback = len(given) < len(asked) or bool(os.environ.get("PDML_TRACEBACK"))
+    sys.exit(_run(given, traceback=traceback))
 
 
 def _run(arguments: list[str], *, traceback: bool) -> int:
@@ -54,7 +57,7 @@ def _run(arguments: list[str], *, traceback: bool) -> int:
                 sys.stdout.flush()
     except SystemExit as end:  # how typer returns
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except Stopped as stop:
+    except Signalled as stop:
         return _stopped(stop.number)
     except KeyboardInterrupt:  # before the handlers stand
         return _stopped(signal.SIGINT)
@@ -72,27 +75,24 @@ def _run(arguments: list[str], *, traceback: bool) -> int:
     return 0
 
 
-def _stop_behind(error: BaseException | None) -> Stopped | None:
+def _stop_behind(error: BaseException | None) -> Signalled | None:
     """The signal during which ``error`` came up: a library that was interrupted may stumble on its
     way out.
     """
-    while error is not None and not isinstance(error, Stopped):
+    while error is not None and not isinstance(error, Signalled):
         error = error.__context__
     return error
 
 
-def _sentence(error: Exception, arguments: Sequence[str] = ()) -> str:
+def _sentence(error: Exception, arguments: Sequence[str]) -> str:
+    error = missing_extra(error, "".join(_EXTRAS.get(name, "") for name in arguments[:1])) or error
     if isinstance(error, InvalidInput) and error.setting:
         return _as_typed(error, arguments)
     if isinstance(error, PDMLError):
         return str(error)
     if isinstance(error, OSError):
-        reason = (error.strerror or str(error)).lower()
-        return (
-            f"cannot use {os.fspath(error.filename)}: {reason}"
-            if error.filename
-            else f"the system refused: {reason}"
-        )
+        who = f"cannot use {error.filename}" if error.filename else "the system refused"
+        return f"{who}: {because(error)}"
     if isinstance(error, MemoryError):
         return "this needs more memory than there is"
     # Not the error's own text: it may quote somebody's record.
@@ -127,22 +127,19 @@ def _stopped(number: int) -> int:
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """Turn Ctrl-C and termination into `Stopped`, so that temporary files are removed on the way
+    """Turn Ctrl-C and termination into `Signalled`, so that temporary files are removed on the way
     out.
     """
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
-        signal.signal(
-            number, signal.SIG_IGN
-        )  # an impatient second Ctrl-C must not cut the cleaning short
-        raise Stopped(number)
+        # an impatient second Ctrl-C must not cut the cleaning short
+        signal.signal(number, signal.SIG_IGN)
+        raise Signalled(number)
 
     before = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
-            if (
-                signal.getsignal(number) is not signal.SIG_IGN
-            ):  # nohup and background jobs chose not to listen
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and background jobs do
                 before[number] = signal.signal(number, stop)
     try:
         yield

@@ -11,6 +11,7 @@ from pdml.cli.contribute import contribute
 from pdml.cli.data import data
 from pdml.cli.demo import demo
 from pdml.cli.node import node
+from pdml.cli.options import flag, option
 from pdml.cli.plan import plan
 from pdml.cli.predict import predict
 from pdml.cli.privacy import privacy
@@ -43,15 +44,10 @@ def _version(asked: bool) -> None:
 def _main(
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Print the version and stop."
-        ),
+        option("Print the version and stop.", None, "--version", callback=_version, is_eager=True),
     ] = False,
     traceback: Annotated[
-        bool,
-        typer.Option(
-            "--traceback", help="Show where an error came from (or set PDML_TRACEBACK=1)."
-        ),
+        bool, flag("--traceback", "Show where an error came from (or set PDML_TRACEBACK=1).")
     ] = False,
 ) -> None:
     """Machine learning in which nobody has to trust the server.
@@ -67,10 +63,9 @@ def _main(
     """
 
 
-for command in (demo, train, predict, privacy, audit, plan, bound, reproduce, contribute, verify):
+_GROUPS = {"train": train, "data": data, "study": study}
+_GROUPS |= {"collect": collect, "node": node, "relay": relay}
+for command in (demo, predict, privacy, audit, plan, bound, reproduce, contribute, verify):
     app.command()(command)
-app.add_typer(data, name="data")
-app.add_typer(study, name="study")
-app.add_typer(collect, name="collect")
-app.add_typer(node, name="node")
-app.add_typer(relay, name="relay")
+for name, group in _GROUPS.items():
+    app.add_typer(group, name=name)

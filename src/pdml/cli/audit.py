@@ -1,31 +1,27 @@
 """`pdml audit`: attack the real code and compare what leaks with what is claimed."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from pdml.cli.settings import Jobs
+from pdml.cli import screen
+from pdml.cli.options import Jobs, flag, option
 
 if TYPE_CHECKING:
     from pdml.audit import Finding
 
+_HOLDS = {True: ("holds", "green"), False: ("VIOLATED", "bold red")}
+
 
 def audit(
     full: Annotated[
-        bool,
-        typer.Option("--full", help="Minutes instead of seconds: bounds closer to the claims."),
+        bool, flag("--full", "Minutes instead of seconds: bounds closer to the claims.")
     ] = False,
     attack: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only this attack (repeatable).  [default: all]"),
+        list[str] | None, option("Only this attack (repeatable).  [default: all]", "NAME")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed: other samples.")] = 1,
+    seed: Annotated[int, option("Another seed: other samples.", min=0)] = 1,
     jobs: Jobs = 0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of a table.")
-    ] = False,
+    as_json: Annotated[bool, flag("--json", "Print one JSON object instead of a table.")] = False,
 ) -> None:
     """Attack the real code, and compare what leaks with what the ledger claims.
 
@@ -34,96 +30,56 @@ def audit(
 
     \b
     Attacks: label_flips, gradient_difference, label_inference, record_membership, averaging,
-      sensitivity, deployed_node (its noise is the operating system's, which has no seed)
+      sensitivity, sums_inference, sums_membership, coalition; deployed_node, deployed_sums (their
+      noise is the operating system's, which has no seed)
     Example:
       pdml audit --attack label_inference --attack sensitivity
     """
     from dataclasses import replace
 
-    from pdml.audit import ATTACKS, FALSE_ALARM, FULL, QUICK, lacks, run
+    from pdml.audit import FALSE_ALARM, FULL, QUICK, check, left_out, run
 
-    chosen = tuple(attack or (name for name in ATTACKS if not lacks(name)))
-    left_out = {name: lacks(name) for name in ATTACKS if lacks(name) and name not in chosen}
-    with _progress() as on_attack:
-        effort = replace(FULL if full else QUICK, jobs=jobs)
-        findings = run(effort, seed=seed, attacks=chosen, on_attack=on_attack)
-    violated = [finding for finding in findings if not finding.passed]
-    if as_json:
-        from pdml.cli.screen import print_json
-
-        plain = [finding.to_dict() for finding in findings]
-        settings = {"full": full, "seed": seed, "false_alarm_rate": FALSE_ALARM}
-        print_json({**settings, "passed": not violated, "findings": plain, "left_out": left_out})
-    else:
-        _show(findings, violated, left_out)
-    if violated:
-        raise typer.Exit(1)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar over the attacks on a terminal, else silence: the table says it all."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    err = Console(stderr=True, highlight=False, markup=False, emoji=False)
-    if not err.is_terminal or err.is_dumb_terminal:
-        yield lambda name, index, count: None
-        return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("attacks"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task("Attacking", total=None)
-        yield lambda name, index, count: bar.update(
-            task, description=f"Attack: {name}", completed=index, total=count
+    with screen.progress("Attacking", unit="attack") as progress:
+        findings = run(
+            replace(FULL if full else QUICK, jobs=jobs),
+            seed=seed,
+            attacks=attack or (),
+            on_attack=lambda name, index, count: progress(index, count, f"Attack: {name}"),
         )
+    told = {
+        "full": full,
+        "seed": seed,
+        "false_alarm_rate": FALSE_ALARM,
+        "passed": all(finding.passed for finding in findings),
+        "findings": [finding.to_dict() for finding in findings],
+        "left_out": left_out(),
+    }
+    screen.tell(as_json, told, lambda: _show(findings, left_out()))
+    check(findings)
 
 
-def _show(
-    findings: "Sequence[Finding]",
-    violated: "Sequence[Finding]",
-    left_out: Mapping[str, str],
-) -> None:
-    from rich.text import Text
-
+def _show(findings: "Sequence[Finding]", left_out: Mapping[str, str]) -> None:
     from pdml.audit import FALSE_ALARM
-    from pdml.cli import screen
 
-    table = screen.new_table(
-        "attack", "claimed", "measured", "in", "verdict", words=("attack", "verdict")
-    )
-    for finding in findings:
-        verdict = (
-            Text("holds", style="green") if finding.passed else Text("VIOLATED", style="bold red")
+    columns = ("attack", "claimed", "measured", "in", "verdict")
+    rows = [
+        (
+            found.name,
+            f"<= {found.claim:.3g}",
+            f">= {found.measured_lower_bound:.3g}",
+            found.quantity,
+            _HOLDS[found.passed],
         )
-        table.add_row(
-            Text(finding.name),
-            f"<= {finding.claim:.3g}",
-            f">= {finding.measured_lower_bound:.3g}",
-            Text(finding.quantity),
-            verdict,
-        )
-    out = screen.console()
+        for found in findings
+    ]
     screen.show(
-        out,
         "Does it leak more than it says?",
-        table,
+        screen.Grid(columns, rows, words=("attack", "verdict")),
         f"Measured: lower bounds, each wrong with a chance of at most {FALSE_ALARM:g}; "
         "claims are upper bounds.",
     )
-    out.print()
-    for finding in findings:
-        out.print(f"{finding.name}: {finding.sentence}.")
-    out.print()
-    out.print(
-        f"{len(violated)} of {len(findings)} claims violated."
-        if violated
-        else f"All {len(findings)} claims hold."
-    )
+    screen.say("", *(f"{found.name}: {found.sentence}." for found in findings), "")
+    if all(found.passed for found in findings):
+        screen.say(f"All {len(findings)} claims hold.")
     for name, package in left_out.items():
-        out.print(f"Left out: {name}, which needs the package {package}.")
+        screen.say(f"Left out: {name}, which needs the package {package}.")

@@ -2,90 +2,58 @@
 promises nothing.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from pdml import _validate
-from pdml.cli import settings
+from pdml.cli import options, outputs, screen
+from pdml.cli.options import flag, option
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pdml.bounds import Bound, Setting
-    from pdml.bounds.rademacher import Sampled
+    from pdml.paper.bounds import Promises
 
 MOST_SERVERS = 2000
+_EPSILON = "Privacy of each label on its device, the smallest if they differ; inf is none."
+_RADIUS = "Classifiers up to this length (W).  [default: the longest best one]"
+_CHECK = "Train on Twonorm and Waveform and hold the bounds against it."
+_MET = {None: "?", True: "yes", False: "no"}
 
 
 def bound(
-    records: Annotated[
-        str,
-        typer.Option(
-            metavar="M or M,M,...", help="Records per server: one number for all, or one each."
-        ),
-    ] = "",
-    servers: Annotated[int, typer.Option(help="How many servers train together.")] = 10,
-    features: Annotated[
-        int,
-        typer.Option(
-            help="Columns after encoding, without the constant one.  [required without --like]"
-        ),
-    ] = 0,
-    epsilon: Annotated[
-        float,
-        typer.Option(
-            help="Privacy of each label on its device, the smallest if they differ; inf is none."
-        ),
-    ] = 1.0,
-    norm_bound: Annotated[float, typer.Option(help="Longest a record may be.")] = 1.0,
-    radius: Annotated[
-        float | None,
-        typer.Option(help="Classifiers up to this length (W).  [default: the longest best one]"),
-    ] = None,
-    delta: Annotated[float, typer.Option(help="Chance for which nothing is promised.")] = 0.05,
-    topology: Annotated[
-        str, typer.Option(help="random, ring, complete, star, grid or small_world.")
-    ] = "random",
-    links: Annotated[
-        int | None, typer.Option(help="Links of a random topology.  [default: 1.3 per server]")
-    ] = None,
-    rounds: settings.Rounds = None,
-    penalty: settings.Penalty = None,
-    regularization: settings.Regularization = None,
-    objective_bound: settings.ObjectiveBound = None,
-    objective_noise: settings.ObjectiveNoise = None,
-    noise_scale: settings.NoiseScale = None,
-    noise_decay: settings.NoiseDecay = None,
+    records: options.Records = "",
+    servers: options.Servers = 10,
+    features: options.Width = 0,
+    epsilon: Annotated[float, option(_EPSILON)] = 1.0,
+    norm_bound: Annotated[float, option("Longest a record may be.")] = 1.0,
+    radius: Annotated[float | None, option(_RADIUS)] = None,
+    delta: Annotated[float, option("Chance for which nothing is promised.")] = 0.05,
+    topology: options.Topology = "random",
+    links: options.Links = None,
+    rounds: options.Rounds = None,
+    penalty: options.Penalty = None,
+    regularization: options.Regularization = None,
+    objective_bound: options.ObjectiveBound = None,
+    objective_noise: options.ObjectiveNoise = None,
+    noise_scale: options.NoiseScale = None,
+    noise_decay: options.NoiseDecay = None,
     like: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Public records: their number, width and complexity."),
+        Path | None, option("Public records: their number, width and complexity.", "FILE")
     ] = None,
-    label: Annotated[str, typer.Option(metavar="COLUMN", help="Their column to predict.")] = "",
+    label: options.PublicLabel = "",
     suggest_topology: Annotated[
-        bool, typer.Option("--suggest-topology", help="Compare graphs for so many servers instead.")
+        bool, flag("--suggest-topology", "Compare graphs for so many servers instead.")
     ] = False,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check", help="Train on Twonorm and Waveform and hold the bounds against it."
-        ),
-    ] = False,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw Corollary 1 as .png or .svg.")
-    ] = None,
-    against: Annotated[
-        str, typer.Option(help="What to draw it against: records or bound (R).")
-    ] = "records",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    check: Annotated[bool, flag("--check", _CHECK)] = False,
+    plot: Annotated[Path | None, option("Draw Corollary 1 as .png or .svg.", "FILE")] = None,
+    against: Annotated[str, option("What to draw it against: records or bound (R).")] = "records",
+    force: options.Force = False,
     seed: Annotated[
-        int, typer.Option(min=0, help="Draws random graphs, signs and the trainings of --check.")
+        int, option("Draws random graphs, signs and the trainings of --check.", min=0)
     ] = 0,
-    jobs: Annotated[int, typer.Option(min=0, help="Processes of --check; 0: one per core.")] = 0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of tables.")
-    ] = False,
+    jobs: Annotated[int, option("Processes of --check; 0: one per core.", min=0)] = 0,
+    as_json: options.TablesJson = False,
 ) -> None:
     """Bound how much worse than the best classifier a training can end.
 
@@ -99,21 +67,9 @@ def bound(
     Example, which graph helps:
       pdml bound --suggest-topology --servers 16
     """
-    given: dict[str, Any] = {
-        name: value
-        for name, value in (
-            ("rounds", rounds),
-            ("penalty", penalty),
-            ("regularization", regularization),
-            ("objective_bound", objective_bound),
-            ("objective_noise", objective_noise),
-            ("noise_scale", noise_scale),
-            ("noise_decay", noise_decay),
-        )
-        if value is not None
-    }
+    given = options.given(locals(), options.SETTINGS)
     from pdml.cli import bound_studies as studies
-    from pdml.train.plan import TrainingPlan
+    from pdml.plan.training_plan import TrainingPlan
 
     training = TrainingPlan(**given)
     if check:
@@ -124,64 +80,39 @@ def bound(
     if suggest_topology:
         studies.suggest(servers, training.regularization, norm_bound, seed, as_json)
         return
-    _validate.integer(
-        "servers", servers, low=2, high=MOST_SERVERS, why="the graph is judged by its eigenvalues"
-    )
+    why = "the graph is judged by its eigenvalues"
+    _validate.integer("servers", servers, low=2, high=MOST_SERVERS, why=why)
     kind = _kind(plot, against, force)
-    from pdml.bounds import longest_best
-    from pdml.bounds.setting import Setting
-    from pdml.cli import described
+    from pdml.cli.described import described
+    from pdml.paper.bounds import Complexity, Setting, promises
 
-    public = None if like is None else described.public_records(like, label, norm_bound)
-    width = features + 1 if public is None else int(public[0].shape[1])
-    if width < 2:
-        raise InvalidInput(
-            f"--features must be the number of columns after encoding, at least 1, got {features}"
-        )
-    if public is not None and public[2] != 2:
-        raise InvalidInput(
-            f"--label must have two classes, got {public[2]}: the theorems are about two"
-        )
-    per_server = described.records_of(records, servers, None if public is None else len(public[1]))
-    sizes: dict[str, Any] = {
-        "epsilon": epsilon,
-        "norm_bound": norm_bound,
-        "delta": delta,
-        "width": width,
-    }
-    setting = Setting(
-        graph=described.graph_of(topology, servers, links, seed),
-        records=per_server,
-        radius=longest_best(servers, training.regularization, norm_bound)
-        if radius is None
-        else radius,
-        rounds=training.rounds,
-        regularization=training.regularization,
-        penalty=training.penalty,
-        objective_noise=training.objective_noise,
-        objective_bound=training.objective_bound,
-        noise_scale=training.noise_scale
-        if isinstance(training.noise_scale, tuple)
-        else (training.noise_scale,),
-        noise_decay=training.noise_decay,
-        tolerance=max(
-            training.tolerance_for(i, servers, m, epsilon, norm_bound, 2)
-            for i, m in enumerate(per_server)
-        ),
-        **sizes,
+    known = described(
+        records=records,
+        servers=servers,
+        features=features,
+        epsilon=epsilon,
+        norm_bound=norm_bound,
+        topology=topology,
+        links=links,
+        seed=seed,
+        like=like,
+        label=label,
     )
-    measured = None if public is None else _complexity(public[0], setting, seed)
+    if known.sizes.classes != 2:
+        raise InvalidInput(
+            f"--label must have two classes, got {known.sizes.classes}: the theorems are about two"
+        )
+    setting = Setting.of(training, known.graph, known.sizes, radius=radius, delta=delta)
+    seen = None if known.public is None else Complexity.of(known.public[0], setting.radius, seed)
     if plot is not None:
-        from pdml.bounds.plot import draw
-        from pdml.cli import outputs
+        from pdml.paper.bounds.plot import draw
 
         outputs.commit({plot: lambda path: draw(setting, against, path, kind)})
-    _bounds(setting, measured, as_json, plot)
+    found = promises(setting, seen)
+    screen.tell(as_json, found.to_dict(), lambda: _show(found, plot))
 
 
 def _kind(plot: Path | None, against: str, force: bool) -> str:
-    from pdml.cli import outputs
-
     _validate.choice("against", against, ("records", "bound"))
     if plot is None:
         return ""
@@ -192,178 +123,62 @@ def _kind(plot: Path | None, against: str, force: bool) -> str:
     return kind
 
 
-# The bounds of one setting
-
-
-@dataclass(frozen=True)
-class Complexity:
-    """Rademacher complexity of all public records together; a server with m_i like them has
-    sqrt(records/m_i) times as much.
-    """
-
-    records: int
-    closed_form: float
-    sampled: "Sampled"
-
-    def to_dict(self) -> dict[str, float]:
-        return {"records": self.records, "closed_form": self.closed_form, **asdict(self.sampled)}
-
-
-def _complexity(x: Any, setting: "Setting", seed: int) -> Complexity:
-    import numpy as np
-
-    from pdml.bounds import rademacher
-
-    drawn = rademacher.sampled(x, setting.radius, np.random.default_rng([seed, 9]))
-    return Complexity(int(x.shape[0]), rademacher.closed_form(x, setting.radius), drawn)
-
-
-def _bounds(
-    setting: "Setting", measured: "Complexity | None", as_json: bool, plot: Path | None
-) -> None:
-    from math import sqrt
-
-    from pdml.bounds import corrected, longest_best, printed, sharper
-    from pdml.bounds.convergence import Curvature, condition
-    from pdml.cli import screen
-
-    lengths = (
-        None
-        if measured is None
-        else [measured.closed_form * sqrt(measured.records / m) for m in setting.records]
-    )
-    first = printed.theorem1(setting, lengths)
-    found: list[Bound] = [
-        printed.corollary2(setting, lengths),
-        printed.corollary1(setting, lengths),
-        printed.theorem2(setting, lengths),
-    ]
-    found += [] if isinstance(first, str) else [first[0]]
-    for room in (corrected, sharper):
-        found += [
-            room.corollary2(setting),
-            room.corollary1(setting),
-            room.theorem2(setting),
-            room.theorem1(setting),
-        ]
-    kept = longest_best(setting.n, setting.regularization, setting.norm_bound)
-    conditions: list[tuple[str, bool | None, str]] = [
-        (
-            "Lemma 5, constants as printed",
-            *_met(condition(setting.graph, Curvature.printed(setting))),
-        ),
-        (
-            "Lemma 5, constants corrected",
-            *_met(condition(setting.graph, Curvature.stacked(setting))),
-        ),
-        (
-            "|w*| <= W",
-            setting.radius >= kept,
-            f"the best classifier is no longer than {kept:.4g}, and W = {setting.radius:.4g}",
-        ),
-    ]
-    conditions.append(
-        (
-            "one population",
-            None,
-            "cannot be checked here: all servers' records are independent draws from the same P",
-        )
-    )
-    if not isinstance(first, str):
-        why = (
-            f"a choice of b and lambda_1 has C = {first[1].contraction:.4g}, for beta = "
-            f"{first[1].penalty:.4g} and no other"
-        )
-        conditions.append(("noise decay < C", True, why))
-    elif "noise_decay" in first:
-        conditions.append(("noise decay < C", False, first))
-    if as_json:
-        screen.print_json(
-            {
-                "risk_of_zero": setting.zero_loss,
-                "radius": setting.radius,
-                "bounds": [_plain(each, setting) for each in found],
-                "conditions": [
-                    {"condition": name, "holds": holds, "reason": why}
-                    for name, holds, why in conditions
-                ],
-                **({} if measured is None else {"rademacher": measured.to_dict()}),
-            }
-        )
-        return
-    out = screen.console()
-    table = screen.new_table(
-        "statement", "variant", "labels", "objective", "iterates", "optimisation", "total", words=2
-    )
-    for each in sorted(found, key=lambda b: b.statement):
-        terms = (f"{value / each.classifiers:.3g}" for value in each.terms.values())
-        mark = "*" if each.per_classifier >= setting.zero_loss else " "
-        short = each.statement.replace("Corollary", "Cor.").replace("Theorem", "Thm.")
-        if short == "Thm. 1" and each.variant == "corrected" and isinstance(first, str):
-            table.add_row(short, "as printed", *("-" * 4), "- ")
-        table.add_row(short, each.variant, *terms, f"{each.per_classifier:.3g}{mark}")
+def _show(found: "Promises", plot: Path | None) -> None:
+    setting = found.setting
     screen.show(
-        out,
         "How much worse than the best classifier?",
-        table,
+        _table(found),
         f"Excess risk per classifier, at most this but for a chance of {setting.delta:g}.",
         f"* This bound says nothing here: the loss at w = 0 is {setting.zero_loss:.2f}, and "
         "its excess no more.",
     )
-    rows = screen.new_table("precondition", "met", "why", words=3)
-    for name, holds, why in conditions:
-        rows.add_row(name, "?" if holds is None else "yes" if holds else "no", why)
-    screen.show(out, "What must hold", rows)
-    out.print()
-    if isinstance(first, str):
-        out.print(
-            "- Theorem 1 as printed says nothing here: its condition is not met. The "
-            "corrected ones need no condition on the graph."
-        )
-    out.print(
-        "- Lemma 5 is false as printed, met or not (docs/errata.md); corrected and sharper "
-        "bounds do not use it."
-    )
-    out.print(
-        "- Corrected bounds are for classifiers no longer than W, which noise cannot "
-        "promise; the sharper ones need no such class."
-    )
-    out.print(
-        "- Theorems 1 and 2 bound the mean of a server's iterates before noise, which "
-        "stays inside it; of what it sends they prove nothing."
-    )
-    for each in (
-        b for b in found if b.variant == "sharper" and b.statement in ("Corollary 1", "Theorem 1")
-    ):
-        says = (
-            "says nothing"
-            if each.per_classifier >= setting.zero_loss
-            else f"promises {each.per_classifier:.3g}"
-        )
-        out.print(f"- {each.statement}, sharper, {says}; its largest term is {each.dominant}.")
-    if measured is not None:
-        drawn = measured.sampled
-        seen = f"{drawn.value:.4g} by {drawn.draws} draws ({drawn.low:.4g} to {drawn.high:.4g})"
-        out.print(
-            f"- Rademacher complexity of the public records: {seen}, at most "
-            f"{measured.closed_form:.4g}."
-        )
+    rows = [(each.name, _MET[each.holds], each.reason) for each in found.preconditions]
+    screen.show("What must hold", screen.Grid(("precondition", "met", "why"), rows, words=3))
+    screen.say("", *(f"- {sentence}" for sentence in _remarks(found)))
     if plot is not None:
-        screen.list_files(out, {"plot": plot})
+        screen.list_files({"plot": plot})
 
 
-def _met(condition: Any) -> tuple[bool, str]:
-    return condition.holds, condition.reason
+def _table(found: "Promises") -> screen.Grid:
+    columns = ("statement", "variant", "labels", "objective", "iterates", "optimisation", "total")
+    rows: list[tuple[str, ...]] = []
+    for each in sorted(found.bounds, key=lambda b: b.statement):
+        terms = (f"{value / each.classifiers:.3g}" for value in each.terms.values())
+        mark = " " if found.speaks(each) else "*"
+        short = each.statement.replace("Corollary", "Cor.").replace("Theorem", "Thm.")
+        if short == "Thm. 1" and each.variant == "corrected" and found.silent:
+            rows.append((short, "as printed", *("-" * 4), "- "))
+        rows.append((short, each.variant, *terms, f"{each.per_classifier:.3g}{mark}"))
+    return screen.Grid(columns, rows, words=2)
 
 
-def _plain(each: "Bound", setting: "Setting") -> dict[str, Any]:
-    return {
-        "statement": each.statement,
-        "variant": each.variant,
-        "classifiers": each.classifiers,
-        **each.terms,
-        "total": each.total,
-        "per_classifier": each.per_classifier,
-        "largest": each.dominant,
-        "says_something": each.per_classifier < setting.zero_loss,
-    }
+def _remarks(found: "Promises") -> Iterator[str]:
+    if found.silent:
+        yield (
+            "Theorem 1 as printed says nothing here: its condition is not met. The corrected ones "
+            "need no condition on the graph."
+        )
+    yield (
+        "Lemma 5 is false as printed, met or not (docs/errata.md); corrected and sharper bounds "
+        "do not use it."
+    )
+    yield (
+        "Corrected bounds are for classifiers no longer than W, which noise cannot promise; the "
+        "sharper ones need no such class."
+    )
+    yield (
+        "Theorems 1 and 2 bound the mean of a server's iterates before noise, which stays inside "
+        "it; of what it sends they prove nothing."
+    )
+    for each in found.bounds:
+        if each.variant == "sharper" and each.statement in ("Corollary 1", "Theorem 1"):
+            promised = f"promises {each.per_classifier:.3g}"
+            says = promised if found.speaks(each) else "says nothing"
+            yield f"{each.statement}, sharper, {says}; its largest term is {each.dominant}."
+    if found.complexity is not None:
+        drawn = found.complexity.sampled
+        seen = f"{drawn.value:.4g} by {drawn.draws} draws ({drawn.low:.4g} to {drawn.high:.4g})"
+        yield (
+            f"Rademacher complexity of the public records: {seen}, at most "
+            f"{found.complexity.closed_form:.4g}."
+        )

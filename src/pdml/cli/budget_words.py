@@ -2,10 +2,9 @@
 
 from math import isinf
 
-from scipy.special import expit
-
+from pdml._special import expit
 from pdml.accounting.certainty import gaussian_certainty
-from pdml.report import numbers
+from pdml.pages import numbers
 from pdml.study import Study
 
 

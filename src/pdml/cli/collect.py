@@ -2,35 +2,148 @@
 it to training.
 """
 
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdml.cli.collect_options import AsJson, Database, Keys, Server, StudyFile, opened
-from pdml.cli.collect_serve import serve
-from pdml.errors import InvalidInput
+from pdml.cli import outputs, screen
+from pdml.cli.options import Force, Json, StudyFile, flag, group, option, seconds
 
-collect = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Collect reports for one server of a study, and hand them to training.",
-    epilog="A collection lives in one database, a file or a PostgreSQL database by its "
+if TYPE_CHECKING:
+    from pdml.collect.collection import Collection, Status
+    from pdml.collect.serving import Ready
+
+collect = group(
+    "Collect reports for one server of a study, and hand them to training.",
+    "A collection lives in one database, a file or a PostgreSQL database by its "
     "address, and in a folder of keys.",
 )
-collect.command()(serve)
+
+_DB = "SQLite file, or postgresql://...  [default: STUDY_ID-NAME.db]"
+_KEYS = "The reports' keys.  [default: beside the file, or STUDY_ID-NAME.keys]"
+_TOKEN = "Token of the operator's page; made if missing.  [default: beside the database]"
+_QUIET = {"show_default": False, "show_envvar": False}
+Server = Annotated[str, option("Which of the study's servers this is.", "NAME", show_default=False)]
+Database = Annotated[str, option(_DB, "FILE|URL", envvar="PDML_COLLECT_DB", **_QUIET)]
+Keys = Annotated[Path | None, option(_KEYS, "FOLDER", envvar="PDML_COLLECT_KEYS", **_QUIET)]
+
+
+def _opened(study: Path, server: str, db: str, keys: Path | None) -> "Collection":
+    from pdml.collect.collection import Collection
+    from pdml.study import Study
+
+    return Collection(Study.load(study), server, database=db, keys=keys)
+
+
+@collect.command()
+def serve(
+    study: StudyFile,
+    server: Server = "",
+    db: Database = "",
+    keys: Keys = None,
+    host: Annotated[str, option("Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, option("Port; 0: any free one.", min=0, max=65535)] = 8700,
+    cert: Annotated[Path | None, option("TLS certificate chain (PEM).", "FILE")] = None,
+    key: Annotated[Path | None, option("Its private key (PEM).", "FILE")] = None,
+    insecure_http: Annotated[
+        bool, flag("--insecure-http", "Plain HTTP off this machine: only behind TLS.")
+    ] = False,
+    open_to_all: Annotated[bool, flag("--open", "Take reports without an invitation.")] = False,
+    bad_tokens: Annotated[
+        int, option("Unknown invitations an address may try in a minute.", min=1, max=1_000_000)
+    ] = 20,
+    operator_token: Annotated[Path | None, option(_TOKEN, "FILE")] = None,
+    proxy: Annotated[
+        list[str] | None, option("A proxy whose X-Forwarded-For is believed; repeat.", "ADDRESS")
+    ] = None,
+    connections: Annotated[int, option("Connections at once, in all.", min=1)] = 2000,
+    per_address: Annotated[int, option("Of one address; behind --proxy: requests.", min=1)] = 128,
+    head_timeout: Annotated[float, seconds("Seconds for a request's head.")] = 30.0,
+    body_timeout: Annotated[float, seconds("Seconds for its body.")] = 30.0,
+    write_timeout: Annotated[float, seconds("Seconds to take an answer.")] = 30.0,
+    as_json: Json = False,
+) -> None:
+    """Take reports over HTTP until stopped.
+
+    A report is acknowledged once it is on disk, and counted once. Only
+    invited people can send one, unless --open says otherwise.
+
+    \b
+    Example:
+      pdml collect serve study.toml --server alice --open
+    """
+    from pdml.cli import Signalled
+    from pdml.collect.connection import Limits
+    from pdml.collect.serving import Settings, serve_study
+    from pdml.contribute.page import render
+    from pdml.pages import operator
+    from pdml.pages.operator_preview import preview
+    from pdml.study import Study
+    from pdml.study.words import weaknesses
+
+    contract = Study.load(study)
+    page = render(contract)
+
+    def told(ready: "Ready") -> None:
+        for sentence in weaknesses(contract.epsilon_micro):
+            typer.echo(f"warning: {sentence}", err=True)
+        values = {"url": ready.url, "server": ready.server, "study": contract.hash}
+        values |= {"page": page.sha256, "database": ready.database}
+        screen.answer(
+            as_json,
+            values | {"operator_token": str(ready.operator_token)},
+            f"Collecting for {contract.title!r} at {ready.url} as {ready.server}, into "
+            f"{ready.database}.",
+            f"The operator's page is {ready.url}/operator, its token in {ready.operator_token}.",
+            f"The page for contributors has SHA-256 {page.sha256}.",
+        )
+
+    limits = Limits(
+        head=head_timeout,
+        body=body_timeout,
+        write=write_timeout,
+        connections=connections,
+        per_address=per_address,
+    )
+    settings = Settings(
+        host=host,
+        port=port,
+        cert=cert,
+        key=key,
+        insecure_http=insecure_http,
+        open_to_all=open_to_all,
+        bad_tokens=bad_tokens,
+        operator_token=operator_token,
+        proxies=tuple(proxy or ()),
+        limits=limits,
+    )
+    with suppress(Signalled):  # asked to: everything acknowledged is stored
+        serve_study(
+            contract,
+            server,
+            page=page.html,
+            page_headers=page.headers,
+            operator=lambda summary: operator.render(summary, preview(contract, summary)),
+            database=db,
+            keys=keys,
+            settings=settings,
+            on_ready=told,
+        )
 
 
 @collect.command()
 def invite(
     study: StudyFile,
-    count: Annotated[int, typer.Option(min=1, max=10_000_000, help="How many people.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="CSV to write: token, link.")],
+    count: Annotated[int, option("How many people.", min=1, max=10_000_000)],
+    out: Annotated[Path, option("CSV to write: token, link.", "FILE")],
     server: Server = "",
     db: Database = "",
     keys: Keys = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    as_json: AsJson = False,
+    force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Make invitations: links that work once.
 
@@ -43,33 +156,19 @@ def invite(
       pdml collect invite study.toml --server alice --count 1000 \\
           --out tokens.csv
     """
-    import os
-    import secrets
-
-    from pdml.cli import outputs, screen
-    from pdml.collect.rules import hash_token
+    from pdml.collect.collection import Collection
+    from pdml.study import Study
 
     outputs.check([out], force=force)
-    with opened(study, server, db, keys, create=True, asking=True) as (contract, name, _, store):
-        base = contract.server(name).url.rstrip("/")
-
-        def write(path: Path) -> None:
-            """The file first, hidden; then the database; then the file's name: nobody gets a link
-            that leads nowhere.
-            """
-            tokens = [secrets.token_hex(16) for _ in range(count)]
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write("token,link\n")
-                file.writelines(f"{token},{base}/#t={token}\n" for token in tokens)
-                file.flush()
-                os.fsync(file.fileno())
-            store.invite(map(hash_token, tokens))
-
-        outputs.commit({out: write})
-        if as_json:
-            screen.print_json({"server": name, "invitations": count, "file": str(out)})
-        else:
-            print(f"{count:,} invitations to {base} are in {out}: each works once.")
+    contract = Study.load(study)
+    with Collection(contract, server, database=db, keys=keys, create=True) as collection:
+        # hidden until the database knows them: nobody gets a link that leads nowhere
+        outputs.commit({out: partial(collection.invite, count)})
+    screen.answer(
+        as_json,
+        {"server": collection.server, "invitations": count, "file": str(out)},
+        f"{count:,} invitations to {collection.url} are in {out}: each works once.",
+    )
 
 
 @collect.command()
@@ -78,7 +177,7 @@ def status(
     server: Server = "",
     db: Database = "",
     keys: Keys = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Tell what the collection holds.
 
@@ -86,24 +185,36 @@ def status(
     Example:
       pdml collect status study.toml --server alice
     """
-    from pdml.cli import collect_words, screen
+    with _opened(study, server, db, keys) as collection:
+        found = collection.status()
+    screen.tell(as_json, found.to_dict(), lambda: _show(found))
 
-    with opened(study, server, db, keys, create=False) as (contract, name, _, store):
-        totals = store.totals()
-        if as_json:
-            screen.print_json(collect_words.plain(contract, name, totals))
-        else:
-            collect_words.show(contract, name, totals)
+
+def _show(found: "Status") -> None:
+    totals, by = found.totals, {"epsilon": found.by_epsilon}
+    for heading, counts in (by | {"reported answer": found.by_reported_class}).items():
+        rows = [(name, f"{count:,}") for name, count in counts.items()]
+        screen.show(f"Reports by {heading}", screen.Grid((heading, "reports"), rows))
+    screen.say(
+        "",
+        f"The collection of {found.server} is {totals.state}: {totals.reports:,} reports, of "
+        f"{found.study.min_records:,} that training needs.",
+        f"Withdrawn: {totals.withdrawn:,}. Invitations used: {totals.invitations_used:,} "
+        f"of {totals.invitations:,}.",
+    )
+    if found.frozen_at:
+        exported = f", exported with digest {totals.digest}" if totals.digest else ""
+        screen.say(f"Frozen at {found.frozen_at}{exported}.")
 
 
 @collect.command()
 def delete(
     study: StudyFile,
-    report: Annotated[str, typer.Option(metavar="ID", help="The report's id, from its receipt.")],
+    report: Annotated[str, option("The report's id, from its receipt.", "ID")],
     server: Server = "",
     db: Database = "",
     keys: Keys = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Withdraw a report, as long as the collection is not frozen.
 
@@ -115,26 +226,11 @@ def delete(
       pdml collect delete study.toml --server alice \\
           --report 0123456789abcdef0123456789abcdef
     """
-    import re
-
-    from pdml.cli import screen
-
-    if not re.fullmatch("[0-9a-f]{32}", report):
-        raise InvalidInput(
-            f"report must be the 32 lower-case hex digits of a receipt's id, got {report!r}"
-        )
-    with opened(study, server, db, keys, create=False) as (_, name, _, store):
-        new = store.withdraw(bytes.fromhex(report))
-        if as_json:
-            screen.print_json(
-                {"server": name, "report": report, "withdrawn": True, "before": not new}
-            )
-        else:
-            print(
-                f"Report {report} is withdrawn."
-                if new
-                else f"Report {report} was withdrawn before."
-            )
+    with _opened(study, server, db, keys) as collection:
+        new = collection.withdraw(report)
+    told = {"server": collection.server, "report": report, "withdrawn": True, "before": not new}
+    done = "is withdrawn" if new else "was withdrawn before"
+    screen.answer(as_json, told, f"Report {report} {done}.")
 
 
 @collect.command()
@@ -143,8 +239,8 @@ def close(
     server: Server = "",
     db: Database = "",
     keys: Keys = None,
-    reopen: Annotated[bool, typer.Option("--reopen", help="Take reports again.")] = False,
-    as_json: AsJson = False,
+    reopen: Annotated[bool, flag("--reopen", "Take reports again.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Take no more reports, at once, also in a running service.
 
@@ -152,31 +248,24 @@ def close(
     Example:
       pdml collect close study.toml --server alice
     """
-    from pdml.cli import screen
-
-    with opened(study, server, db, keys, create=False) as (_, name, _, store):
-        store.set_open(reopen)
-        state = "open" if reopen else "closed"
-        if as_json:
-            screen.print_json({"server": name, "state": state})
-        else:
-            print(f"The collection of {name} is {state}.")
+    with _opened(study, server, db, keys) as collection:
+        collection.set_open(reopen)
+    state = "open" if reopen else "closed"
+    told = {"server": collection.server, "state": state}
+    screen.answer(as_json, told, f"The collection of {collection.server} is {state}.")
 
 
 @collect.command()
 def export(
     study: StudyFile,
-    out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Where to write the data set; must not exist.")
-    ],
+    out: Annotated[Path, option("Where to write the data set; must not exist.", "FOLDER")],
     server: Server = "",
     db: Database = "",
     keys: Keys = None,
     force_small: Annotated[
-        bool,
-        typer.Option("--force-small", help="Also with fewer reports than the study's min_records."),
+        bool, flag("--force-small", "Also with fewer reports than the study's min_records.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Freeze the collection for good, and write its data set for training.
 
@@ -187,25 +276,14 @@ def export(
     Example:
       pdml collect export study.toml --server alice --out alice-data
     """
-    import time
-
-    from pdml.cli import screen
-    from pdml.collect.export import export as write
-
-    with opened(study, server, db, keys, create=False, asking=True) as (contract, name, _, store):
-        least = 1 if force_small else contract.min_records
-        with screen.working(f"Exporting the reports of {name}"):
-            manifest = write(store, out, hour=int(time.time() // 3600), min_records=least)
-        if as_json:
-            screen.print_json(
-                {
-                    "server": name,
-                    "folder": str(out),
-                    "records": manifest.records,
-                    "digest": manifest.digest,
-                }
-            )
-        else:
-            print(
-                f"{manifest.records:,} reports are frozen in {out}, with digest {manifest.digest}."
-            )
+    with (
+        _opened(study, server, db, keys) as collection,
+        screen.working(f"Exporting the reports of {collection.server}"),
+    ):
+        manifest = collection.export(out, force_small=force_small)
+    told = {"server": collection.server, "folder": str(out)}
+    screen.answer(
+        as_json,
+        told | {"records": manifest.records, "digest": manifest.digest},
+        f"{manifest.records:,} reports are frozen in {out}, with digest {manifest.digest}.",
+    )

@@ -2,94 +2,61 @@
 try a study out.
 """
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdml.errors import InvalidInput
+from pdml.cli import options, screen
+from pdml.cli.options import StudyFile, flag, option
+from pdml.errors import InvalidInput, NotDelivered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pdml.cli.contribute_answers import Said
-    from pdml.contribute.client import Preview
-    from pdml.contribute.delivery import Service
-    from pdml.contribute.memo import Memory
-    from pdml.messages import Receipt
-    from pdml.study import Study
+    from pdml.contribute.client import Contribution, Preview
+    from pdml.contribute.playing import Played
+
+_TABLE = "A table of people, each played as a device of its own."
+_TRUTH = "The true answer. Better left out: it is asked, and no shell remembers it."
+_MEMORY = "Where draws are kept.  [default: ~/.local/state/pdml]"
+_OF_ONE = ("answers", "answer", "label", "token", "record")
+_OF_MANY = ("label_column", "epsilon_column", "tokens", "outbox", "clamp")
+_CA = "Trust this authority's certificates (PEM) instead of the system's."
 
 
 def contribute(
-    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (study.toml).")],
+    study: StudyFile,
     server: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME or URL", help="Who receives it: a server of the study, or an address."
-        ),
+        str, option("Who receives it: a server of the study, or an address.", "NAME or URL")
     ] = "",
     answers: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Answers as a JSON object; what is missing is asked."),
+        Path | None, option("Answers as a JSON object; what is missing is asked.", "FILE")
     ] = None,
     answer: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="One answer; may be repeated.")
+        list[str] | None, option("One answer; may be repeated.", "NAME=VALUE")
     ] = None,
     epsilon: Annotated[
-        float | None,
-        typer.Option(help="Privacy of the label, from the study's menu.  [default: asked]"),
+        float | None, option("Privacy of the label, from the study's menu.  [default: asked]")
     ] = None,
-    label: Annotated[
-        str,
-        typer.Option(
-            help="The true answer. Better left out: it is asked, and no shell remembers it."
-        ),
-    ] = "",
-    token: Annotated[str, typer.Option(help="An invitation, or the link that holds it.")] = "",
+    label: Annotated[str, option(_TRUTH)] = "",
+    token: Annotated[str, option("An invitation, or the link that holds it.")] = "",
     record: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Whose record, where several people share this device."),
+        str, option("Whose record, where several people share this device.", "NAME")
     ] = "",
-    memory: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            envvar="PDML_STATE_DIR",
-            help="Where draws are kept.  [default: ~/.local/state/pdml]",
-        ),
-    ] = None,
-    ca: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Trust this authority's certificates (PEM) instead of the system's.",
-        ),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Send without asking.")] = False,
-    csv: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A table of people, each played as a device of its own."),
-    ] = None,
-    label_column: Annotated[
-        str, typer.Option(metavar="COLUMN", help="With --csv: the true answers.")
-    ] = "",
-    epsilon_column: Annotated[
-        str, typer.Option(metavar="COLUMN", help="With --csv: each person's epsilon.")
-    ] = "",
-    tokens: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --csv: invitations, one per line.")
-    ] = None,
+    memory: Annotated[Path | None, option(_MEMORY, "FOLDER", envvar="PDML_STATE_DIR")] = None,
+    ca: Annotated[Path | None, option(_CA, "FILE")] = None,
+    yes: Annotated[bool, flag("--yes", "Send without asking.")] = False,
+    csv: Annotated[Path | None, option(_TABLE, "FILE")] = None,
+    label_column: Annotated[str, option("With --csv: the true answers.", "COLUMN")] = "",
+    epsilon_column: Annotated[str, option("With --csv: each person's epsilon.", "COLUMN")] = "",
+    tokens: Annotated[Path | None, option("With --csv: invitations, one per line.", "FILE")] = None,
     outbox: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="With --csv: where reports wait.  [default: beside the table]"
-        ),
+        Path | None, option("With --csv: where reports wait.  [default: beside the table]", "FILE")
     ] = None,
     clamp: Annotated[
-        bool, typer.Option("--clamp", help="With --csv: move numbers into their declared ranges.")
+        bool, flag("--clamp", "With --csv: move numbers into their declared ranges.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print one JSON object.")] = False,
 ) -> None:
     """Answer a study from this device: chance decides here what is reported.
 
@@ -105,98 +72,68 @@ def contribute(
       pdml contribute study.toml --server http://127.0.0.1:8000 \\
           --csv people.csv --label-column diagnosis
     """
-    from pdml.cli import contribute_answers, contribute_crowd
+    said = locals()
+    from pdml.cli import contribute_answers
+    from pdml.contribute.client import Contribution
+    from pdml.contribute.delivery import Delivery, address_of
+    from pdml.contribute.memo import Memory, default_folder
+    from pdml.contribute.playing import play_crowd
     from pdml.study import Study
 
     contract = Study.load(study)
-    address = _address(contract, server)
+    address = address_of(contract, server)
+    unfit = {name: said[name] for name in (_OF_MANY if csv is None else _OF_ONE) if said[name]}
     if csv is not None:
-        alone = {
-            "--answers": answers,
-            "--answer": answer,
-            "--label": label,
-            "--token": token,
-            "--record": record,
-        }
-        if given := [name for name, value in alone.items() if value]:
-            raise InvalidInput(
-                f"{given[0]} must be left out beside --csv: the table holds everybody's answers"
+        options.leave_out(unfit, " beside --csv: the table holds everybody's answers")
+        with screen.progress("Randomising and sending", unit="report") as progress:
+            many = {name: said[name] for name in _OF_MANY}
+            played = play_crowd(
+                contract, address, csv, **many, epsilon=epsilon, ca=ca, progress=progress
             )
-        contribute_crowd.send(
-            contract,
-            address,
-            ca,
-            csv,
-            label_column,
-            epsilon_column,
-            epsilon,
-            tokens,
-            outbox,
-            clamp=clamp,
-            as_json=as_json,
-        )
+        screen.tell(as_json, played.to_dict(), lambda: _played(played))
+        played.check()
         return
-    many = {
-        "--label-column": label_column,
-        "--epsilon-column": epsilon_column,
-        "--tokens": tokens,
-        "--outbox": outbox,
-        "--clamp": clamp,
-    }
-    if given := [name for name, value in many.items() if value]:
-        raise InvalidInput(f"{given[0]} needs --csv: it is about a table of people")
+    if unfit:
+        name = options.spelt(next(iter(unfit)))
+        raise InvalidInput(f"{name} needs --csv: it is about a table of people")
     if as_json and not yes:
         raise InvalidInput("--json needs --yes: there is nobody to ask")
-    said = contribute_answers.given(contract, answers, answer or [], epsilon, label, token)
-    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    _one(contract, address, ca, said, record, memory or home / "pdml", yes=yes, as_json=as_json)
+    given = contribute_answers.said_by(contract, answers, answer or [], epsilon, label, token)
+    with Delivery(address, ca=ca) as service:
+        kept = Memory(memory or default_folder())
+        names = {"record": record, "token": given.token}
+        one = Contribution(study=contract, service=service, memory=kept, **names)
+        _one(one, given, yes=yes, as_json=as_json)
 
 
-def _address(study: "Study", server: str) -> str:
-    if "://" in server:
-        return server
-    if not server and len(study.servers) > 1:
-        names = ", ".join(one.name for one in study.servers)
-        raise InvalidInput(
-            f"--server must say who receives the report: one of {names}, or an address"
-        )
-    return study.server(server).url if server else study.servers[0].url
+def _played(played: "Played") -> None:
+    tally = played.tally
+    before = f" ({tally.stored_before:,} had receipts already)" if tally.stored_before else ""
+    stored = tally.stored + tally.stored_before
+    screen.say(f"{stored:,} of {played.rows:,} reports are stored{before}.", whole=True)
+    screen.say(*(f"  {code}: {count:,}" for code, count in tally.by_code().items()))
+    files = played.files
+    screen.list_files({("not stored" if k == "failures" else k): files[k] for k in files})
 
 
-def _one(
-    study: "Study",
-    address: str,
-    ca: Path | None,
-    said: "Said",
-    record: str,
-    folder: Path,
-    *,
-    yes: bool,
-    as_json: bool,
-) -> None:
-    from pdml.cli import screen
-    from pdml.contribute import client
-    from pdml.contribute.delivery import Service
-    from pdml.contribute.memo import Memory
+def _one(one: "Contribution", said: "Said", *, yes: bool, as_json: bool) -> None:
+    import json
 
-    memory = Memory(folder)
-    with Service(address, ca=ca) as service:
-        data = _prepared(study, memory, service, said, record, as_json=as_json)
-        if not as_json:
-            _show(study, client.preview(study, data), service.url)
-            if not yes and not _agreed():
-                typer.echo("Nothing was sent. Chance does not decide again.", err=True)
-                raise typer.Exit(1)
-        with screen.working("Sending"):
-            receipt = client.submit(memory, service, data, record=record)
-    if as_json:
-        import json
+    import msgspec
 
-        import msgspec
-
-        screen.print_json({"report": json.loads(data), "receipt": msgspec.to_builtins(receipt)})
-    else:
-        _thank(receipt)
+    seen = _prepared(one, said, as_json=as_json)
+    if not as_json:
+        _show(one, seen)
+        if not yes and not _agreed():
+            raise NotDelivered("Nothing was sent. Chance does not decide again.")
+    with screen.working("Sending"):
+        receipt = one.send(seen)
+    screen.answer(
+        as_json,
+        {"report": json.loads(seen.bytes), "receipt": msgspec.to_builtins(receipt)},
+        f"Stored by {receipt.server}, in the hour {receipt.hour}.",
+        f"Receipt: report {receipt.id}, sha256 {receipt.digest}",
+    )
 
 
 def _agreed() -> bool:
@@ -207,62 +144,42 @@ def _agreed() -> bool:
         return False
 
 
-def _prepared(
-    study: "Study",
-    memory: "Memory",
-    service: "Service",
-    said: "Said",
-    record: str,
-    *,
-    as_json: bool,
-) -> bytes:
+def _prepared(one: "Contribution", said: "Said", *, as_json: bool) -> "Preview":
     """What has left before, as it is; else a new report, if the service would take one."""
     from pdml.cli import contribute_answers as asking
-    from pdml.contribute import client
 
-    known = memory.recall(study.hash, record)
+    def tell(sentence: str) -> None:
+        if not as_json:
+            typer.echo(sentence, err=True)
+
+    study, known = one.study, one.memo
     if known is not None and known.sent:
-        _tell("A report of this record has left before. The same one is sent again.", as_json)
-        return known.sent.encode("ascii")
-    service.require_study(study.hash)
-    service.require_admission(study.hash, said.token)
+        tell("A report of this record has left before. The same one is sent again.")
+        return one.prepare({})
+    one.require_admission()
     answers = asking.complete(study, said.answers)
     if known is not None:
         settled = f"epsilon {known.epsilon / 1e6:g}, and {study.classes[known.label]!r} is reported"
-        _tell(f"Chance has decided for this record before: {settled}.", as_json)
-        _tell("The secret question is not asked again.", as_json)
-        return client.prepare(study, memory, answers, None, None, record=record, token=said.token)
+        tell(f"Chance has decided for this record before: {settled}.")
+        tell("The secret question is not asked again.")
+        return one.prepare(answers)
     micro_epsilon = asking.epsilon_of(study, said.micro_epsilon)
-    label = asking.label_of(study, said.label)
-    chosen = (label, micro_epsilon)
-    return client.prepare(study, memory, answers, *chosen, record=record, token=said.token)
+    return one.prepare(answers, asking.label_of(study, said.label), micro_epsilon)
 
 
-def _show(study: "Study", seen: "Preview", address: str) -> None:
-    from pdml.contribute import words
+def _show(one: "Contribution", seen: "Preview") -> None:
+    from pdml.study import words
 
+    study = one.study
     kept = words.share(words.kept(seen.report.epsilon, len(study.classes)))
-    facts: Mapping[str, str] = {
-        **{
-            name: f"{value:g}" if isinstance(value, float) else value
-            for name, value in seen.answers.items()
-        },
+    facts = {
+        **{k: f"{v:g}" if isinstance(v, float) else v for k, v in seen.answers.items()},
         study.question: f"{seen.label}  (after chance, which lets a true answer stand with {kept})",
         "epsilon": f"{seen.epsilon:g}",
         "report number": seen.report.id,
     }
     width = max(map(len, facts))
-    typer.echo(f"\nThe report to {address}, read back from its bytes:\n")
+    typer.echo(f"\nThe report to {one.service.url}, read back from its bytes:\n")
     for name, value in facts.items():
         typer.echo(f"  {name:<{width}}  {value}")
     typer.echo(f"\nThe exact bytes:\n{seen.bytes.decode('ascii')}\n")
-
-
-def _thank(receipt: "Receipt") -> None:
-    typer.echo(f"Stored by {receipt.server}, in the hour {receipt.hour}.")
-    typer.echo(f"Receipt: report {receipt.id}, sha256 {receipt.digest}")
-
-
-def _tell(sentence: str, as_json: bool) -> None:
-    if not as_json:
-        typer.echo(sentence, err=True)

@@ -1,6 +1,5 @@
 """What one person says to `pdml contribute`: by options, checked first of all, or when asked."""
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pdml.cli.asking import somebody
+from pdml.cli.study_asked import somebody
 from pdml.errors import DataError, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pdml.encoder import Attribute
     from pdml.study import Study
+    from pdml.study.encoder import Attribute
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +27,7 @@ class Said:
     token: str
 
 
-def given(
+def said_by(
     study: "Study",
     file: Path | None,
     pairs: list[str],
@@ -39,65 +38,18 @@ def given(
     """Everything that was given, or a refusal if any of it is wrong: nobody is asked in vain."""
     from pdml.contribute import answers
 
-    return Said(
-        answers=answers.checked(study, _answers(file, pairs)),
-        micro_epsilon=None if epsilon is None else _on_menu(study, epsilon),
-        label=_class(study, label) if label else None,
-        token=_token(token),
-    )
-
-
-def _answers(file: Path | None, pairs: list[str]) -> dict[str, Any]:
-    """Answers by name; a pair NAME=VALUE stands above the file."""
-    found: dict[str, Any] = {}
-    if file is not None:
-        read: Any = None
-        try:
-            read = json.loads(file.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise DataError(
-                f"cannot read {file}: {(error.strerror or str(error)).lower()}"
-            ) from None
-        except ValueError:
-            pass  # not JSON, or not UTF-8
-        if not isinstance(read, dict):
-            raise DataError(
-                f'{file} must be a JSON object of answers by name, such as {{"age": 34}}, '
-                "got something else"
-            )
-        found = read
-    for pair in pairs:
+    found: dict[str, Any] = {} if file is None else answers.read(file)
+    for pair in pairs:  # each stands above the file
         name, equals, value = pair.partition("=")
         if not equals:
             raise InvalidInput(f"--answer must look like name=value, got {pair!r}")
         found[name.strip()] = value.strip()
-    return found
-
-
-def _on_menu(study: "Study", epsilon: float) -> int:
-    from pdml.mechanisms.label_flip import micro
-
-    if not 0 < epsilon < float("inf") or (millionths := micro(epsilon)) not in study.epsilon_micro:
-        menu = ", ".join(f"{choice:g}" for choice in study.menu)
-        raise InvalidInput(f"--epsilon must be on the study's menu ({menu}), got {epsilon:g}")
-    return millionths
-
-
-def _class(study: "Study", label: str) -> int:
-    if label not in study.classes:
-        classes = ", ".join(map(repr, study.classes))
-        raise InvalidInput(f"--label must be one of {classes}, got something else")
-    return study.classes.index(label)
-
-
-def _token(text: str) -> str:
-    token = text.rpartition("#t=")[2].strip()
-    if token and not (len(token) == 32 and set(token) <= set("0123456789abcdef")):
-        raise InvalidInput("--token must be 32 hex digits, or a link that ends in #t= and these")
-    return token
-
-
-# In the terminal
+    return Said(
+        answers=answers.checked(study, found),
+        micro_epsilon=None if epsilon is None else answers.on_menu(study, epsilon),
+        label=answers.class_index(study, label) if label else None,
+        token=answers.invitation(token),
+    )
 
 
 def complete(study: "Study", answers: "Mapping[str, float | str]") -> dict[str, float | str]:
@@ -108,7 +60,7 @@ def complete(study: "Study", answers: "Mapping[str, float | str]") -> dict[str, 
 
 def _ask(study: "Study", attribute: "Attribute") -> float | str:
     from pdml.contribute.answers import checked
-    from pdml.encoder import Number
+    from pdml.study.encoder import Number
 
     wording = study.wording.get(attribute.name)
     words = (wording.label if wording else "") or attribute.name
@@ -149,7 +101,7 @@ def _position(levels: "tuple[str, ...]", prompt: str, hide: bool) -> int | None:
 
 def epsilon_of(study: "Study", micro_epsilon: int | None) -> int:
     """In millionths. Asked before the label: the service sees the choice."""
-    from pdml.contribute.words import meaning
+    from pdml.study.words import meaning
 
     if micro_epsilon is not None:
         return micro_epsilon

@@ -1,7 +1,8 @@
-"""A consortium that does not exist yet, as options describe it: its graph, its records, and public
-records like them.
+"""A consortium that does not exist yet, as the options of `pdml plan` and `pdml bound` describe it:
+its graph, its sizes, and public records like its own.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,23 +11,75 @@ from pdml.errors import InvalidInput
 if TYPE_CHECKING:
     from pdml._types import IntArray, Matrix
     from pdml.core.graph import Graph
+    from pdml.plan.sizes import Sizes
 
 
-def graph_of(topology: str, servers: int, links: int | None, seed: int) -> "Graph":
+@dataclass(frozen=True)
+class Described:
+    """What options say, checked."""
+
+    graph: "Graph"
+    sizes: "Sizes"
+    public: "tuple[Matrix, IntArray] | None"
+
+
+def described(
+    *,
+    records: str,
+    servers: int,
+    features: int,
+    epsilon: float,
+    norm_bound: float,
+    topology: str,
+    links: int | None,
+    seed: int,
+    like: Path | None,
+    label: str,
+    classes: int = 2,
+) -> Described:
+    """The public records say how many features and classes there are, and, unless ``records`` does,
+    how many records: three quarters, as one quarter is held out.
+    """
     from pdml.core.graph import build
     from pdml.mechanisms.randomness import TOPOLOGY, Simulated
+    from pdml.plan.sizes import Sizes
 
-    return build(topology, servers, Simulated(seed).stream(TOPOLOGY), links)
-
-
-def records_of(text: str, servers: int, public: int | None) -> tuple[int, ...]:
-    if not text:
-        if public is None:
+    graph = build(topology, servers, Simulated(seed).stream(TOPOLOGY), links)
+    public, width, each = None, features + 1, ""
+    if like is not None:
+        if not label:
             raise InvalidInput(
-                "--records must say how many records each server has, got nothing (or "
-                "--like, to count public ones)"
+                "--like needs --label COLUMN: the column that public records are to predict"
             )
-        return (max(1, (public - public // 4) // servers),) * servers
+        from pdml.release.records import public_records
+
+        *found, classes = public_records(like, label, norm_bound=norm_bound)
+        public, width = (found[0], found[1]), int(found[0].shape[1])
+        each = str(max(1, (len(found[1]) - len(found[1]) // 4) // servers))
+    if width < 2:
+        raise InvalidInput(
+            f"--features must be the number of columns after encoding, at least 1, got {features}"
+        )
+    if features and features + 1 != width:
+        raise InvalidInput(
+            f"--features must be {width - 1}, as many as --like has after encoding, got {features}"
+        )
+    sizes = Sizes(
+        records=_counts(records or each, servers),
+        width=width,
+        epsilon=epsilon,
+        classes=classes,
+        norm_bound=norm_bound,
+    )
+    return Described(graph, sizes, public)
+
+
+def _counts(text: str, servers: int) -> tuple[int, ...]:
+    if not text:
+        raise InvalidInput(
+            "--records must say how many records each server has, got nothing (or --like, to "
+            "count public ones)"
+        )
     try:
         counts = tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -38,19 +91,3 @@ def records_of(text: str, servers: int, public: int | None) -> tuple[int, ...]:
             f"--records must be one number or one per server ({servers} of them), got {len(counts)}"
         )
     return counts * servers if len(counts) == 1 else counts
-
-
-def public_records(path: Path, label: str, norm_bound: float) -> "tuple[Matrix, IntArray, int]":
-    """Public records as they would be trained on; ranges and levels may come from the data, which
-    are public.
-    """
-    if not label:
-        raise InvalidInput(
-            "--like needs --label COLUMN: the column that public records are to predict"
-        )
-    from pdml.cli import records
-    from pdml.release.model import prepare
-
-    read = records.read(path, records.Roles(label=label), attributes={}, from_data=True)
-    prepared, _ = prepare(read.x, norm_bound=norm_bound, fit_intercept=True, ranges=None)
-    return prepared, read.codes, len(read.classes)

@@ -1,47 +1,46 @@
 """`pdml node`: one organisation's part in a training between organisations."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdml.cli.node_offers import accept, offers, refuse, stop
+from pdml.cli import screen
+from pdml.cli.options import Json, NodeFolder, argument, flag, group, option
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pdml.node.home import Home
 
-node = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Take part in a training between organisations.",
-    epilog="Needs the extra: pip install 'pdml[node]'. FOLDER is what `pdml node init` "
+node = group(
+    "Take part in a training between organisations.",
+    "Needs the extra: pip install 'pdml[node]'. FOLDER is what `pdml node init` "
     "made on this machine.",
 )
 
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The node's folder.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of sentences.")]
-Accept = Annotated[
-    str,
-    typer.Option(
-        metavar="ask|study",
-        help="Ask an operator about each offer, or accept the study's own plan.",
-    ),
-]
+_ACCEPT = "Ask an operator about each offer, or accept the study's own plan."
+_RANDOMISE = "They are true: randomise them now. This organisation saw them."
+_OTHERS = "Nobody in these records is in a data set that this node has trained on."
+_BEFORE = "An earlier revision that this folder has not seen; repeat, oldest first."
+_RELAY = "Another way to the relay, a leaf node, say.  [default: the study's address]"
+_METRICS = "Figures for Prometheus, on this machine only."
+_SIMULATED = "For tests: repeatable noise, which protects nobody."
+Job = Annotated[str, argument("The job's name.", "JOB")]
+
+
+def _home(folder: Path) -> "Home":
+    from pdml.node.home import Home
+
+    return Home.open(folder)
 
 
 @node.command()
 def init(
-    folder: Folder,
-    name: Annotated[str, typer.Option(metavar="NAME", help="The server's name in the study.")] = "",
-    accept: Accept = "ask",
+    folder: NodeFolder,
+    name: Annotated[str, option("The server's name in the study.", "NAME")] = "",
+    accept: Annotated[str, option(_ACCEPT, "ask|study")] = "ask",
     renew: Annotated[
-        bool,
-        typer.Option(
-            "--renew", help="New keys for a folder that exists: the old ones are lost or known."
-        ),
+        bool, flag("--renew", "New keys for a folder that exists: the old ones are lost or known.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -53,54 +52,31 @@ def init(
     Example:
       pdml node init alice --name alice
     """
-    from pdml.cli import screen
+    from pdml.node.home import Home
 
-    with needs_node():
-        from pdml.node.home import Home
-    if renew:
-        home = Home.open(folder)
-        if name not in ("", home.name):
-            raise InvalidInput(f"{folder} is the folder of {home.name}, not of {name}")
-        home.renew_keys()
-    else:
-        if not name:
-            raise typer.BadParameter("it is the server's name in the study", param_hint="--name")
-        home = Home.create(folder, name, accept=accept)
+    if not name and not renew:
+        raise typer.BadParameter("it is the server's name in the study", param_hint="--name")
+    home = Home.renew(folder, name) if renew else Home.create(folder, name, accept=accept)
     card, path = home.card(), home.path(f"{home.name}.card")
-    if as_json:
-        told = {
-            "name": home.name,
-            "folder": str(home.folder),
-            "card": str(path),
-            "fingerprint": card.fingerprint,
-        }
-        screen.print_json(
-            {**told, "signing_key": card.signing_key, "sealing_key": card.sealing_key}
-        )
-        return
-    typer.echo(card.text(), nl=False)
-    typer.echo(
-        f"\nThis card is {path}: send it to whoever keeps the study, and compare "
-        f"{card.fingerprint} on the telephone."
+    told = {"name": home.name, "folder": str(home.folder), "card": str(path)}
+    keys = {"signing_key": card.signing_key, "sealing_key": card.sealing_key}
+    screen.answer(
+        as_json,
+        told | {"fingerprint": card.fingerprint} | keys,
+        card.text(),
+        f"This card is {path}: send it to whoever keeps the study, and compare "
+        f"{card.fingerprint} on the telephone.",
     )
 
 
 @node.command()
 def join(
-    folder: Folder,
-    file: Annotated[
-        Path, typer.Argument(metavar="STUDY", help="A study.toml that pins everybody's keys.")
-    ] = Path("study.toml"),
-    before: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="An earlier revision that this folder has not seen; repeat, oldest first.",
-        ),
-    ] = None,
-    accept: Annotated[
-        str, typer.Option(metavar="ask|study", help="The rule for offers.  [default: as it is]")
-    ] = "",
+    folder: NodeFolder,
+    file: Annotated[Path, argument("A study.toml that pins everybody's keys.", "STUDY")] = Path(
+        "study.toml"
+    ),
+    before: Annotated[list[Path] | None, option(_BEFORE, "FILE")] = None,
+    accept: Annotated[str, option("The rule for offers.  [default: as it is]", "ask|study")] = "",
     as_json: Json = False,
 ) -> None:
     """Adopt the study, or its next revision, in which nothing but keys and relay may differ.
@@ -109,64 +85,35 @@ def join(
     Example:
       pdml node join alice study.toml --accept study
     """
-    from pdml.cli import screen
-    from pdml.study import Study
-    from pdml.study.contract import read_text
-
-    home, text = _home(folder), read_text(file)
-    study = Study.from_text(text, str(file))
-    home.join(study, text, before=tuple(Study.load(path) for path in before or ()))
-    if accept:
-        home = home.save(accept=accept)
-    if as_json:
-        screen.print_json(
-            {"name": home.name, "study": study.id, "hash": study.hash, "accept": home.config.accept}
-        )
-        return
-    typer.echo(f"{home.name} is in the study {study.id}.")
-    typer.echo(f"hash {study.hash}")
-    typer.echo(
+    home = _home(folder).join_file(file, before=before or (), accept=accept)
+    study = home.study()
+    screen.answer(
+        as_json,
+        {"name": home.name, "study": study.id, "hash": study.hash, "accept": home.config.accept},
+        f"{home.name} is in the study {study.id}.",
+        f"hash {study.hash}",
         "Compare the hash with the other organisations: whoever has another one has "
-        "another contract."
+        "another contract.",
     )
 
 
 @node.command()
 def data(
-    folder: Folder,
+    folder: NodeFolder,
     from_collect: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-collect", metavar="FOLDER", help="A data set that `pdml collect export` made."
-        ),
+        Path | None, option("A data set that `pdml collect export` made.", "FOLDER")
     ] = None,
     table: Annotated[
-        Path | None,
-        typer.Option("--csv", metavar="FILE", help="Or a table: .csv, .csv.gz or .parquet."),
+        Path | None, option("Or a table: .csv, .csv.gz or .parquet.", "FILE", "--csv")
     ] = None,
-    label: Annotated[str, typer.Option(metavar="COLUMN", help="The table's label column.")] = "",
-    epsilon: Annotated[
-        float | None, typer.Option(help="The labels' epsilon, from the study's menu.")
-    ] = None,
-    epsilon_column: Annotated[
-        str, typer.Option(metavar="COLUMN", help="Or each label's own.")
-    ] = "",
+    label: Annotated[str, option("The table's label column.", "COLUMN")] = "",
+    epsilon: Annotated[float | None, option("The labels' epsilon, from the study's menu.")] = None,
+    epsilon_column: Annotated[str, option("Or each label's own.", "COLUMN")] = "",
     randomised: Annotated[
-        bool, typer.Option("--randomised", help="The labels were randomised on people's devices.")
+        bool, flag("--randomised", "The labels were randomised on people's devices.")
     ] = False,
-    randomise: Annotated[
-        bool,
-        typer.Option(
-            "--randomise", help="They are true: randomise them now. This organisation saw them."
-        ),
-    ] = False,
-    other_people: Annotated[
-        bool,
-        typer.Option(
-            "--other-people",
-            help="Nobody in these records is in a data set that this node has trained on.",
-        ),
-    ] = False,
+    randomise: Annotated[bool, flag("--randomise", _RANDOMISE)] = False,
+    other_people: Annotated[bool, flag("--other-people", _OTHERS)] = False,
     as_json: Json = False,
 ) -> None:
     """Give a node the records it trains on.
@@ -181,71 +128,52 @@ def data(
       pdml node data alice --csv people.csv --label diagnosis --epsilon 1 --randomised
     """
     from pdml.accounting.provenance import note
-    from pdml.cli import node_data, screen
+    from pdml.node.importing import import_frozen, import_table
+    from pdml.tables import read_table
 
     home = _home(folder)
+    of_table = label or epsilon is not None or epsilon_column or randomised or randomise
     if (from_collect is None) == (table is None):
         raise InvalidInput("give one of --from-collect FOLDER and --csv FILE")
+    if from_collect is not None and of_table:
+        raise InvalidInput(
+            "--label, --epsilon, --epsilon-column, --randomised and --randomise belong to --csv"
+        )
+    if table is not None and randomised == randomise:
+        raise InvalidInput(
+            "say whether the labels are --randomised already or are to be --randomise'd now"
+        )
     if from_collect is not None:
-        if label or epsilon is not None or epsilon_column or randomised or randomise:
-            raise InvalidInput(
-                "--label, --epsilon, --epsilon-column, --randomised and --randomise belong to --csv"
-            )
-        held = node_data.copy(home, from_collect, other_people=other_people)
+        held = import_frozen(home, from_collect, other_people=other_people)
     else:
         assert table is not None
-        if randomised == randomise:
-            raise InvalidInput(
-                "say whether the labels are --randomised already or are to be --randomise'd now"
-            )
-        held = node_data.from_table(
+        held = import_table(
             home,
-            table,
+            read_table(table),
             label=label,
             epsilon=epsilon,
             epsilon_column=epsilon_column,
             randomise=randomise,
             other_people=other_people,
         )
-    facts = {
-        "server": home.name,
-        "records": held.server.records,
-        "dataset": held.dataset,
-        "smallest_epsilon": held.server.epsilon,
-        "randomised_by": held.randomised_by,
-    }
-    if as_json:
-        screen.print_json(facts)
-        return
-    records = f"{held.server.records:,} records (data set {held.dataset[:12]})"
-    typer.echo(f"{home.name} trains on {records}.")
-    if said := note(home.name, held.randomised_by):
-        typer.echo(said)
+    records, who = held.server.place.records, note(home.name, held.randomised_by)
+    told = {"server": home.name, "records": records, "dataset": held.dataset}
+    told |= {"smallest_epsilon": held.server.place.epsilon, "randomised_by": held.randomised_by}
+    screen.answer(
+        as_json,
+        told,
+        f"{home.name} trains on {records:,} records (data set {held.dataset[:12]}).",
+        *([who] if who else []),
+    )
 
 
 @node.command()
 def run(
-    folder: Folder,
-    relay: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Another way to the relay, a leaf node, say.  [default: the study's address]",
-        ),
-    ] = "",
-    metrics: Annotated[
-        str,
-        typer.Option(
-            metavar="127.0.0.1:PORT", help="Figures for Prometheus, on this machine only."
-        ),
-    ] = "",
-    simulated_noise: Annotated[
-        int | None,
-        typer.Option(
-            metavar="SEED", min=0, help="For tests: repeatable noise, which protects nobody."
-        ),
-    ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Say more on stderr.")] = False,
+    folder: NodeFolder,
+    relay: Annotated[str, option(_RELAY, "HOST:PORT")] = "",
+    metrics: Annotated[str, option(_METRICS, "127.0.0.1:PORT")] = "",
+    simulated_noise: Annotated[int | None, option(_SIMULATED, "SEED", min=0)] = None,
+    verbose: Annotated[bool, flag("--verbose", "Say more on stderr.")] = False,
 ) -> None:
     """Run a node: one connection to the relay, and nothing listens here. It goes on until it is
     stopped.
@@ -256,35 +184,31 @@ def run(
     Example:
       pdml node run alice
     """
-    with needs_node():
-        from pdml.node.running import run as serve
+    from pdml.node.running import run as serve
+
     serve(folder, relay=relay, metrics=metrics, simulated_noise=simulated_noise, verbose=verbose)
 
 
 @node.command()
-def status(folder: Folder, as_json: Json = False) -> None:
+def status(folder: NodeFolder, as_json: Json = False) -> None:
     """Say what a node is doing, and what its data sets have given away so far: the journal's word.
 
     \b
     Example:
       pdml node status alice
     """
-    from pdml.cli import node_status, screen
+    from pdml.cli import node_status
+    from pdml.node.account import look
 
-    found = node_status.look(_home(folder))
-    if as_json:
-        screen.print_json(found.to_dict())
-    else:
-        node_status.tell(found)
+    found = look(_home(folder))
+    screen.tell(as_json, found.to_dict(), lambda: node_status.show(found))
 
 
 @node.command()
 def result(
-    folder: Folder,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="A job that is done.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder for the result.")] = Path(
-        "result"
-    ),
+    folder: NodeFolder,
+    job: Annotated[str, argument("A job that is done.", "JOB")],
+    out: Annotated[Path, option("A new folder for the result.", "DIR")] = Path("result"),
     as_json: Json = False,
 ) -> None:
     """Assemble the model and its page from everybody's statements: the same bytes at every member.
@@ -293,28 +217,76 @@ def result(
     Example:
       pdml node result alice first --out result
     """
-    from pdml.cli import train_nodes
+    from pdml.cli.train_study import write_result
+    from pdml.release.nodes import gather
 
-    train_nodes.write(_home(folder), job, out, as_json=as_json)
-
-
-for command in (offers, accept, refuse, stop):
-    node.command()(command)
+    write_result(gather(_home(folder), job), out, as_json=as_json)
 
 
-def _home(folder: Path) -> "Home":
-    with needs_node():
-        from pdml.node.home import Home
-    return Home.open(folder)
+@node.command()
+def offers(folder: NodeFolder, as_json: Json = False) -> None:
+    """List the jobs that members have offered, and what became of them.
+
+    \b
+    Example:
+      pdml node offers alice
+    """
+    from pdml.cli.node_status import offered
+    from pdml.node import operating
+
+    found = operating.offers(_home(folder))
+    told = {"offers": [each.to_dict() for each in found]}
+    screen.answer(as_json, told, *([*map(offered, found)] or ["No job was offered yet."]))
 
 
-@contextmanager
-def needs_node() -> Iterator[None]:
-    """Around an import: without the extra, one sentence."""
-    try:
-        yield
-    except ImportError as error:
-        raise InvalidInput(
-            f"training between organisations needs more packages ({error.name}): pip "
-            "install 'pdml[node]'"
-        ) from None
+@node.command()
+def accept(folder: NodeFolder, job: Job, as_json: Json = False) -> None:
+    """Accept a job that waits for an answer.
+
+    \b
+    Example:
+      pdml node accept alice first
+    """
+    from pdml.node import operating
+
+    operating.accept(_home(folder), job)
+    screen.answer(as_json, {"job": job, "state": "accepted"}, f"job {job} is accepted")
+
+
+@node.command()
+def refuse(
+    folder: NodeFolder,
+    job: Job,
+    why: Annotated[str, option("What the others are told.", "SENTENCE")] = "",
+    as_json: Json = False,
+) -> None:
+    """Refuse a job that waits for an answer; nothing will have been released for it, anywhere.
+
+    \b
+    Example:
+      pdml node refuse alice first --why "not before Monday"
+    """
+    from pdml.node import operating
+
+    operating.refuse(_home(folder), job, why)
+    screen.answer(as_json, {"job": job, "state": "refused"}, f"job {job} is refused")
+
+
+@node.command()
+def stop(folder: NodeFolder, as_json: Json = False) -> None:
+    """Stop the job that this node is in, at every member; the journals let it go on later.
+
+    The node itself goes on running: end it as it was started (Ctrl-C, or the service manager).
+
+    \b
+    Example:
+      pdml node stop alice
+    """
+    from pdml.node import operating
+
+    job = operating.stop(_home(folder))
+    screen.answer(
+        as_json,
+        {"job": job, "stopping": True},
+        f"job {job} is being stopped at every member; to go on: pdml train --job {job} --resume",
+    )

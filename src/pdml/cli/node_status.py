@@ -2,60 +2,51 @@
 
 from datetime import UTC, datetime
 from math import isinf
-from typing import TYPE_CHECKING
 
 from pdml.accounting import Budget
 from pdml.accounting.provenance import note
-from pdml.node.account import Account, look
-from pdml.node.desk import ENDED
-from pdml.train.plan import TrainingPlan
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-__all__ = ["look", "tell"]
+from pdml.cli import screen
+from pdml.node.account import Account
+from pdml.node.desk import ENDED, Attempt
+from pdml.pages import numbers
 
 
-def tell(account: Account) -> None:
+def show(account: Account) -> None:
     """What an operator wants to know first stands first."""
-    from pdml.cli import screen
-
-    out = screen.console()
-    home, study = account.home, account.study
-    out.print(
-        f"{home.name} {'runs' if account.running else 'does not run'}, {_connection(account)}"
-    )
+    home, study, last = account.home, account.study, account.attempt
+    runs = "runs" if account.running else "does not run"
+    screen.say(f"{home.name} {runs}, {_connection(account)}")
     if account.warning:
-        out.print(f"warning: {account.warning}")
+        screen.say(f"warning: {account.warning}")
     if study is not None:
-        out.print(f"study {study.id}, hash {study.hash}", soft_wrap=True)
+        screen.say(f"study {study.id}, hash {study.hash}", whole=True)
         by_study = home.config.accept == "study"
         rule = "the study’s own plan is accepted" if by_study else "an operator is asked"
-        out.print(f"offers: {rule}")
-    out.print(account.problem or f"{account.records:,} records")
+        screen.say(f"offers: {rule}")
+    screen.say(account.problem or f"{account.records:,} records")
     if account.records and (said := note(home.name, account.labels)):
-        out.print(said)
-    last = account.attempt
+        screen.say(said)
     if last is not None:
-        out.print(
-            f"job {last.job}, offered by {last.offerer}: {last.state}"
-            + (f" ({last.sentence})" if last.sentence else "")
-        )
-        if (
-            last.state not in ENDED
-            and (others := account.progress.get("rounds"))
-            and account.progress.get("job") == last.job
-        ):
-            out.print(
-                "the others, as they say: "
-                + ", ".join(f"{name} round {t}" for name, t in others.items() if name != home.name)
-            )
+        screen.say(f"job {offered(last)}")
+        told = account.progress if account.progress.get("job") == last.job else {}
+        if last.state not in ENDED and (others := told.get("rounds")):
+            each = (f"{name} round {t}" for name, t in others.items() if name != home.name)
+            screen.say("the others, as they say: " + ", ".join(each))
     for job in account.jobs:
-        out.print(
-            f"job {job.job}: {job.state}, {job.round} vectors released (data set "
-            f"{job.dataset[:12]})"
-        )
-    _ledgers(out, account)
+        used = f"{job.round} vectors released (data set {job.dataset[:12]})"
+        screen.say(f"job {job.job}: {job.state}, {used}")
+    for found in account.datasets:
+        what = "this node's data set" if found.current else "an earlier data set"
+        heading = f"{found.digest[:12]}, {what}: {found.releases} vectors released"
+        screen.show_privacy(found.ledger.lines(), heading=heading)
+        if found.next_job is not None and study and study.plan and study.budget:
+            screen.say("", _next(found.next_job, study.plan.rounds, study.budget))
+
+
+def offered(job: Attempt) -> str:
+    """A job that was offered, and what became of it."""
+    why = f" ({job.sentence})" if job.sentence else ""
+    return f"{job.job}, offered by {job.offerer}: {job.state}{why}"
 
 
 def _connection(account: Account) -> str:
@@ -63,36 +54,14 @@ def _connection(account: Account) -> str:
     when = f" since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S} UTC" if since else ""
     if account.connected:
         return f"connected to the relay{when}"
-    return f"not connected to the relay{when if account.running else ''}" + (
-        f": {why}" if why and account.running else ""
-    )
-
-
-def _ledgers(out: "Console", account: Account) -> None:
-    from pdml.cli import screen
-
-    study = account.study
-    for found in account.datasets:
-        what = "this node's data set" if found.current else "an earlier data set"
-        heading = f"{found.digest[:12]}, {what}: {found.releases} vectors released"
-        lines = found.ledger.lines()
-        screen.show(out, heading, screen.privacy_table(lines), screen.even_odds(lines))
-        if found.next_job is not None and study is not None and study.budget is not None:
-            out.print()
-            out.print(
-                _next(found.next_job, TrainingPlan.from_dict(dict(study.plan)).rounds, study.budget)
-            )
+    if not account.running:
+        return "not connected to the relay"
+    return f"not connected to the relay{when}" + (f": {why}" if why else "")
 
 
 def _next(safe: int, rounds: int, budget: Budget) -> str:
-    limits = [
-        f"epsilon {budget.limit(row)[0]:g} for {row}"
-        for row in ("features", "label")
-        if not isinf(budget.limit(row)[0])
-    ]
-    allowed = (
-        f"allows another job of {rounds} rounds"
-        if safe >= rounds
-        else f"allows no other job: its last safe round would be {safe}"
-    )
-    return f"The budget ({', '.join(limits)}) {allowed}."
+    both = {data: budget.limit(data)[0] for data in ("features", "label")}
+    said = ", ".join(f"epsilon {eps:g} for {data}" for data, eps in both.items() if not isinf(eps))
+    if safe < rounds:
+        return f"The budget ({said}) allows no other job: its last safe round would be {safe}."
+    return f"The budget ({said}) allows another job of {numbers.count(rounds, 'round')}."

@@ -1,17 +1,14 @@
 """Files that appear together or not at all."""
 
 import os
-import secrets
-import signal
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pdml.errors import InvalidInput
+from pdml.files import write_together
 
-written: list[
-    Path
-] = []  # what this command has put in place: an interrupt afterwards must not claim otherwise
+# What this command has put in place: an interrupt afterwards must not claim otherwise.
+written: list[Path] = []
 
 
 def check(paths: Sequence[Path], *, force: bool, way_out: str = "--force overwrites it") -> None:
@@ -33,35 +30,5 @@ def check(paths: Sequence[Path], *, force: bool, way_out: str = "--force overwri
 
 
 def commit(writers: Mapping[Path, Callable[[Path], None]]) -> None:
-    """Let each writer fill a hidden file beside its target; once all have, rename them all, which
-    nothing interrupts.
-    """
-    staged: dict[Path, Path] = {}
-    try:
-        for path, write in writers.items():
-            target = Path(os.path.realpath(path))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            staged[path] = target.parent / f".pdml-{secrets.token_hex(8)}-{target.name}"
-            write(staged[path])
-        _rename(staged)
-    finally:
-        for stage in staged.values():
-            stage.unlink(missing_ok=True)
-
-
-def _rename(staged: Mapping[Path, Path]) -> None:
-    masked = (
-        hasattr(signal, "pthread_sigmask") and threading.current_thread() is threading.main_thread()
-    )
-    before = (
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-        if masked
-        else None
-    )
-    try:
-        for path, stage in staged.items():
-            os.replace(stage, os.path.realpath(path))
-            written.append(path)
-    finally:
-        if before is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    """Write the files together, and remember them for `written`."""
+    write_together(writers, written=written.append)

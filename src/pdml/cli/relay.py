@@ -3,42 +3,32 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from pdml.cli import screen
+from pdml.cli.options import Json, StudyFile, argument, flag, group, option
 
-from pdml.cli.node import needs_node
-
-relay = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Run the relay through which nodes talk; it cannot read what they say.",
-    epilog="Needs the extras: pip install 'pdml[node,relay]'. Any nats-server of a recent "
+relay = group(
+    "Run the relay through which nodes talk; it cannot read what they say.",
+    "Needs the extras: pip install 'pdml[node,relay]'. Any nats-server of a recent "
     "version runs what `config` writes.",
 )
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of sentences.")]
 
 
 @relay.command()
 def config(
-    file: Annotated[Path, typer.Argument(metavar="STUDY", help="A study.toml.")] = Path(
-        "study.toml"
-    ),
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The relay's folder.")] = Path("relay"),
+    file: StudyFile = Path("study.toml"),
+    out: Annotated[Path, option("The relay's folder.", "DIR")] = Path("relay"),
     address: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where nodes reach it.  [default: the study's]")
+        str, option("Where nodes reach it.  [default: the study's]", "HOST:PORT")
     ] = "",
     listen: Annotated[
-        str,
-        typer.Option(metavar="HOST:PORT", help="Where it listens.  [default: the address's port]"),
+        str, option("Where it listens.  [default: the address's port]", "HOST:PORT")
     ] = "",
     certificate: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A certificate (PEM) to use.  [default: one is made]"),
+        Path | None, option("A certificate (PEM) to use.  [default: one is made]", "FILE")
     ] = None,
-    key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key (PEM).")] = None,
+    key: Annotated[Path | None, option("Its private key (PEM).", "FILE")] = None,
     revision: Annotated[
-        bool,
-        typer.Option("--revision", help="The study is in use: name what this revision replaces."),
+        bool, flag("--revision", "The study is in use: name what this revision replaces.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -51,41 +41,32 @@ def config(
     Example:
       pdml relay config study.toml --out relay --address relay.example:4222
     """
-    from pdml.cli import screen
-    from pdml.errors import InvalidInput
-    from pdml.files import atomic_write
-    from pdml.study import Relay, Study, edit
-    from pdml.study.contract import read_text
+    from pdml.node.relay import set_up
 
-    with needs_node():
-        from pdml.node import relay as making
-    text = read_text(file)
-    study = Study.from_text(text, str(file))
-    if not address and study.relay is None:
-        raise InvalidInput(f"{file} names no relay: give --address HOST:PORT")
-    place = address or (study.relay.address if study.relay else "")
-    edit.set_relay(
-        text, Relay(place), revision=True, source=str(file)
-    )  # refuses a bad address before anything is made
-    found = making.prepare(out, place, certificate=certificate, key=key)
-    changed = edit.set_relay(text, found, revision=revision, source=str(file))
-    study = Study.from_text(changed, str(file))
-    path = making.configure(study, out, listen=listen)
-    if changed != text:
-        atomic_write(file, changed)
-    if as_json:
-        told = {"address": found.address, "fingerprint": found.fingerprint, "config": str(path)}
-        screen.print_json({**told, "study": study.id, "hash": study.hash})
-        return
-    typer.echo(f"The relay of {study.id}: {path}, certificate key {found.fingerprint}")
-    if changed != text:
-        typer.echo(f"{file} names it now; its hash is {study.hash}")
+    made = set_up(
+        file,
+        out,
+        address=address,
+        listen=listen,
+        certificate=certificate,
+        key=key,
+        revision=revision,
+    )
+    study, pin = made.study, made.relay.fingerprint
+    named = [f"{file} names it now; its hash is {study.hash}"] if made.changed else []
+    told = {"address": made.relay.address, "fingerprint": pin, "config": str(made.config)}
+    screen.answer(
+        as_json,
+        told | {"study": study.id, "hash": study.hash},
+        f"The relay of {study.id}: {made.config}, certificate key {pin}",
+        *named,
+    )
 
 
 @relay.command()
 def run(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The relay's folder, made by `pdml relay config`.")
+        Path, argument("The relay's folder, made by `pdml relay config`.", "DIR")
     ] = Path("relay"),
 ) -> None:
     """Run the relay in this terminal; a service manager does the rest.
@@ -94,6 +75,6 @@ def run(
     Example:
       pdml relay run relay
     """
-    with needs_node():
-        from pdml.node import relay as making
-    making.become(folder)
+    from pdml.node.relay import become
+
+    become(folder)

@@ -5,35 +5,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdml.cli.settings import Jobs
+from pdml.cli import screen
+from pdml.cli.options import Jobs, TablesJson, argument, option
+from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pdml.experiments import Outcome
+    from pdml.paper import Reproduction
+
+_NAMES = "table1, fig3a, fig3b, fig4a, fig4b, fig4c, baselines; or all."
+_OUT = "Folder for the CSV, PNG and SVG files; earlier ones are replaced."
+_SEEDS = "Random repetitions.  [default: 20 for table1, each figure's own]"
+_HOLDS = {True: ("holds   ", "green"), False: ("DOES NOT HOLD  ", "bold red")}
 
 
 def reproduce(
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="NAME...", help="table1, fig3a, fig3b, fig4a, fig4b, fig4c, baselines; or all."
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", help="Folder for the CSV, PNG and SVG files; earlier ones are replaced."
-        ),
-    ] = Path("reproduced"),
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            min=2, max=1000, help="Random repetitions.  [default: 20 for table1, each figure's own]"
-        ),
-    ] = None,
+    names: Annotated[list[str], argument(_NAMES, "NAME...")],
+    out: Annotated[Path, option(_OUT, None, "--out", "-o")] = Path("reproduced"),
+    seeds: Annotated[int | None, option(_SEEDS, min=2, max=1000)] = None,
     jobs: Jobs = 0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of tables.")
-    ] = False,
+    as_json: TablesJson = False,
 ) -> None:
     """Measure the paper's table and figures again, and set what it says of them against what comes
     out.
@@ -46,55 +36,31 @@ def reproduce(
       pdml reproduce fig3a fig3b --out figures
       pdml reproduce all
     """
-    from pdml.cli import screen
-    from pdml.errors import InvalidInput
-    from pdml.experiments import MODULES, run, write
+    from pdml.paper import chosen, run, write
 
-    wanted = list(MODULES) if names == ["all"] else list(dict.fromkeys(names))
-    for name in wanted:
-        if name not in MODULES:
-            raise InvalidInput(
-                f"NAME must be one of {', '.join(MODULES)}, or all alone, got {name!r}"
-            )
+    wanted = chosen(names)
     if out.exists() and not out.is_dir():
         raise InvalidInput(f"--out must be a folder, got {out}: it is a file")
-    outcomes = []
+    done = []
     for name in wanted:
         with screen.progress(f"Reproducing {name}", unit="job") as progress:
-            outcome = run(name, seeds=seeds, processes=jobs, progress=progress)
-        paths = write(outcome, out)
-        outcomes.append(outcome)
+            done.append(run(name, seeds=seeds, processes=jobs, progress=progress))
+        paths = write(done[-1], out)
         if not as_json:
-            _show(outcome, paths)
+            _show(done[-1], paths)
     if as_json:
-        screen.print_json(
-            {"outcomes": [outcome.to_dict() for outcome in outcomes], "folder": str(out)}
-        )
-    if not all(claim.holds for outcome in outcomes for claim in outcome.claims):
+        screen.print_json({"outcomes": [each.to_dict() for each in done], "folder": str(out)})
+    if not all(claim.holds for each in done for claim in each.claims):
         raise typer.Exit(1)
 
 
-def _show(outcome: "Outcome", paths: dict[str, Path]) -> None:
-    from rich.text import Text
-
-    from pdml.cli import screen
-
-    out = screen.console()
-    if outcome.summary:
-        table = screen.new_table(*outcome.summary[0])
-        for row in outcome.summary[1:]:
-            table.add_row(*map(Text, row))
-        screen.show(out, outcome.title, table, outcome.caption)
+def _show(found: "Reproduction", paths: dict[str, Path]) -> None:
+    if found.summary:
+        columns, *rows = found.summary
+        screen.show(found.title, screen.Grid(columns, rows), found.caption)
     else:
-        out.print()
-        out.print(Text(outcome.title, style="bold cyan"))
-        out.print(outcome.caption)
-    out.print()
-    for claim in outcome.claims:
-        verdict = (
-            Text("holds   ", style="green")
-            if claim.holds
-            else Text("DOES NOT HOLD  ", style="bold red")
-        )
-        out.print(verdict + Text(f"{claim.text}: {claim.measured}"))
-    screen.list_files(out, {kind.upper(): path for kind, path in paths.items()})
+        screen.say("", (found.title, screen.HEADING), found.caption)
+    screen.say("")
+    for claim in found.claims:
+        screen.say([_HOLDS[claim.holds], f"{claim.text}: {claim.measured}"])
+    screen.list_files({kind.upper(): path for kind, path in paths.items()})

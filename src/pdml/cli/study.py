@@ -1,30 +1,27 @@
 """`pdml study`: write, check and read the contract of a study."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pdml.cli import screen
+from pdml.cli.options import Json, StudyFile, argument, flag, group, option
 from pdml.cli.study_new import new
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pdml.cli.studyfile import Told
     from pdml.study import Study
+    from pdml.study.examined import Told
 
-study = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Write, check and read the contract of a study.",
-)
+study = group("Write, check and read the contract of a study.")
 study.command()(new)
 
-File = Annotated[Path, typer.Argument(metavar="STUDY", help="A study.toml.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of sentences.")]
+_REVISION = "The study is in use: name what this revision replaces, so that data sets stay usable."
 
 
 @study.command()
-def check(file: File = Path("study.toml"), as_json: Json = False) -> None:
+def check(file: StudyFile = Path("study.toml"), as_json: Json = False) -> None:
     """Find every mistake in a study file, each with its line; exit code 1 if there is one.
 
     A study under which nobody could ever train is a mistake: one without a budget that ends, or
@@ -35,16 +32,13 @@ def check(file: File = Path("study.toml"), as_json: Json = False) -> None:
     Example:
       pdml study check study.toml
     """
-    from pdml.cli import screen, studyfile
+    from pdml.study.examined import examine
 
-    found = studyfile.examine(file)
+    found = examine(file)
     if as_json:
         named = found.study.hash if found.study else None
         told = {"file": str(file), "valid": not found.mistakes, "hash": named}
-        screen.print_json(
-            told
-            | {name: studyfile.as_json(getattr(found, name)) for name in ("mistakes", "warnings")}
-        )
+        screen.print_json(told | found.to_dict())
     else:
         _list(file, found.mistakes, "")
         _list(file, found.warnings, "warning: ")
@@ -57,23 +51,23 @@ def check(file: File = Path("study.toml"), as_json: Json = False) -> None:
 
 
 @study.command()
-def show(file: File = Path("study.toml"), as_json: Json = False) -> None:
+def show(file: StudyFile = Path("study.toml"), as_json: Json = False) -> None:
     """Say in words what a study asks, who takes part, and what it promises.
 
     \b
     Example:
       pdml study show study.toml
     """
-    from pdml.cli import screen, studyfile
     from pdml.errors import StudyError
+    from pdml.study.examined import examine
+    from pdml.study.facts import facts as facts_of
 
-    found = studyfile.examine(file)
+    found = examine(file)
     if found.study is None:
         raise StudyError(str(file), found.mistakes)
-    facts = _facts(found.study)
+    facts = {**facts_of(found.study), "page_sha256": _page(found.study)}
     if as_json:
-        told = {name: studyfile.as_json(getattr(found, name)) for name in ("mistakes", "warnings")}
-        screen.print_json({**facts, "study": found.study.to_dict(), **told})
+        screen.print_json({**facts, "study": found.study.to_dict(), **found.to_dict()})
         return
     from pdml.cli.study_words import tell
 
@@ -84,23 +78,14 @@ def show(file: File = Path("study.toml"), as_json: Json = False) -> None:
 
 @study.command()
 def add_server(
-    file: File,
+    file: StudyFile,
     cards: Annotated[
-        list[Path],
-        typer.Argument(metavar="CARD...", help="Public cards that `pdml node init` printed."),
+        list[Path], argument("Public cards that `pdml node init` printed.", "CARD...")
     ],
     url: Annotated[
-        str,
-        typer.Option(help="The collection service of a server that the study does not have yet."),
+        str, option("The collection service of a server that the study does not have yet.")
     ] = "",
-    revision: Annotated[
-        bool,
-        typer.Option(
-            "--revision",
-            help="The study is in use: name what this revision replaces, so that data sets "
-            "stay usable.",
-        ),
-    ] = False,
+    revision: Annotated[bool, flag("--revision", _REVISION)] = False,
     as_json: Json = False,
 ) -> None:
     """Pin the public keys of servers in the study: from then on its hash covers them.
@@ -114,36 +99,20 @@ def add_server(
     Example, after alice has lost its keys:
       pdml study add-server study.toml alice.card --revision
     """
-    from pdml.cli import screen
-    from pdml.cli.node import needs_node
-    from pdml.files import atomic_write
-    from pdml.study import Study, edit
-    from pdml.study.contract import read_text
+    from pdml.node.card import Card
+    from pdml.study import edit
 
-    with needs_node():
-        from pdml.node.card import Card
     if url and len(cards) > 1:
         raise InvalidInput("--url is one server's address: give its card alone")
     found = [Card.load(path) for path in cards]
-    text = edit.pin_servers(
-        read_text(file), [card.entry(url) for card in found], revision=revision, source=str(file)
+    study = edit.pin_in_file(file, [card.entry(url) for card in found], revision=revision)
+    told = {"study": study.id, "hash": study.hash, "replaces": study.replaces}
+    screen.answer(
+        as_json,
+        told | {"cards": {card.name: card.fingerprint for card in found}},
+        *(f"{card.name}: {card.fingerprint}" for card in found),
+        f"hash {study.hash}" + (f", replaces {study.replaces}" if study.replaces else ""),
     )
-    study = Study.from_text(text, str(file))
-    atomic_write(file, text)
-    if as_json:
-        fingerprints = {card.name: card.fingerprint for card in found}
-        screen.print_json(
-            {
-                "study": study.id,
-                "hash": study.hash,
-                "replaces": study.replaces,
-                "cards": fingerprints,
-            }
-        )
-        return
-    for card in found:
-        typer.echo(f"{card.name}: {card.fingerprint}")
-    typer.echo(f"hash {study.hash}" + (f", replaces {study.replaces}" if study.replaces else ""))
 
 
 def _list(file: Path, told: "tuple[Told, ...]", kind: str) -> None:
@@ -151,53 +120,24 @@ def _list(file: Path, told: "tuple[Told, ...]", kind: str) -> None:
         typer.echo(f"{file}:{line}: {kind}{text}" if line else f"{file}: {kind}{text}")
 
 
+def _page(study: "Study") -> str | None:
+    """The hash of the contributors' page, to be published: anybody can compare what a server hands
+    out. None on a device that has nothing to draw pages with.
+    """
+    from pdml.errors import MissingExtra
+    from pdml.extras import needed
+
+    try:
+        with needed("collect"):
+            from pdml.contribute.page import render
+    except MissingExtra:
+        return None
+    return render(study).sha256
+
+
 def _sizes(study: "Study") -> str:
-    from pdml.report import numbers
+    from pdml.pages import numbers
 
     attributes = numbers.count(len(study.attributes), "attribute")
     asked = f"{len(study.classes)} classes, {attributes} in {study.width} features"
     return f"{study.id}, {len(study.servers)} servers, {asked}"
-
-
-def _facts(study: "Study") -> dict[str, Any]:
-    """What follows from a study and is not written in it."""
-    from pdml.contribute import words
-    from pdml.core.labels import keep_weight
-    from pdml.mechanisms.label_flip import is_weak
-    from pdml.train import trainable
-
-    classes = len(study.classes)
-    floor = float(keep_weight(study.menu[0], classes))
-    plan = trainable.plan_of(study)
-    return {
-        "hash": study.hash,
-        "page_sha256": _page(study),
-        "width": study.width,
-        "menu": [
-            {
-                "epsilon": epsilon,
-                "millionths": micro,
-                "true_answer": float(words.kept(micro, classes)),
-                "certainty": float(words.certainty(micro)),
-                "weak": is_weak(micro),
-                "meaning": words.meaning(micro, study.classes),
-            }
-            for epsilon, micro in zip(study.menu, study.epsilon_micro, strict=True)
-        ],
-        "influence": {
-            "weight": floor,
-            "records": study.min_records,
-            "cap": floor / study.min_records,
-        },
-        "plan": None if plan is None else plan.to_dict(),
-        "ledger": None if plan is None else trainable.planned(study, plan).to_dict(),
-    }
-
-
-def _page(study: "Study") -> str:
-    """sha256 of the page that contributors see: publish it, so that anybody can compare what a
-    server hands out.
-    """
-    from pdml.contribute.page import render
-
-    return render(study).sha256

@@ -2,86 +2,60 @@
 commented study.toml.
 """
 
-import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdml.cli import study_budget
-from pdml.cli.asking import ask as _ask
+from pdml.cli import outputs, screen, study_asked
+from pdml.cli.options import Force, Json, argument, flag, option
+from pdml.cli.study_asked import split
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pdml.encoder import Attribute
-    from pdml.study.findings import Findings
-    from pdml.tables import Table
+    from pdml.study import Study
 
-LEAK = (
-    "TAKEN FROM THE DATA: whoever is extreme or rare shows here. Replace it by what can "
-    "be known without any record."
-)
+_FROM_CSV = "Take names (and kinds) of attributes from a table."
+_FROM_DATA = "Take ranges, levels and classes not declared from the table: a leak."
+_WEAK = "Take epsilons above 2.944438, which hardly protect."
+_FEATURES = "Budget: epsilon of features against all other servers.  [default: asked for, or 1]"
+_LABELS = "Budget: epsilon of labels, if it is to be less than what devices give away."
+_QUIET = {"show_default": False}
+Texts = list[str] | None
+Number = float | None
 
 
 def new(
-    file: Annotated[Path, typer.Argument(metavar="STUDY", help="The file to write.")] = Path(
-        "study.toml"
-    ),
-    from_csv: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Take names (and kinds) of attributes from a table."),
-    ] = None,
-    label: Annotated[
-        str, typer.Option(metavar="COLUMN", help="Its column that people keep secret.")
-    ] = "",
+    file: Annotated[Path, argument("The file to write.", "STUDY")] = Path("study.toml"),
+    from_csv: Annotated[Path | None, option(_FROM_CSV, "FILE")] = None,
+    label: Annotated[str, option("Its column that people keep secret.", "COLUMN")] = "",
     ranges: Annotated[
-        list[str] | None,
-        typer.Option("--range", metavar="COLUMN=LOW:HIGH[:whole]", help="Range of a number."),
+        Texts, option("Range of a number.", "COLUMN=LOW:HIGH[:whole]", "--range")
     ] = None,
-    levels: Annotated[
-        list[str] | None,
-        typer.Option("--levels", metavar="COLUMN=A,B,...", help="Declared levels of a category."),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="A column that is no attribute.")
-    ] = None,
-    from_data: Annotated[
-        bool,
-        typer.Option(
-            "--from-data",
-            help="Take ranges, levels and classes not declared from the table: a leak.",
-        ),
-    ] = False,
-    id: Annotated[
-        str, typer.Option(help="A short name.  [default: from the title]", show_default=False)
-    ] = "",
-    title: Annotated[str, typer.Option(help="What people read first.")] = "",
-    question: Annotated[str, typer.Option(help="The question whose answer is kept secret.")] = "",
-    classes: Annotated[str, typer.Option(metavar="A,B,...", help="Its possible answers.")] = "",
-    menu: Annotated[
-        str, typer.Option(metavar="E,E,...", help="Epsilons to choose from, ascending.")
-    ] = "0.4,1,2",
-    accept_weak: Annotated[
-        bool,
-        typer.Option("--accept-weak", help="Take epsilons above 2.944438, which hardly protect."),
-    ] = False,
+    levels: Annotated[Texts, option("Declared levels of a category.", "COLUMN=A,B,...")] = None,
+    ignore: Annotated[Texts, option("A column that is no attribute.", "COLUMN")] = None,
+    from_data: Annotated[bool, flag("--from-data", _FROM_DATA)] = False,
+    id: Annotated[str, option("A short name.  [default: from the title]", **_QUIET)] = "",
+    title: Annotated[str, option("What people read first.")] = "",
+    question: Annotated[str, option("The question whose answer is kept secret.")] = "",
+    classes: Annotated[str, option("Its possible answers.", "A,B,...")] = "",
+    menu: Annotated[str, option("Epsilons to choose from, ascending.", "E,E,...")] = "0.4,1,2",
+    accept_weak: Annotated[bool, flag("--accept-weak", _WEAK)] = False,
     default: Annotated[
-        float | None,
-        typer.Option(help="The one suggested.  [default: the middle]", show_default=False),
+        Number, option("The one suggested.  [default: the middle]", **_QUIET)
     ] = None,
-    features_epsilon: study_budget.Features = None,
-    labels_epsilon: study_budget.Labels = None,
-    yes: study_budget.Yes = False,
-    servers: Annotated[
-        str, typer.Option(metavar="A,B,...", help="Names of the servers, or NAME=URL.")
-    ] = "",
-    topology: Annotated[str, typer.Option(help="Who talks to whom: ring or complete.")] = "ring",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of sentences.")
+    features_epsilon: Annotated[Number, option(_FEATURES, **_QUIET)] = None,
+    labels_epsilon: Annotated[Number, option(_LABELS, **_QUIET)] = None,
+    yes: Annotated[
+        bool, flag("--yes", "Take the budget that is proposed, without asking.")
     ] = False,
+    servers: Annotated[str, option("Names of the servers, or NAME=URL.", "A,B,...")] = "",
+    topology: Annotated[str, option("Who talks to whom: ring or complete.")] = "ring",
+    force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Write a commented study.toml: asked step by step, or from the header of a table.
 
@@ -99,184 +73,106 @@ def new(
       pdml study new --from-csv people.csv --label diagnosis --classes no,yes \\
           --range age=18:100 --levels sex=female,male,other --servers alice,bob,carol
     """
-    from pdml.cli import declared, outputs
-    from pdml.study import Study
+    from pdml.files import atomic_write
+    from pdml.study.draft import FEATURES_EPSILON, LEAK, new_study
     from pdml.study.template import render
-    from pdml.train import trainable
 
     outputs.check([file], force=force)
-    if from_csv is None and (label or ranges or levels or ignore or from_data):
+    said: dict[str, Any] = {"title": title, "question": question}
+    said |= {"classes": split(classes), "servers": split(servers)}
+    leaks: tuple[str, ...] = ()
+    if from_csv is not None:
+        known = (ranges or (), levels or (), ignore or ())
+        found, leaks = _of_table(from_csv, label, *known, from_data=from_data)
+        if not (classes or from_data):
+            raise InvalidInput(
+                "--classes must name the possible answers, got nothing: or let --from-data take "
+                "them from the table"
+            )
+        said = {name: said.get(name) or value for name, value in found.items()}
+    elif label or ranges or levels or ignore or from_data:
         raise InvalidInput(
-            "--label, --range, --levels, --ignore and --from-data describe a table: give "
-            "it with --from-csv FILE"
-        )
-    guessed: tuple[str, ...] = ()
-    leaks: list[str] = []
-    if from_csv is None:
-        title = title or _ask("Title of the study", lambda f, text: f.text(("title",), text, 200))
-        question = question or _ask(
-            "The question whose answer is kept secret",
-            lambda f, text: f.text(("question",), text, 500),
-        )
-        answers = _split(
-            classes or _ask("Its possible answers, separated by commas", _two_or_more, "no,yes")
-        )
-        attributes = _ask_attributes()
-        servers = servers or _ask(
-            "Names of the servers, separated by commas", _two_or_more, "alice,bob,carol"
+            "--label, --range, --levels, --ignore and --from-data describe a table: give it with "
+            "--from-csv FILE"
         )
     else:
-        table, known = (
-            _read(from_csv, label),
-            declared.declarations(ranges or [], levels or [], None),
-        )
-        attributes, guessed = _attributes(table, label, known, ignore or [], from_data)
-        leaks = [*guessed, *([] if classes else [label])]
-        answers = _split(classes) if classes else _classes(table, label, from_data)
-        title, question = title or f"A study of {label}", question or f"{label}?"
-    asked = from_csv is None and not yes
-    budget = study_budget.rows(features_epsilon, labels_epsilon, ask=asked)
-    choices = _numbers("--menu", menu)
-    document = {
-        "study": {"id": id or _slug(title), "title": title},
-        "label": {
-            "question": question,
-            "classes": answers,
-            "epsilon": {
-                "menu": choices,
-                "default": choices[len(choices) // 2] if default is None else default,
-                "accept_weak": accept_weak,
-            },
-        },
-        "attributes": [attribute.to_dict() for attribute in attributes],
-        "servers": [_server(text) for text in _split(servers or "alice,bob,carol")],
-        "topology": {"kind": topology},
-        "budget": budget,
-    }
-    study = Study.from_document(document, "what was asked for")
-    trainable.check(study)
-    outputs.commit({file: _writer(render(study, dict.fromkeys(guessed, LEAK)))})
-    if as_json:
-        from pdml.cli import screen
-
-        told = {"file": str(file), "hash": study.hash, "budget": study.to_dict()["budget"]}
-        screen.print_json(told | {"leaks": leaks})
-        return
-    typer.echo(f"wrote {file}; next: replace what is a placeholder, then pdml study check {file}")
-    typer.echo(study_budget.told(study))
-    if leaks:
+        said = {name: said.get(name) or ask() for name, ask in study_asked.QUESTIONS.items()}
+    if features_epsilon is None:  # there always is a limit, which ends whatever jobs follow
+        asks = from_csv is None and not yes
+        features_epsilon = study_asked.budget(FEATURES_EPSILON) if asks else FEATURES_EPSILON
+    study = new_study(
+        **said,
+        id=id,
+        menu=_numbers("--menu", menu),
+        default=default,
+        accept_weak=accept_weak,
+        topology=topology,
+        features_epsilon=features_epsilon,
+        labels_epsilon=labels_epsilon,
+    )
+    text = render(study, dict.fromkeys(leaks, LEAK))
+    outputs.commit({file: partial(atomic_write, data=text)})
+    leaks = leaks if classes or from_csv is None else (*leaks, label)
+    told = {"file": str(file), "hash": study.hash, "budget": study.to_dict()["budget"]}
+    screen.answer(
+        as_json,
+        told | {"leaks": leaks},
+        f"wrote {file}; next: replace what is a placeholder, then pdml study check {file}",
+        _budget(study),
+    )
+    if leaks and not as_json:
         from pdml.tables import listed
 
-        typer.echo(
-            f"warning: ranges, levels or classes of {listed(leaks)} were taken from the "
-            "data: a release no noise protects",
-            err=True,
-        )
+        what = f"ranges, levels or classes of {listed(leaks)} were taken from the data"
+        typer.echo(f"warning: {what}: a release no noise protects", err=True)
 
 
-# From a table
-
-
-def _read(path: Path, label: str) -> "Table":
+def _of_table(
+    file: Path,
+    label: str,
+    ranges: Sequence[str],
+    levels: Sequence[str],
+    ignore: Sequence[str],
+    *,
+    from_data: bool,
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What a table proposes, and the columns whose declaration came from the data. A person at a
+    terminal is asked for what is not declared.
+    """
+    from pdml.cli import declared
+    from pdml.study.declared import encoder_for
+    from pdml.study.draft import SERVERS
     from pdml.tables import read_table
+    from pdml.tables.roles import Roles
 
     if not label:
         raise InvalidInput("--from-csv needs --label COLUMN: the column that people keep secret")
-    return read_table(path)
-
-
-def _attributes(
-    table: "Table",
-    label: str,
-    known: "dict[str, Attribute]",
-    ignore: Sequence[str],
-    from_data: bool,
-) -> "tuple[tuple[Attribute, ...], tuple[str, ...]]":
-    """One attribute per column, and the columns whose declaration came from the data; a person at a
-    terminal is asked.
-    """
-    from pdml.cli import declared
-    from pdml.cli.records import Roles
-
+    table, known = read_table(file), declared.declarations(ranges, levels, None)
     features = Roles(label=label, ignored=tuple(ignore)).features(table)
     if not from_data and sys.stdin.isatty():
-        asked = (name for name in features if name not in known)
-        known |= {
-            name: _ask_attribute(name, "number" if table.is_numeric(name) else "category")
-            for name in asked
-        }
-    encoder, guessed = declared.encoder(table, known, features=features, from_data=from_data)
-    return encoder.attributes, guessed
+        for name in (name for name in features if name not in known):
+            kind = "number" if table.is_numeric(name) else "category"
+            known[name] = study_asked.attribute(name, kind)
+    with declared.in_options():
+        encoder, guessed = encoder_for(table, known, features=features, from_data=from_data)
+    proposed = {
+        "title": f"A study of {label}",
+        "question": f"{label}?",
+        "classes": sorted(set(table.text(label, private=True).tolist())) if from_data else [],
+        "attributes": encoder.attributes,
+        "servers": SERVERS,
+    }
+    return proposed, guessed
 
 
-def _classes(table: "Table", label: str, from_data: bool) -> list[str]:
-    if not from_data:
-        raise InvalidInput(
-            "--classes must name the possible answers, got nothing: or let --from-data "
-            "take them from the table"
-        )
-    return sorted(set(table.text(label, private=True).tolist()))
+def _budget(study: "Study") -> str:
+    """What the budget of a new study lets others learn."""
+    from pdml.accounting import Budget
+    from pdml.cli.budget_words import sure
 
-
-# Asked step by step
-
-
-def _two_or_more(f: "Findings", text: str) -> None:
-    f.texts(("answer",), _split(text), least=2, most=100)
-
-
-def _ask_attributes() -> "tuple[Attribute, ...]":
-    typer.echo("Attributes: what the model predicts from. The own server can read them.", err=True)
-    found: dict[str, Attribute] = {}
-    while True:
-        prompt = "Name of an attribute" + (" (empty: no more)" if found else "")
-        name = _ask(
-            prompt, lambda f, text: text and f.text(("name",), text, 100), "" if found else None
-        )
-        if not name and found:
-            return tuple(found.values())
-        if not name or name in found:
-            typer.echo("Error: every attribute needs a name of its own", err=True)
-            continue
-        kind = _ask("Is it a number or a category", _kind, "number")
-        found[name] = _ask_attribute(name, kind)
-
-
-def _kind(f: "Findings", text: str) -> None:
-    if text not in ("number", "category"):
-        f.wrong(("kind",), "be number or category", text)
-
-
-def _ask_attribute(name: str, kind: str) -> "Attribute":
-    from pdml.cli import declared
-    from pdml.encoder import Category
-    from pdml.tables import MISSING
-
-    if kind == "category":
-        levels = _ask(
-            f"Possible levels of {name}, separated by commas",
-            lambda f, text: f.texts(
-                ("levels",), _split(text), least=1, most=1_000, refused=MISSING
-            ),
-        )
-        return Category(name=name, levels=tuple(_split(levels)))
-
-    def two(f: "Findings", text: str) -> None:
-        try:
-            declared.number(name, text)
-        except ValueError:
-            f.wrong(("range",), "be LOW:HIGH with LOW below HIGH, or LOW:HIGH:whole", text)
-
-    known = f"Range of {name} that can be known without looking at anybody"
-    form = "LOW:HIGH, or LOW:HIGH:whole if fractions are no answers"
-    return declared.number(name, _ask(f"{known}, as {form}", two))
-
-
-# Small pieces of text
-
-
-def _split(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",")]
+    limit = sure(*(study.budget or Budget()).limit("features"), of=" of somebody's answers")
+    learnt = f"By its budget all other servers together, from even odds, become {limit}."
+    return f"{learnt} After the first report another budget makes another study."
 
 
 def _numbers(option: str, text: str) -> list[float]:
@@ -284,19 +180,3 @@ def _numbers(option: str, text: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise InvalidInput(f"{option} must be numbers separated by commas, got {text!r}") from None
-
-
-def _server(text: str) -> dict[str, str]:
-    name, _, url = text.partition("=")
-    return {"name": name, "url": url or f"https://{name}.example"}
-
-
-def _slug(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:63].strip("-") or "study"
-
-
-def _writer(text: str) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        path.write_text(text, encoding="utf-8")
-
-    return write

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from rich.text import Text
-
 from pdml.cli import budget_words, screen
-from pdml.encoder import Attribute, Number
-from pdml.report import numbers
+from pdml.cli.screen import Grid
+from pdml.pages import numbers
 from pdml.study import Study, Wording
+from pdml.study.encoder import Attribute, Number
 from pdml.tables import listed
 
 MOST_ROWS = 40
@@ -20,64 +19,65 @@ _CHANCE = (
 
 def tell(study: Study, facts: dict[str, Any]) -> None:
     """Everything that a person who is asked to take part may want to know."""
-    out = screen.console()
-    out.print(Text(study.title, style="bold"))
-    out.print(Text(f"{study.id}, {_when(study)}", style="dim"))
+    screen.say((study.title, "bold"), (f"{study.id}, {_when(study)}", "dim"))
     if study.description:
-        out.print()
-        out.print(study.description)
-
-    table = screen.new_table("if you choose", "it means", words=2)
-    for choice in facts["menu"]:
-        default = " (suggested)" if choice["epsilon"] == study.default_epsilon else ""
-        table.add_row(f"epsilon {choice['epsilon']:g}{default}", Text(choice["meaning"]))
-    answers = ", ".join(study.classes)
-    screen.show(out, "What is kept secret?", table, f"{study.question} ({answers})", _CHANCE)
-
-    table = screen.new_table("question", "answer", "features", words=2)
-    for attribute in study.attributes[:MOST_ROWS]:
-        wording = study.wording.get(attribute.name, Wording())
-        number = isinstance(attribute, Number)
-        answer = _domain(attribute)
-        table.add_row(
-            Text(wording.label or attribute.name),
-            Text(answer),
-            "1" if number else str(len(attribute.feature_names)),
-        )
-    if len(study.attributes) > MOST_ROWS:
-        table.add_row(f"... and {len(study.attributes) - MOST_ROWS} more", "", "")
-    size = (
-        f"A report holds {study.width} numbers: these, a constant, and the whole shrunk "
-        "to length 1."
-    )
-    screen.show(out, "What can the own server read?", table, size)
-
-    table = screen.new_table("server", "address", "talks to", words=3)
-    for server in study.servers[:MOST_ROWS]:
-        table.add_row(server.name, server.url, ", ".join(study.neighbours(server.name)))
-    if len(study.servers) > MOST_ROWS:
-        table.add_row(f"... and {len(study.servers) - MOST_ROWS} more", "", "")
+        screen.say("", study.description)
+    menu = [
+        (f"epsilon {each['epsilon']:g}{_default(study, each['epsilon'])}", each["meaning"])
+        for each in facts["menu"]
+    ]
     screen.show(
-        out,
-        "Who takes part?",
-        table,
-        f"{numbers.count(len(study.servers), 'server')}, "
-        f"{numbers.count(len(study.edges), 'link')}.",
+        "What is kept secret?",
+        Grid(("if you choose", "it means"), menu, words=2),
+        f"{study.question} ({', '.join(study.classes)})",
+        _CHANCE,
     )
-
-    out.print()
-    out.print(Text("What is promised?", style="bold cyan"))
-    for sentence in (*budget_words.tell(study), *_influence(study, facts)):
-        out.print(sentence)
+    asked = [
+        (
+            study.wording.get(each.name, Wording()).label or each.name,
+            _domain(each),
+            "1" if isinstance(each, Number) else str(len(each.feature_names)),
+        )
+        for each in study.attributes
+    ]
+    screen.show(
+        "What can the own server read?",
+        _few(("question", "answer", "features"), asked, words=2),
+        f"A report holds {study.width} numbers: these, a constant, and the whole shrunk to "
+        "length 1.",
+    )
+    members = [
+        (server.name, server.url, ", ".join(study.neighbours(server.name)))
+        for server in study.servers
+    ]
+    counts = {"server": len(study.servers), "link": len(study.edges)}
+    screen.show(
+        "Who takes part?",
+        _few(("server", "address", "talks to"), members, words=3),
+        ", ".join(numbers.count(n, noun) for noun, n in counts.items()) + ".",
+    )
+    promises = (*budget_words.tell(study), *_influence(study, facts))
+    screen.say("", ("What is promised?", screen.HEADING), *promises)
     if facts["plan"] is not None:
-        table = screen.new_table("setting", "value")
-        for name, value in facts["plan"].items():
-            table.add_row(name.replace("_", " "), str(value) if value is not None else "by itself")
-        screen.show(out, "How is the model trained?", table)
-        _ledger(study, facts)
-    out.print()
-    for name, value in (("study hash", facts["hash"]), ("page sha256", facts["page_sha256"])):
-        out.print(f"{name:<12} {value}", soft_wrap=True)
+        settings = [
+            (name.replace("_", " "), str(value) if value is not None else "by itself")
+            for name, value in facts["plan"].items()
+        ]
+        screen.show("How is the model trained?", Grid(("setting", "value"), settings))
+        screen.say("", *_ledger(study, facts))
+    page = facts["page_sha256"] or "is told where pages are drawn: pip install 'pdml[collect]'"
+    hashes = {"study hash": facts["hash"], "page sha256": page}
+    screen.say("", *(f"{name:<12} {value}" for name, value in hashes.items()), whole=True)
+
+
+def _few(columns: tuple[str, str, str], rows: list[tuple[str, str, str]], words: int) -> Grid:
+    """As many rows as people read."""
+    more = [(f"... and {len(rows) - MOST_ROWS} more", "", "")] if len(rows) > MOST_ROWS else []
+    return Grid(columns, rows[:MOST_ROWS] + more, words)
+
+
+def _default(study: Study, epsilon: float) -> str:
+    return " (suggested)" if epsilon == study.default_epsilon else ""
 
 
 def _domain(attribute: Attribute) -> str:
@@ -104,10 +104,8 @@ def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _ledger(study: Study, facts: dict[str, Any]) -> None:
-    out = screen.console()
-    out.print()
-    who = f"With {study.min_records:,} reports at every server, other servers learn"
+def _ledger(study: Study, facts: dict[str, Any]) -> list[str]:
+    who, said = f"With {study.min_records:,} reports at every server, other servers learn", []
     for line in facts["ledger"]["lines"]:
         if line["adversary"] != "other servers":
             continue
@@ -116,4 +114,5 @@ def _ledger(study: Study, facts: dict[str, Any]) -> None:
             most, delta = numbers.certainty(line["certainty"]), f"{line['delta']:g}"
             spent = f"epsilon {numbers.epsilon(line['epsilon'])} (delta {delta}); "
             spent += f"from even odds at most {most} sure, but for a chance of {delta}"
-        out.print(f"{who} of the {line['data']}: {spent}.")
+        said.append(f"{who} of the {line['data']}: {spent}.")
+    return said

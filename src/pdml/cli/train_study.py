@@ -1,84 +1,177 @@
-"""What `pdml train study.toml` does: the organisations' data sets in, one model out, on one machine
-or between organisations.
-"""
+"""`pdml train study.toml`: the organisations' data sets in, one model out, here or between them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pdml.errors import InvalidInput
+from pdml.cli import options, outputs, screen
+from pdml.cli.options import argument, flag, option, seconds
+from pdml.errors import EngineError, InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pdml.plan.training_plan import TrainingPlan
+    from pdml.release.consortium import Outcome
+    from pdml.release.model import Model
+    from pdml.release.nodes import Gathered
     from pdml.study import Study
-    from pdml.train.plan import TrainingPlan
 
 ENGINES = ("local", "ray", "nodes")
+_ENGINE = "local (one process), ray (a cluster) or nodes (between organisations)."
+_SEED = "Makes the run repeatable: who knows it can subtract the noise."
+_BETWEEN = "Between organisations (--engine nodes)"
+_NODE = "This organisation's node, which offers the job."
+_START = "Seconds in which all nodes must be there."
+_ROUND = "Seconds that a node waits for a neighbour."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choices:
-    """The command's options, as far as a study leaves something to choose."""
-
-    engine: str
-    job: str = ""
-    resume: bool = False
-    node: Path | None = None
-    out: Path | None = None  # of --engine nodes
-    folders: Sequence[str] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of the plan
-    seed: int | None = None
-    start_timeout: float = 300.0
-    round_timeout: float = 120.0
-
-
-def run(
-    file: Path, choices: Choices, files: dict[str, Path], *, force: bool, as_json: bool
+def train_study(
+    file: Annotated[Path, argument("A study.toml.", "STUDY", show_default=False)],
+    engine: Annotated[str, option(_ENGINE)] = "local",
+    folders: Annotated[
+        list[str] | None, option("A server's frozen data set; repeat.", "NAME=FOLDER", "--data")
+    ] = None,
+    job: Annotated[str, option("The job's name.  [default: study and time]", "NAME")] = "",
+    seed: Annotated[int | None, option(_SEED, min=0)] = None,
+    node: Annotated[Path | None, option(_NODE, "FOLDER", panel=_BETWEEN)] = None,
+    resume: Annotated[
+        bool, flag("--resume", "Go on with a job that was stopped.", _BETWEEN)
+    ] = False,
+    start_timeout: Annotated[float, seconds(_START, 1, _BETWEEN)] = 300.0,
+    round_timeout: Annotated[float, seconds(_ROUND, 1, _BETWEEN)] = 120.0,
+    rounds: options.Rounds = None,
+    penalty: options.Penalty = None,
+    regularization: options.Regularization = None,
+    objective_bound: options.ObjectiveBound = None,
+    objective_noise: options.ObjectiveNoise = None,
+    noise_scale: options.NoiseScale = None,
+    noise_decay: options.NoiseDecay = None,
+    out: options.Out = Path("."),
+    model: options.ModelName = Path("model.json"),
+    report: options.ReportName = Path("report.html"),
+    force: options.ForceAll = False,
+    as_json: options.TablesJson = False,
 ) -> None:
-    from pdml.cli import outputs, screen, train_nodes
-    from pdml.cli import train_study_words as words
-    from pdml.release.training import train_study
-    from pdml.report.page import write
-    from pdml.report.result import training_page
+    """Train for a study: on one machine, on a cluster, or between organisations.
+
+    The study is the contract: it settles the budget, and the plan if it has one; the options of a
+    plan are for a study without. On one machine or a cluster, one trust domain holds every server's
+    frozen data set (--data). Writes model.json and report.html.
+
+    \b
+    Example:
+      pdml train study.toml --data alice=frozen/alice --data bob=frozen/bob
+    Example, between organisations:
+      pdml train study.toml --engine nodes --node alice --job first
+    """
+    given = options.given(locals(), options.SETTINGS)
+    if engine not in ENGINES:
+        raise InvalidInput(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
+    if engine == "nodes":
+        if resume and not job:
+            raise InvalidInput("--resume needs --job: which job is to go on?")
+        if node is None:
+            raise InvalidInput(
+                "--node must be given: the folder of this organisation's node, which must be "
+                "running"
+            )
+        if folders or seed is not None:
+            raise InvalidInput(
+                "--data and --seed belong to --engine local: nodes have their own data and "
+                "draw their own noise"
+            )
+        times = {"start_timeout": start_timeout, "round_timeout": round_timeout}
+        folder = None if out == Path(".") else out
+        _between(file, node, given, job, folder, as_json, resume=resume, **times)
+        return
+    if node or resume:
+        raise InvalidInput(f"{'--node' if node else '--resume'} belongs to --engine nodes")
+    from pdml.pages.page import write
+    from pdml.pages.result import training_page
+    from pdml.release import training
     from pdml.study import Study
 
-    if choices.engine not in ENGINES:
-        raise InvalidInput(f"engine must be one of {', '.join(ENGINES)}, got {choices.engine!r}")
-    if choices.engine == "nodes":
-        train_nodes.run(Study.load(file), choices, as_json=as_json)
-        return
-    for name, given in (("--node", choices.node), ("--resume", choices.resume)):
-        if given:
-            raise InvalidInput(f"{name} belongs to --engine nodes")
+    files = {"report": out / report, "model": out / model}
     outputs.check(list(files.values()), force=force)
     study = Study.load(file)
     with screen.progress("Training") as progress:
-        trained = train_study(
+        trained = training.train_study(
             study,
-            dict(_named(text) for text in choices.folders),
-            engine=choices.engine,
-            plan=plan_of(study, choices.settings),
-            job=choices.job,
-            random_state=choices.seed,
+            dict(_named(text) for text in folders or ()),
+            engine=engine,
+            plan=_plan(study, given),
+            job=job,
+            random_state=seed,
             progress=progress,
         )
     page = partial(write, page=training_page(trained))
     outputs.commit({files["report"]: page, files["model"]: trained.model.save})
-    if as_json:
-        screen.print_json(words.summary(trained.outcome, trained.model, choices.engine, files))
-    else:
-        words.show(study, trained.outcome, files)
+    _tell(study, trained.outcome, trained.model, engine, files, as_json)
 
 
-def plan_of(study: "Study", settings: Mapping[str, Any]) -> "TrainingPlan | None":
+def _between(
+    file: Path,
+    node: Path,
+    given: dict[str, Any],
+    job: str,
+    out: Path | None,
+    as_json: bool,
+    **how: Any,
+) -> None:
+    from pdml.release.nodes import train_nodes
+    from pdml.release.training import job_name, settled_plan
+    from pdml.study import Study
+
+    study = Study.load(file)
+    plan, name = _plan(study, given), job or job_name(study)
+    folder = out or Path(f"result-{name}")
+    if folder.exists():
+        raise InvalidInput(
+            f"{folder} exists already: a result is a folder of its own, give another one with --out"
+        )
+    rounds = settled_plan(study, plan).rounds
+
+    def stopping(job: str) -> None:
+        told = f"job {job} is being stopped at every member; to go on: --job {job} --resume"
+        print(f"pdml: {told}", file=sys.stderr)
+
+    with screen.bars("round") as tell:
+
+        def progress(told: "Mapping[str, int]") -> None:
+            tell({name: (t, rounds) for name, t in told.items()})
+
+        progress({server.name: 0 for server in study.servers})
+        ended = train_nodes(
+            study, node, plan=plan, job=name, progress=progress, stopping=stopping, **how
+        )
+    write_result(ended, folder, as_json=as_json)
+
+
+def write_result(ended: "Gathered", out: Path, *, as_json: bool) -> None:
+    """The folder of a job between organisations, and what is told about it."""
+    from pdml.pages.result import result_page
+    from pdml.release.result import MODEL, PAGE
+
+    ended.save(out, result_page)
+    result = ended.result
+    if ended.problem:
+        job = result.contract.job
+        raise EngineError(f"job {job} has no model: {ended.problem}; what proves it is in {out}")
+    files = {"report": out / PAGE, "model": out / MODEL, "result": out}
+    if (own := ended.home.house(result.contract.job)).exists():
+        files["house"] = own
+    _tell(result.study, result.outcome, ended.model, "nodes", files, as_json)
+
+
+def _plan(study: "Study", given: dict[str, Any]) -> "TrainingPlan | None":
     """The plan that options describe; None without any."""
-    from pdml.train.plan import TrainingPlan
+    from pdml.plan.training_plan import TrainingPlan
 
-    if study.plan and settings:
-        option = "--" + next(iter(settings)).replace("_", "-")
-        raise InvalidInput(f"{option} must be left out: the study {study.id} settles the plan")
-    return TrainingPlan.from_dict(dict(settings)) if settings else None
+    if study.plan is not None:
+        options.leave_out(given, f": the study {study.id} settles the plan")
+    return TrainingPlan(**given) if given else None
 
 
 def _named(text: str) -> tuple[str, Path]:
@@ -86,3 +179,25 @@ def _named(text: str) -> tuple[str, Path]:
     if not equals:
         raise InvalidInput(f"--data must be NAME=FOLDER, got {text!r}")
     return name, Path(folder)
+
+
+def _tell(
+    study: "Study",
+    outcome: "Outcome",
+    model: "Model",
+    engine: str,
+    files: dict[str, Path],
+    as_json: bool,
+) -> None:
+    from pdml.pages.result import lead, notes_of
+
+    def show() -> None:
+        screen.show(study.title, screen.accuracy_table(outcome.rows, ()), lead(study, outcome))
+        screen.show_privacy(outcome.ledger.lines())
+        screen.say("", *notes_of(outcome))
+        screen.list_files(files)
+        if "house" in files:
+            screen.say("", "house.json is made of your exact sums: it is not to be shared.")
+
+    paths = {"engine": engine, "files": {name: str(path) for name, path in files.items()}}
+    screen.tell(as_json, outcome.summary(model) | paths, show)

@@ -3,25 +3,20 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from pdml.cli import screen
+from pdml.cli.options import Json, argument, option
+from pdml.errors import plain
 
 if TYPE_CHECKING:
     from pdml.release.verdict import Verification
 
 
 def verify(
-    result: Annotated[
-        Path,
-        typer.Argument(metavar="RESULT", help="The folder of a result.", show_default=False),
-    ],
+    result: Annotated[Path, argument("The folder of a result.", "RESULT", show_default=False)],
     study: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The study you agreed on, to compare with."),
+        Path | None, option("The study you agreed on, to compare with.", "FILE")
     ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print one JSON object instead of sentences."),
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Check a result from its folder alone: signatures, what was sent and heard,
     what was spent, the model, the page.
@@ -36,33 +31,34 @@ def verify(
     Example:
       pdml verify result --study study.toml
     """
+    from pdml.pages.result import result_page
     from pdml.release.verify import verify_result
-    from pdml.report.result import result_page
     from pdml.study import Study
 
     wanted = Study.load(study).hash if study is not None else ""
     found = verify_result(result, page=result_page, study=wanted)
-    if as_json:
-        from pdml.cli.screen import print_json
-
-        print_json(found.to_dict())
-    else:
-        _show(found, wanted)
+    screen.tell(as_json, found.to_dict(), lambda: _show(found, wanted))
     found.check()
 
 
 def _show(found: "Verification", wanted: str) -> None:
-    from pdml.cli.screen import console
-    from pdml.errors import plain
+    from pdml.pages import numbers
 
-    out = console()
+    said = []
     if found.study:
         known = "yours" if found.study == wanted else "not yours"
         whose = known if wanted else "is this the one you agreed on?"
-        out.print(f"study {found.study_id}, hash {found.study}: {whose}", soft_wrap=True)
-    for problem in found.problems:
-        out.print(f"- {plain(problem.sentence)}", soft_wrap=True)
+        said.append(f"study {found.study_id}, hash {found.study}: {whose}")
+    said += [f"- {plain(problem.sentence)}" for problem in found.problems]
     if found.ok:
-        servers = ", ".join(found.servers)
-        out.print(f"job {found.job}, {found.rounds} rounds, signed by {servers}", soft_wrap=True)
-        out.print("Verified: signatures, messages, spending, model and page.")
+        servers, last = (
+            ", ".join(found.servers),
+            "and model" if found.unchecked else "model and page",
+        )
+        rounds = numbers.count(found.rounds, "round")
+        said.append(f"job {found.job}, {rounds}, signed by {servers}")
+        said.append(f"Verified: signatures, messages, spending, {last}.")
+        unsure = "Not checked, do not rely on it"
+        why = "drawn by an earlier version of pdml, or where last digits differ"
+        said += [f"{unsure}: {name}, {why}." for name in found.unchecked]
+    screen.say(*said, whole=True)

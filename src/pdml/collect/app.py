@@ -33,7 +33,8 @@ from pdml.collect.rules import Clock
 from pdml.collect.service import Render, Service
 from pdml.collect.store import Store
 from pdml.errors import MessageError, StorageUnavailable
-from pdml.messages import (
+from pdml.study import Study
+from pdml.study.messages import (
     MAX_BATCH,
     MAX_INVITATION_BYTES,
     Admission,
@@ -43,7 +44,6 @@ from pdml.messages import (
     problem,
     split_batch,
 )
-from pdml.study import Study
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 _log = logging.getLogger("pdml.collect")
@@ -99,17 +99,17 @@ def create(
             return
         route = hot.get(scope["path"]) if scope["method"] == "POST" else None
         try:
-            await (
-                route(service, scope, receive, sender) if route else rest(scope, receive, sender)
-            )
+            if route:
+                await route(service, scope, receive, sender)
+            else:
+                await rest(scope, receive, sender)
         except Gone:
             pass
         except Refused as refused:
             service.counters.problems[refused.problem.code] += 1
             await send_problem(sender, refused.problem, close=True)
-        except (
-            Exception
-        ) as error:  # its text may quote what somebody sent, so that only its kind is logged
+        except Exception as error:
+            # its text may quote what somebody sent, so that only its kind is logged
             _log.error("a request failed with %s", type(error).__name__)
             service.counters.problems["internal"] += 1
             with suppress(Exception):  # too late if the answer had begun
@@ -210,9 +210,8 @@ def _rest(
         return _problem(problem("storage_unavailable", "the store cannot be read now"))
 
     async def failed(request: Request, error: Exception) -> Response:
-        return _problem(
-            problem("internal")
-        )  # starlette raises it again, and `create` logs and counts it
+        # starlette raises it again, and `create` logs and counts it
+        return _problem(problem("internal"))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> Any:
@@ -223,9 +222,8 @@ def _rest(
     routes = [
         Route("/", front),
         Route("/v1/study", contract),
-        Route(
-            "/v1/reports", _never, methods=["POST"]
-        ),  # taken before; named here so that other methods get 405
+        # taken before; named here so that other methods get 405
+        Route("/v1/reports", _never, methods=["POST"]),
         Route("/v1/batches", _never, methods=["POST"]),
         Route("/v1/invitations", _never, methods=["POST"]),
         Route("/healthz", health),

@@ -13,7 +13,7 @@ from typing import Any
 
 from pdml import _validate
 from pdml.collect.proxies import group
-from pdml.messages import Problem
+from pdml.study.messages import Problem
 
 PER_MINUTE = 20
 LONGEST = 5.0  # seconds that an answer waits at most

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from pdml.collect.http import raw_problem
 from pdml.errors import InvalidInput
-from pdml.messages import problem
+from pdml.study.messages import problem
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from pdml.accounting.provenance import DEVICES
 from pdml.collect.intake import hour_text
 from pdml.collect.store import Store
 from pdml.errors import DataError
-from pdml.frozen import FrozenWriter, Manifest
+from pdml.study.frozen import FrozenWriter, Manifest
 
 _CHUNK_BYTES = 8 << 20
 
@@ -31,7 +31,7 @@ def export(store: Store, folder: Path, *, hour: int, min_records: int) -> Manife
             f"the collection holds {reports:,} reports and the study asks for at least "
             f"{min_records:,}: collect more before freezing it"
         )
-    who = store.identity
+    who = store.collection_id
     writer = FrozenWriter(
         folder,
         width=who.width,

@@ -16,7 +16,7 @@ from typing import Any
 from pdml.collect.connection import LARGEST_HEAD, Connection, Limits
 from pdml.collect.http import Receive, Scope, Send, header, send_problem
 from pdml.collect.proxies import Proxies, group
-from pdml.messages import problem
+from pdml.study.messages import problem
 
 _App = Callable[[Scope, Receive, Send], Awaitable[None]]
 _Factory = Callable[[], asyncio.Protocol]
@@ -37,9 +37,8 @@ class Guard:
         self.now = 0.0
         self.problems: Counter[str] = Counter()
         self._proxies = proxies or Proxies()
-        self._open: dict[
-            tuple[str, int], Connection
-        ] = {}  # by the other end, those still shaking hands included
+        # by the other end, those still shaking hands included
+        self._open: dict[tuple[str, int], Connection] = {}
         self._count: Counter[str] = Counter()  # of them by address
         self._busy: Counter[str] = Counter()  # requests at once by address, behind a proxy
         self._most = self.limits.connections

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from pdml.messages import Problem, problem
+from pdml.study.messages import Problem, problem
 
 Scope = Any
 Receive = Any

@@ -7,21 +7,19 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from pdml.collect.rules import Clock, Refusal, Rules
-from pdml.collect.store import STORED, Entry, Outcome
+from pdml.collect.store import STORED, Decision, Entry
 from pdml.collect.summary import Counters
 from pdml.collect.writer import Overloaded, Writer
 from pdml.errors import StorageUnavailable
-from pdml.messages import Problem, Receipt, problem
+from pdml.study.messages import Problem, Receipt, problem
 
 _DETAILS = {  # what the store found, in a sentence
     "id_conflict": "a report with this id and other bytes was stored before",
     "overloaded": "the service has more to do than it can now",
     "withdrawn": "a report with this id was withdrawn and cannot be sent again",
 }
-_CODES = {
-    "withdrawn": "id_conflict",
-    "overloaded": "storage_unavailable",
-}  # a withdrawn id is taken for ever
+# a withdrawn id is taken for ever
+_CODES = {"withdrawn": "id_conflict", "overloaded": "storage_unavailable"}
 
 
 class Intake:
@@ -59,7 +57,7 @@ class Intake:
         ]
 
     def _answers(
-        self, read: Sequence[Entry | Refusal], outcomes: Sequence[Outcome]
+        self, read: Sequence[Entry | Refusal], outcomes: Sequence[Decision]
     ) -> list[tuple[Receipt | Problem, bool]]:
         """Whatever each line's fate; what is not newly stored is counted here."""
         fates = iter(outcomes)
@@ -73,16 +71,16 @@ class Intake:
                 self._counters.replayed += 1
         return answers
 
-    async def _commit(self, entries: Sequence[Entry]) -> list[Outcome]:
+    async def _commit(self, entries: Sequence[Entry]) -> list[Decision]:
         try:
             return await self._writer.commit(entries)
         except Overloaded:
-            return [Outcome("overloaded")] * len(entries)
+            return [Decision("overloaded")] * len(entries)
         except StorageUnavailable:
-            return [Outcome("storage_unavailable")] * len(entries)
+            return [Decision("storage_unavailable")] * len(entries)
 
     def _answer(
-        self, each: Entry | Refusal, outcome: Outcome | None
+        self, each: Entry | Refusal, outcome: Decision | None
     ) -> tuple[Receipt | Problem, bool]:
         if outcome is None:
             return problem(*each), False

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from pdml.errors import DataError, InvalidInput, StorageUnavailable
+from pdml.errors import DataError, InvalidInput, StorageUnavailable, because
 from pdml.files import atomic_write, sync_folder
 
 SLOT = 32  # bytes of a key
@@ -26,15 +26,12 @@ PAGE = 4096  # bytes before the first slot, so that no slot lies across two sect
 _MAGIC = b"pdml keys 1\n"
 _SETTLED = 64  # where the page says how many slots are settled
 _BITS = 40  # of a key's number that are its place in the file; those above are the file's
-_FIRST, _MOST = (
-    256,
-    8192,
-)  # slots made at once: few at first, because what is left over at the end is lost
+# slots made at once: few at first, because what is left over at the end is lost
+_FIRST, _MOST = 256, 8192
 _NONE = bytes(SLOT)
 
-Used = Callable[
-    [int, int], Iterable[int]
-]  # under which numbers in [first, last] the database holds something
+# under which numbers in [first, last] the database holds something
+Used = Callable[[int, int], Iterable[int]]
 
 
 class KeyDestroyed(DataError):
@@ -289,7 +286,7 @@ def _prepare(folder: Path, ring: str, fresh: bool) -> None:
             with suppress(OSError):  # a read-only disk
                 folder.chmod(0o700)
     except (OSError, UnicodeDecodeError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        reason = because(error)
         raise InvalidInput(
             f"the keys of this collection are not in {folder} ({reason}): without them "
             "nobody can read it"
@@ -305,7 +302,7 @@ def _inode(found: os.stat_result) -> tuple[int, int]:
 
 
 def _trouble(error: OSError) -> str:
-    return f"the keys cannot be used: {(error.strerror or str(error)).lower()}"
+    return f"the keys cannot be used: {because(error)}"
 
 
 def _write(handle: int, data: bytes, offset: int) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import hmac
 import secrets
-from html import escape
 from urllib.parse import parse_qs
 
 import msgspec
@@ -17,7 +16,8 @@ from starlette.routing import Route
 from pdml.collect import metrics
 from pdml.collect.http import Refused, read_body
 from pdml.collect.service import Render, Service
-from pdml.messages import is_loopback
+from pdml.markup import templates
+from pdml.study.messages import is_loopback
 
 _COOKIE = "pdml_operator"
 _LASTS = 12 * 3600  # seconds
@@ -32,17 +32,7 @@ _HEADERS = {
         "base-uri 'none'; frame-ancestors 'none'"
     ),
 }
-_FORM = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Operator · {study}</title><style>
-:root {{ color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }}
-main {{ max-width: 24rem; margin: 15vh auto; padding: 0 1rem }}
-input, button {{ font: inherit; width: 100%; box-sizing: border-box; padding: .6rem; margin-top: .4rem }}
-</style></head><body><main><h1>{study}</h1><p role="status">{said}</p>
-<form method="post" action="/operator"><label>Operator's token
-<input type="password" name="token" autocomplete="current-password" required autofocus></label>
-<button>Show the collection</button></form></main></body></html>
-"""
+_FORM = templates("pdml.collect").get_template("door.html")
 
 
 class Door:
@@ -149,7 +139,7 @@ class Door:
         return bool(self._token_hash) and hmac.compare_digest(given_hash, self._token_hash)
 
     def _form(self, said: str) -> Response:
-        text = _FORM.format(study=escape(self._service.study.title), said=escape(said))
+        text = _FORM.render(study=self._service.study, said=said)
         return HTMLResponse(
             text, status_code=401, headers={**_HEADERS, "www-authenticate": "Bearer"}
         )

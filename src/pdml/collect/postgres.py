@@ -19,9 +19,9 @@ from pdml.collect.keys import KeyDestroyed, KeyRing
 from pdml.collect.postgres_schema import Connection
 from pdml.collect.store import (
     STORED,
+    CollectionId,
+    Decision,
     Entry,
-    Identity,
-    Outcome,
     State,
     Tallies,
     Totals,
@@ -56,15 +56,15 @@ class PostgresStore:
     """`Store` behind a postgresql:// address, with its keys in a folder of this machine."""
 
     def __init__(
-        self, address: str, identity: Identity, *, keys: Path, create: bool = True
+        self, address: str, collection_id: CollectionId, *, keys: Path, create: bool = True
     ) -> None:
-        self.identity = identity
+        self.collection_id = collection_id
         self._address = address
         self._lock = threading.RLock()
         self._db: Connection | None = None
         try:
             with self._guarded() as db, db.transaction():
-                found = postgres_schema.found(db, identity, create=create)
+                found = postgres_schema.found(db, collection_id, create=create)
             with self._transaction():  # one at a time, where several start at once
                 self._vault = Vault(KeyRing(keys, found.ring, fresh=found.fresh))
             if found.schema == 1:
@@ -80,7 +80,7 @@ class PostgresStore:
             self.close()
             raise
 
-    def commit(self, entries: Sequence[Entry]) -> list[Outcome]:
+    def commit(self, entries: Sequence[Entry]) -> list[Decision]:
         with self._sealing() as (db, state, held):
             tallied = self._tallied(db, state, held)
             outcomes = (
@@ -94,7 +94,7 @@ class PostgresStore:
                 self._count(db, *tallied, stored)
             return outcomes
 
-    def _store_all(self, db: Connection, entries: Sequence[Entry]) -> list[Outcome] | None:
+    def _store_all(self, db: Connection, entries: Sequence[Entry]) -> list[Decision] | None:
         """The common case at full speed: every entry new and every token fresh. Otherwise None, and
         nothing done.
 
@@ -115,7 +115,7 @@ class PostgresStore:
             db.execute(_USE, (tokens,))
         return [STORED] * len(entries)
 
-    def _decide(self, db: Connection, entry: Entry, state: State) -> Outcome:
+    def _decide(self, db: Connection, entry: Entry, state: State) -> Decision:
         """One entry by itself."""
         known = db.execute(_KNOWN, (entry.id,)).fetchone()
         if (outcome := decided(entry, state, known, self._vault.open)) is not None:
@@ -124,7 +124,7 @@ class PostgresStore:
             issued = db.execute(
                 "SELECT 1 FROM pdml_invitations WHERE hash = %s", (entry.token,)
             ).fetchone()
-            return Outcome("token_used" if issued else "token_unknown")
+            return Decision("token_used" if issued else "token_unknown")
         postgres_schema.copy(db, self._vault.seal([entry], partial(postgres_schema.used, db)))
         return STORED
 
@@ -166,9 +166,8 @@ class PostgresStore:
         with self._guarded() as db:
             row = db.execute(_TOTALS).fetchone()
             assert row is not None
-            with suppress(
-                KeyDestroyed
-            ):  # by a withdrawal just now, or before this database was restored
+            # by a withdrawal just now, or before this database was restored
+            with suppress(KeyDestroyed):
                 return totals_of(row[:6], self._vault.tallies(SealedTallies(*row[6:])))
         with self._sealing() as (db, state, held):
             self._count(db, *self._tallied(db, state, held), [])
@@ -196,7 +195,7 @@ class PostgresStore:
                     added += 1
             db.execute("UPDATE pdml_collection SET invited = invited + %s", (added,))
 
-    def commit_at_once(self, entries: Sequence[Entry]) -> list[Outcome] | None:
+    def commit_at_once(self, entries: Sequence[Entry]) -> list[Decision] | None:
         return None
 
     def withdraw(self, report: bytes) -> bool:

@@ -5,11 +5,21 @@ date.
 import secrets
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import astuple
+from typing import Any
 
 import psycopg
 
-from pdml.collect.store import SCHEMA, Entry, Identity, check_identity, check_schema, no_collection
+from pdml.collect.store import (
+    COLUMNS,
+    FORMAT,
+    CollectionId,
+    Entry,
+    Found,
+    check_collection,
+    check_schema,
+    no_collection,
+)
 from pdml.collect.vault import SealedTallies, Vault
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -36,58 +46,27 @@ CREATE TABLE pdml_invitations (hash bytea PRIMARY KEY, used boolean NOT NULL DEF
     + _DOOMED
 )
 _COPY = "COPY {} (key, id, sealed) FROM STDIN (FORMAT binary)"
-_ROW = struct.Struct(
-    "!hiqi16si"
-)  # three fields, each with its length before it; the sealed bytes follow
+# three fields, each with its length before it; the sealed bytes follow
+_ROW = struct.Struct("!hiqi16si")
 _HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TAIL = b"\xff\xff"
 
 
-class Found(NamedTuple):
-    """What stands in the database: the name of its ring of keys, whether that has none yet, and the
-    tables' version.
-    """
-
-    ring: str
-    fresh: bool
-    schema: int
-
-
-def found(db: Connection, asked: Identity, *, create: bool) -> Found:
+def found(db: Connection, asked: CollectionId, *, create: bool) -> Found:
     """Check whose collection this is, or make it; in the caller's transaction."""
-    db.execute(
-        "SELECT pg_advisory_xact_lock(1885629804)"
-    )  # "pdml": two that start at once must not both create
+    # "pdml": two that start at once must not both create
+    db.execute("SELECT pg_advisory_xact_lock(1885629804)")
     known = db.execute("SELECT to_regclass('pdml_collection') IS NOT NULL").fetchone()
     if known != (True,):
         if not create:
             raise no_collection(_WHERE)
         db.execute(_TABLES)
-        values = (
-            SCHEMA,
-            asked.study_id,
-            asked.study_hash,
-            asked.server,
-            asked.width,
-            asked.classes,
-            secrets.token_hex(16),
-        )
-        columns = "one, schema, study_id, study_hash, server, width, classes, ring"
-        db.execute(
-            f"INSERT INTO pdml_collection ({columns}) VALUES (1, %s, %s, %s, %s, %s, %s, %s)",
-            values,
-        )
-    schema, study_id, study_hash, server, width, classes = _one(
-        db, "SELECT schema, study_id, study_hash, server, width, classes FROM pdml_collection"
-    )
+        values = (FORMAT.version, *astuple(asked), secrets.token_hex(16))
+        into = f"pdml_collection (one, schema, {COLUMNS}, ring)"
+        db.execute(f"INSERT INTO {into} VALUES (1, %s, %s, %s, %s, %s, %s, %s)", values)
+    schema, *identity = _one(db, f"SELECT schema, {COLUMNS} FROM pdml_collection")
     check_schema(schema, _WHERE)
-    check_identity(
-        Identity(
-            study_id=study_id, study_hash=study_hash, server=server, width=width, classes=classes
-        ),
-        asked,
-        _WHERE,
-    )
+    check_collection(identity, asked, _WHERE)
     if schema == 1:
         _name_ring(db)
     ring, key = _one(db, "SELECT ring, tallies_key FROM pdml_collection")
@@ -132,9 +111,8 @@ def _name_ring(db: Connection) -> None:
 
 def seal_first(db: Connection, vault: Vault) -> None:
     """Seal what schema 1 kept in the clear, in the caller's transaction."""
-    if _one(db, "SELECT schema FROM pdml_collection FOR UPDATE") != (
-        1,
-    ):  # another process was faster
+    # another process was faster
+    if _one(db, "SELECT schema FROM pdml_collection FOR UPDATE") != (1,):
         return
     db.execute(_REPORTS.format("pdml_sealed") + _DOOMED)
     db.execute(
@@ -157,7 +135,8 @@ def seal_first(db: Connection, vault: Vault) -> None:
     db.execute("ALTER TABLE pdml_sealed RENAME TO pdml_reports")
     db.execute("ALTER INDEX pdml_sealed_pkey RENAME TO pdml_reports_pkey")
     db.execute(
-        "UPDATE pdml_collection SET schema = %s, tallies_key = %s, tallies = %s", (SCHEMA, *now)
+        "UPDATE pdml_collection SET schema = %s, tallies_key = %s, tallies = %s",
+        (FORMAT.version, *now),
     )
 
 

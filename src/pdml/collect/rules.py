@@ -12,17 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pdml.collect.store import Entry, Identity
+from pdml.collect.store import CollectionId, Entry
 from pdml.errors import MessageError
-from pdml.messages import (
+from pdml.study import Study
+from pdml.study.messages import (
     ADMITTED,
     MAX_BATCH,
-    MAX_REPORT_BYTES,
     acceptable,
     decode_report,
     feature_bytes,
+    max_report_bytes,
 )
-from pdml.study import Study
 
 Clock = Callable[[], float]  # seconds since 1970, as time.time
 
@@ -63,7 +63,7 @@ class Rules:
 
     @cached_property
     def max_report(self) -> int:
-        return MAX_REPORT_BYTES(self.width)
+        return max_report_bytes(self.width)
 
     @property
     def max_batch(self) -> int:
@@ -93,9 +93,8 @@ class Rules:
         """`acceptable` of each; one alone by a shorter way, because NumPy costs more than the sum
         does.
         """
-        with np.errstate(
-            invalid="ignore"
-        ):  # a signalling NaN must not warn on its way to being refused
+        # a signalling NaN must not warn on its way to being refused
+        with np.errstate(invalid="ignore"):
             if len(features) > 1:
                 rows = np.frombuffer(b"".join(features), dtype="<f4").reshape(
                     len(features), self.width
@@ -127,9 +126,8 @@ class Rules:
         if report.label >= self.classes:
             return Refusal("bad_label", f"label must be in 0 ... {self.classes - 1}", id)
         token = report.token
-        if (
-            not token and self.require_tokens
-        ):  # the store decides: a report that was stored without one keeps its receipt
+        # the store decides: a report that was stored without one keeps its receipt
+        if not token and self.require_tokens:
             barred = barred or "token_missing"
         try:
             features = feature_bytes(report.features)
@@ -170,10 +168,10 @@ def hash_token(token: str) -> bytes:
     return sha256(token.encode()).digest()
 
 
-def identity(study: Study, server: str) -> Identity:
+def collection_id(study: Study, server: str) -> CollectionId:
     """Whose collection it is, for opening its store."""
     study.server(server)  # refuses a server that the study does not name
-    return Identity(
+    return CollectionId(
         study_id=study.id,
         study_hash=study.hash,
         server=server,

@@ -14,8 +14,8 @@ from typing import Any
 import uvicorn
 
 from pdml.collect.guard import Guard
-from pdml.errors import InvalidInput
-from pdml.messages import is_loopback
+from pdml.errors import InvalidInput, because
+from pdml.study.messages import is_loopback
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of 1.3 are all good
 _STRICT = ("strict-transport-security", "max-age=31536000")
@@ -83,9 +83,7 @@ def serve(
     try:
         config.load()  # reads the certificate
     except OSError as error:
-        raise InvalidInput(
-            f"cannot use --cert {cert} with --key {key}: {(error.strerror or str(error)).lower()}"
-        ) from None
+        raise InvalidInput(f"cannot use --cert {cert} with --key {key}: {because(error)}") from None
     # what was loaded stays; and a report leaves no cycles, so that looking for them often is waste
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
@@ -148,7 +146,5 @@ def _listen(host: str, port: int) -> socket.socket:
             listener.close()
             raise
     except OSError as error:
-        raise InvalidInput(
-            f"cannot listen on {host} port {port}: {(error.strerror or str(error)).lower()}"
-        ) from None
+        raise InvalidInput(f"cannot listen on {host} port {port}: {because(error)}") from None
     return listener

@@ -11,12 +11,11 @@ from pdml.collect.store import Store, Totals, refused
 from pdml.collect.summary import Counters, Summary
 from pdml.collect.writer import Writer
 from pdml.errors import StorageUnavailable
-from pdml.messages import Admission, Problem, problem
 from pdml.study import Study
+from pdml.study.messages import Admission, Problem, problem
 
-_HEALTH_LASTS = (
-    1.0  # seconds for which a proof of health is good: asking often must not cost a sync each
-)
+# seconds for which a proof of health is good: asking often must not cost a sync each
+_HEALTH_LASTS = 1.0
 
 
 class Service:

@@ -13,9 +13,9 @@ from pdml.collect.keys import KeyDestroyed, KeyRing
 from pdml.collect.sqlite_file import Busy, SqliteFile
 from pdml.collect.store import (
     STORED,
+    CollectionId,
+    Decision,
     Entry,
-    Identity,
-    Outcome,
     State,
     Tallies,
     Totals,
@@ -29,18 +29,11 @@ from pdml.collect.store import (
 from pdml.collect.vault import SealedTallies, Vault
 from pdml.errors import InvalidInput, StorageUnavailable
 
-_ROOM = (
-    64 << 10
-    # bytes that a healthy disk must have room for: more than a report needs, so that health fails
-    # first
-)
-_PARTS = (
-    256,
-    64,
-    16,
-    4,
-    1,
-)  # rows per statement: few to prepare, and the interpreter's lock is passed on seldom
+# bytes that a healthy disk must have room for: more than a report needs, so that health fails
+# first
+_ROOM = 64 << 10
+# rows per statement: few to prepare, and the interpreter's lock is passed on seldom
+_PARTS = (256, 64, 16, 4, 1)
 _HELD = "SELECT state, tallies_key, tallies FROM collection"
 _TOTALS = (
     "SELECT state, withdrawn, invited, invited_used, frozen_hour, digest, "
@@ -63,7 +56,7 @@ class SqliteStore:
     def __init__(
         self,
         path: Path,
-        identity: Identity,
+        collection_id: CollectionId,
         *,
         keys: Path | None = None,
         synchronous: str = "FULL",
@@ -74,12 +67,12 @@ class SqliteStore:
 
         Anything but FULL is for showing that FULL is needed.
         """
-        self.identity = identity
+        self.collection_id = collection_id
         self._ring: str | None = None
         self._file = SqliteFile(path, self._is_ours, synchronous=synchronous, vfs=vfs)
         try:
             with self._file.transaction() as db:
-                found = sqlite_schema.found(db, identity, str(path))
+                found = sqlite_schema.found(db, collection_id, str(path))
             with self._file.transaction():  # one at a time, where several start at once
                 self._vault = Vault(
                     KeyRing(keys or path.with_suffix(".keys"), found.ring, fresh=found.fresh)
@@ -95,7 +88,7 @@ class SqliteStore:
             self.close()
             raise
 
-    def commit_at_once(self, entries: Sequence[Entry]) -> list[Outcome] | None:
+    def commit_at_once(self, entries: Sequence[Entry]) -> list[Decision] | None:
         if not self._file.lock.acquire(blocking=False):
             return None
         try:
@@ -105,7 +98,7 @@ class SqliteStore:
         finally:
             self._file.lock.release()
 
-    def commit(self, entries: Sequence[Entry]) -> list[Outcome]:
+    def commit(self, entries: Sequence[Entry]) -> list[Decision]:
         outcomes = self._store_all(entries)
         if outcomes is not None:
             return outcomes
@@ -117,7 +110,7 @@ class SqliteStore:
                 self._count(db, *tallied, stored)
             return outcomes
 
-    def _store_all(self, entries: Sequence[Entry], *, wait: bool = True) -> list[Outcome] | None:
+    def _store_all(self, entries: Sequence[Entry], *, wait: bool = True) -> list[Decision] | None:
         """The common case at full speed: open, every entry new and in time, every token fresh.
         Otherwise None, and nothing done.
 
@@ -136,9 +129,8 @@ class SqliteStore:
             tallied = self._tallied(db, state, held)
             used = partial(sqlite_schema.used, db)
             first = self._vault.keys.next(len(entries), used)
-            if _insert(db, "ids", list(zip(ids, count(first), strict=False))) != len(
-                ids
-            ):  # one is known
+            # one is known
+            if _insert(db, "ids", list(zip(ids, count(first), strict=False))) != len(ids):
                 raise _NotAll
             sealed = self._vault.seal(entries, used)
             if sealed[0][0] != first:
@@ -148,7 +140,7 @@ class SqliteStore:
             return [STORED] * len(entries)
         return None
 
-    def _decide(self, db: sqlite3.Connection, entry: Entry, state: State) -> Outcome:
+    def _decide(self, db: sqlite3.Connection, entry: Entry, state: State) -> Decision:
         """One entry by itself."""
         known = db.execute(_KNOWN, (entry.id,)).fetchone()
         if (outcome := decided(entry, state, known, self._vault.open)) is not None:
@@ -157,7 +149,7 @@ class SqliteStore:
             issued = db.execute(
                 "SELECT 1 FROM invitations WHERE hash = ?", (entry.token,)
             ).fetchone()
-            return Outcome("token_used" if issued else "token_unknown")
+            return Decision("token_used" if issued else "token_unknown")
         ((key, id, sealed),) = self._vault.seal([entry], partial(sqlite_schema.used, db))
         _insert(db, "ids", [(id, key)])
         _insert(db, "reports", [(key, sealed)])
@@ -196,9 +188,8 @@ class SqliteStore:
     def totals(self) -> Totals:
         with self._file.connection() as db:
             row = db.execute(_TOTALS).fetchone()
-            with suppress(
-                KeyDestroyed
-            ):  # by a withdrawal just now, or before this database was restored
+            # by a withdrawal just now, or before this database was restored
+            with suppress(KeyDestroyed):
                 return totals_of(row[:6], self._vault.tallies(SealedTallies(*row[6:])))
         with self._sealing() as db:
             state, held = _held(db)
@@ -221,9 +212,8 @@ class SqliteStore:
 
     def withdraw(self, report: bytes) -> bool:
         with self._sealing() as db:
-            db.execute(
-                "PRAGMA secure_delete = ON"
-            )  # the sealed bytes go too, where that costs nothing
+            # the sealed bytes go too, where that costs nothing
+            db.execute("PRAGMA secure_delete = ON")
             state, held = _held(db)
             if state is State.FROZEN:
                 raise frozen_refuses("nothing can be withdrawn from it any more")
@@ -321,7 +311,7 @@ class SqliteStore:
             found = db.execute("SELECT study_hash, server, ring FROM collection").fetchone()
         except sqlite3.Error:
             return False
-        return bool(found == (self.identity.study_hash, self.identity.server, self._ring))
+        return bool(found == (self.collection_id.study_hash, self.collection_id.server, self._ring))
 
 
 def _held(db: sqlite3.Connection) -> tuple[State, SealedTallies]:

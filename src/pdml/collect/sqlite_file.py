@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pdml.errors import InvalidInput, StorageUnavailable
+from pdml.errors import InvalidInput, StorageUnavailable, because
 
 PATIENCE = 10  # seconds to wait for another process that is writing
 
@@ -101,15 +101,13 @@ class SqliteFile:
             raise StorageUnavailable(
                 f"the database file is gone ({(error.strerror or '').lower()})"
             ) from error
-        if (
-            self._db is not None and (now.st_dev, now.st_ino) != self._inode
-        ):  # moved away or restored: never write to a ghost
+        # moved away or restored: never write to a ghost
+        if self._db is not None and (now.st_dev, now.st_ino) != self._inode:
             self.close()
         if self._db is None:
             db = self._connect()
-            if self._inode != (0, 0) and not self._is_ours(
-                db
-            ):  # not the first time: another database may stand there now
+            # not the first time: another database may stand there now
+            if self._inode != (0, 0) and not self._is_ours(db):
                 db.close()
                 raise StorageUnavailable(
                     "another database stands in the place of this collection's"
@@ -171,15 +169,11 @@ def _make_private(path: Path) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise InvalidInput(
-            f"cannot use {path} as a collection: {(error.strerror or str(error)).lower()}"
-        ) from error
+        raise InvalidInput(f"cannot use {path} as a collection: {because(error)}") from error
     try:
         found = os.stat(path)
     except OSError as error:  # a link that leads nowhere
-        raise InvalidInput(
-            f"cannot use {path} as a collection: {(error.strerror or str(error)).lower()}"
-        ) from error
+        raise InvalidInput(f"cannot use {path} as a collection: {because(error)}") from error
     if not stat.S_ISREG(found.st_mode):
         raise InvalidInput(f"cannot use {path} as a collection: it is not a file")
     if stat.S_IMODE(found.st_mode) & 0o077:

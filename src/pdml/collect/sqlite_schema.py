@@ -4,9 +4,17 @@ date.
 
 import secrets
 import sqlite3
-from typing import NamedTuple
+from dataclasses import astuple
 
-from pdml.collect.store import SCHEMA, Entry, Identity, check_identity, check_schema
+from pdml.collect.store import (
+    COLUMNS,
+    FORMAT,
+    CollectionId,
+    Entry,
+    Found,
+    check_collection,
+    check_schema,
+)
 from pdml.collect.vault import SealedTallies, Vault
 from pdml.errors import InvalidInput
 
@@ -37,50 +45,23 @@ _TABLES = (
 )
 
 
-class Found(NamedTuple):
-    """What stands in the file: the name of its ring of keys, whether that has none yet, and the
-    tables' version.
-    """
-
-    ring: str
-    fresh: bool
-    schema: int
-
-
-def found(db: sqlite3.Connection, asked: Identity, where: str) -> Found:
+def found(db: sqlite3.Connection, asked: CollectionId, where: str) -> Found:
     """Check whose collection this is, or make it in an empty file; in the caller's transaction."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (schema,) = db.execute("PRAGMA user_version").fetchone()
-    if (
-        application == 0
-        and schema == 0
-        and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
-    ):
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application == schema == tables == 0:
         for statement in _TABLES:
             db.execute(statement)
-        values = (
-            asked.study_id,
-            asked.study_hash,
-            asked.server,
-            asked.width,
-            asked.classes,
-            secrets.token_hex(16),
-        )
-        columns = "one, study_id, study_hash, server, width, classes, ring"
+        values, columns = (*astuple(asked), secrets.token_hex(16)), f"one, {COLUMNS}, ring"
         db.execute(f"INSERT INTO collection ({columns}) VALUES (1, ?, ?, ?, ?, ?, ?)", values)
         db.execute(f"PRAGMA application_id = {_APPLICATION}")
-        db.execute(f"PRAGMA user_version = {SCHEMA}")
+        db.execute(f"PRAGMA user_version = {FORMAT.version}")
         return found(db, asked, where)
     if application != _APPLICATION:
         raise InvalidInput(f"{where} is a database of something else, not a collection of pdml")
     check_schema(schema, where)
-    study_id, study_hash, server, width, classes = db.execute(
-        "SELECT study_id, study_hash, server, width, classes FROM collection"
-    ).fetchone()
-    known = Identity(
-        study_id=study_id, study_hash=study_hash, server=server, width=width, classes=classes
-    )
-    check_identity(known, asked, where)
+    check_collection(db.execute(f"SELECT {COLUMNS} FROM collection").fetchone(), asked, where)
     if schema == 1:
         _name_ring(db)
     ring, key = db.execute("SELECT ring, tallies_key FROM collection").fetchone()
@@ -134,4 +115,4 @@ def seal_first(db: sqlite3.Connection, vault: Vault) -> None:
         db.execute(statement)
     now = vault.seal_tallies(tallies, SealedTallies(None, None), lambda first, last: ())
     db.execute("UPDATE collection SET tallies_key = ?, tallies = ?", now)
-    db.execute(f"PRAGMA user_version = {SCHEMA}")
+    db.execute(f"PRAGMA user_version = {FORMAT.version}")

@@ -6,15 +6,15 @@ lie in a folder (`keys`). docs/collect.md tells each row's life.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from pdml.errors import DataError, InvalidInput
+from pdml.formats import Format
 
-# raised with every change of the tables; an older program refuses a newer database, a newer one
-# brings it up to date
-SCHEMA = 2
+# Raised with every change of the tables; `found` of a store brings an older one up to date.
+FORMAT = Format(name="collection", version=2, oldest=1)
 
 Tallies = Mapping[tuple[int, int], int]  # (ε in millionths, reported class): reports
 
@@ -28,7 +28,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Identity:
+class CollectionId:
     """Whose reports these are: fixed when the database is made, and checked whenever it is
     opened.
     """
@@ -38,6 +38,9 @@ class Identity:
     server: str
     width: int  # d, entries of a report's features
     classes: int  # K
+
+
+COLUMNS = ", ".join(field.name for field in fields(CollectionId))
 
 
 class Entry(NamedTuple):
@@ -64,12 +67,11 @@ class Content(NamedTuple):
     features: bytes
 
 
-Opened = Callable[
-    [int, bytes, bytes], Content
-]  # of the number of a key, a report's id, and its sealed bytes
+# of the number of a key, a report's id, and its sealed bytes
+Opened = Callable[[int, bytes, bytes], Content]
 
 
-class Outcome(NamedTuple):
+class Decision(NamedTuple):
     """What became of an entry: "stored", "replayed" (with the hour of the first time), or a
     problem's code.
     """
@@ -78,7 +80,7 @@ class Outcome(NamedTuple):
     hour: int = 0
 
 
-STORED = Outcome("stored")
+STORED = Decision("stored")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,14 +111,14 @@ class Store(Protocol):
     - Once frozen, a collection never changes again.
     """
 
-    identity: Identity
+    collection_id: CollectionId
 
-    def commit(self, entries: Sequence[Entry]) -> list[Outcome]:
+    def commit(self, entries: Sequence[Entry]) -> list[Decision]:
         """Store or refuse each entry, in order; raises `StorageUnavailable` if nothing is
         certain.
         """
 
-    def commit_at_once(self, entries: Sequence[Entry]) -> list[Outcome] | None:
+    def commit_at_once(self, entries: Sequence[Entry]) -> list[Decision] | None:
         """`commit` if it needs to wait for nothing but this machine's disk; otherwise None, and
         nothing done.
         """
@@ -157,8 +159,19 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-def check_identity(found: Identity, asked: Identity, where: str) -> None:
-    """Refuse a database that belongs to another contract."""
+class Found(NamedTuple):
+    """What stands in a database: the name of its ring of keys, whether that has none yet, and the
+    tables' version.
+    """
+
+    ring: str
+    fresh: bool
+    schema: int
+
+
+def check_collection(identity: Sequence[Any], asked: CollectionId, where: str) -> None:
+    """Refuse a database that belongs to another contract; ``identity`` is its `COLUMNS`."""
+    found = CollectionId(**dict(zip(COLUMNS.split(", "), identity, strict=True)))
     if found.study_hash != asked.study_hash:
         raise InvalidInput(
             f"{where} holds reports of study {found.study_id!r} with hash "
@@ -174,13 +187,8 @@ def check_identity(found: Identity, asked: Identity, where: str) -> None:
 
 def check_schema(found: int, where: str) -> None:
     """Refuse tables this program does not know."""
-    if found > SCHEMA:
-        raise InvalidInput(
-            f"{where} was written by a newer pdml (schema {found}, this one knows "
-            f"{SCHEMA}): update pdml"
-        )
-    if found < 1:
-        raise InvalidInput(f"{where} has schema {found}, which no pdml ever wrote")
+    if why := FORMAT.refusal(found, where):
+        raise InvalidInput(why)
 
 
 def frozen_refuses(what: str) -> InvalidInput:
@@ -198,7 +206,7 @@ def no_collection(where: str) -> InvalidInput:
 
 def decided(
     entry: Entry, state: State, known: Sequence[Any] | None, opened: Opened
-) -> Outcome | None:
+) -> Decision | None:
     """What became of an entry by its id and the times; None: it is new and in time, so that its
     token decides.
 
@@ -209,17 +217,16 @@ def decided(
     if known is not None:
         key, sealed = known
         if sealed is None:
-            return Outcome("withdrawn")
+            return Decision("withdrawn")
         try:
             epsilon, label, hour, features = opened(key, entry.id, sealed)
-        except (
-            DataError
-        ):  # its key is lost: no promise about this report can be repeated, and the others go on
-            return Outcome("storage_unavailable")
+        except DataError:
+            # its key is lost: no promise about this report can be repeated, and the others go on
+            return Decision("storage_unavailable")
         same = (epsilon, label, features) == (entry.epsilon, entry.label, entry.features)
-        return Outcome("replayed", hour) if same else Outcome("id_conflict")
+        return Decision("replayed", hour) if same else Decision("id_conflict")
     code = refused(state, entry.barred)
-    return Outcome(code) if code else None
+    return Decision(code) if code else None
 
 
 def refused(state: State, barred: str) -> str:
@@ -229,7 +236,7 @@ def refused(state: State, barred: str) -> str:
     return barred or ("" if state is State.OPEN else "closed")
 
 
-def stored_of(entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> list[Entry]:
+def stored_of(entries: Sequence[Entry], outcomes: Sequence[Decision]) -> list[Entry]:
     """Those that are stored now."""
     return [entry for entry, outcome in zip(entries, outcomes, strict=True) if outcome is STORED]
 

@@ -25,9 +25,8 @@ class Summary:
     invitations: int
     invitations_used: int
     require_tokens: bool
-    per_minute: tuple[
-        int, ...
-    ]  # stored reports of the last 60 minutes, oldest first; the last one is running
+    # stored reports of the last 60 minutes, oldest first; the last one is running
+    per_minute: tuple[int, ...]
     per_epsilon: Mapping[int, int]  # millionths: reports
     per_class: tuple[int, ...]  # reported class index: reports
     per_epsilon_and_class: Mapping[int, tuple[int, ...]]  # what the de-biased estimate needs

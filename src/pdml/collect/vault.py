@@ -38,9 +38,8 @@ class Vault:
 
     def __init__(self, keys: KeyRing) -> None:
         self.keys = keys
-        self._cipher: tuple[int, AESGCM] | None = (
-            None  # of the totals: the number of its key, and the cipher
-        )
+        # of the totals: the number of its key, and the cipher
+        self._cipher: tuple[int, AESGCM] | None = None
         self._last: tuple[SealedTallies, Tallies] | None = None  # what this process wrote last
 
     @contextmanager

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
-from pdml.collect.store import Entry, Outcome, Store
+from pdml.collect.store import Decision, Entry, Store
 from pdml.errors import StorageUnavailable
 
 _log = logging.getLogger("pdml.collect")
@@ -33,8 +33,8 @@ class Overloaded(Exception):
     """The queue is full; nothing was taken."""
 
 
-_Commit = Callable[[Sequence[Entry]], list[Outcome] | None]
-_Job = tuple[Sequence[Entry], "asyncio.Future[list[Outcome]]"]
+_Commit = Callable[[Sequence[Entry]], list[Decision] | None]
+_Job = tuple[Sequence[Entry], "asyncio.Future[list[Decision]]"]
 
 
 class Writer:
@@ -47,9 +47,8 @@ class Writer:
         self._capacity = capacity
         self._loop = asyncio.get_running_loop()
         self._jobs: deque[_Job] = deque()  # taken, not yet handed over
-        self._groups: SimpleQueue[list[_Job]] = (
-            SimpleQueue()
-        )  # to the thread: at most one at a time; an empty one ends it
+        # to the thread: at most one at a time; an empty one ends it
+        self._groups: SimpleQueue[list[_Job]] = SimpleQueue()
         self._busy = False
         self._last = 0.0  # seconds the last commit took
         self._summoned = False
@@ -62,13 +61,13 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="pdml-collect-writer", daemon=True)
         self._thread.start()
 
-    async def commit(self, entries: Sequence[Entry]) -> list[Outcome]:
+    async def commit(self, entries: Sequence[Entry]) -> list[Decision]:
         """The entries' outcomes once they are durable. Raises `Overloaded` or
         `StorageUnavailable`.
         """
         if self._stopping or self.queued + len(entries) > self._capacity:
             raise Overloaded
-        future: asyncio.Future[list[Outcome]] = self._loop.create_future()
+        future: asyncio.Future[list[Decision]] = self._loop.create_future()
         self.queued += len(entries)
         self._jobs.append((entries, future))
         self._idle.clear()
@@ -113,11 +112,11 @@ class Writer:
 
     def _commit(
         self, group: list[_Job], commit: _Commit
-    ) -> tuple[list[Outcome] | Exception | None, float]:
+    ) -> tuple[list[Decision] | Exception | None, float]:
         """What came of all entries, and the seconds it took."""
         entries = [entry for job, _ in group for entry in job]
         start = time.perf_counter()
-        result: list[Outcome] | Exception | None
+        result: list[Decision] | Exception | None
         try:
             result = commit(entries)
         except StorageUnavailable as error:
@@ -131,7 +130,7 @@ class Writer:
         return result, time.perf_counter() - start
 
     def _deliver(
-        self, group: list[_Job], result: list[Outcome] | Exception | None, seconds: float
+        self, group: list[_Job], result: list[Decision] | Exception | None, seconds: float
     ) -> None:
         assert result is not None
         self._busy = False
@@ -149,6 +148,5 @@ class Writer:
             start = end
         self.queued -= start
         self._summoned = True
-        self._loop.call_soon(
-            self._hand_over
-        )  # behind the answers, which are not to wait for the next group
+        # behind the answers, which are not to wait for the next group
+        self._loop.call_soon(self._hand_over)

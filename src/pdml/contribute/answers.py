@@ -1,12 +1,16 @@
 """Answers as people give them, each accepted or refused by itself; the page does the same."""
 
+import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-from pdml.encoder import Attribute, Number
-from pdml.errors import DataError
+from pdml.errors import DataError, InvalidInput, because
+from pdml.mechanisms.label_flip import micro
 from pdml.study import Study
 from pdml.study.device import entries
+from pdml.study.encoder import Attribute, Number
 from pdml.tables import listed, shown
 
 _DIGITS = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)", re.ASCII)  # as in device.js
@@ -59,3 +63,46 @@ def _one(attribute: Attribute, value: object) -> float | str:
         must = f"{name!r} must lie in [{attribute.low:g}, {attribute.high:g}]"
         raise DataError(f"{must}, got {number:g}: the study declares no other value")
     return number
+
+
+def read(file: Path) -> dict[str, Any]:
+    """Answers by name from a JSON file; `checked` says whether they will do."""
+    try:
+        found: Any = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"cannot read {file}: {because(error)}") from None
+    except ValueError:  # not JSON, or not UTF-8
+        found = None
+    if not isinstance(found, dict):
+        raise DataError(
+            f'{file} must be a JSON object of answers by name, such as {{"age": 34}}, '
+            "got something else"
+        )
+    return found
+
+
+def on_menu(study: Study, epsilon: float) -> int:
+    """An ε of the study's menu in millionths, or a refusal."""
+    if not 0 < epsilon < float("inf") or (millionths := micro(epsilon)) not in study.epsilon_micro:
+        menu = ", ".join(f"{choice:g}" for choice in study.menu)
+        must = f"epsilon must be on the study's menu ({menu})"
+        raise InvalidInput(f"{must}, got {epsilon:g}", setting="epsilon")
+    return millionths
+
+
+def class_index(study: Study, label: str) -> int:
+    """The index of one of the study's classes; a refusal does not repeat somebody's answer."""
+    if label not in study.classes:
+        classes = ", ".join(map(repr, study.classes))
+        raise InvalidInput(f"label must be one of {classes}, got something else", setting="label")
+    return study.classes.index(label)
+
+
+def invitation(text: str) -> str:
+    """The token of an invitation, bare or at the end of its link; "" for none."""
+    token = text.rpartition("#t=")[2].strip()
+    if token and not re.fullmatch("[0-9a-f]{32}", token):
+        raise InvalidInput(
+            "token must be 32 hex digits, or a link that ends in #t= and these", setting="token"
+        )
+    return token

@@ -4,15 +4,18 @@ the order in which it does it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
-from pdml.contribute.delivery import Service
-from pdml.contribute.memo import Memory
+from pdml.contribute import answers as given
+from pdml.contribute.delivery import Delivery
+from pdml.contribute.memo import Memo, Memory, default_folder
 from pdml.errors import InvalidInput, NotDelivered
 from pdml.mechanisms.label_flip import MILLION
-from pdml.messages import (
-    VERSION,
+from pdml.study import Study
+from pdml.study.messages import (
+    FORMAT,
     Problem,
     Receipt,
     Report,
@@ -21,7 +24,6 @@ from pdml.messages import (
     features_of,
     pack_features,
 )
-from pdml.study import Study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +93,7 @@ def prepare(
         if memo.sent:  # by another process meanwhile
             return memo.sent.encode("ascii")
     report = Report(
-        version=VERSION,
+        version=FORMAT.version,
         study=study.hash,
         id=memo.id,
         epsilon=memo.epsilon,
@@ -114,7 +116,7 @@ def preview(study: Study, data: bytes) -> Preview:
     )
 
 
-def submit(memory: Memory, service: Service, data: bytes, *, record: str = "") -> Receipt:
+def submit(memory: Memory, service: Delivery, data: bytes, *, record: str = "") -> Receipt:
     """Send prepared bytes and remember the receipt; a refusal or silence is a `NotDelivered` with
     its reason.
     """
@@ -139,3 +141,132 @@ def submit(memory: Memory, service: Service, data: bytes, *, record: str = "") -
         )
     memory.keep(record, msgspec.structs.replace(memo, receipt=answer))
     return answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contribution:
+    """One record's report to one service, step by step: what is still to be asked, the report to
+    look at, and sending it.
+
+    Parameters
+    ----------
+    study : Study
+    service : Delivery
+        Who receives it.
+    memory : Memory
+        What this device remembers, so that chance decides once.
+    record : str
+        Whose record, where several people share the device.
+    token : str
+        The invitation, if there is one.
+    """
+
+    study: Study
+    service: Delivery
+    memory: Memory
+    record: str = ""
+    token: str = ""
+
+    @property
+    def memo(self) -> Memo | None:
+        """What chance has decided for this record before; with ``sent`` a report has left."""
+        return self.memory.recall(self.study.hash, self.record)
+
+    def require_admission(self) -> None:
+        """Refuse, before anybody is asked, where a report would not be taken: `NotDelivered`."""
+        self.service.require_study(self.study.hash)
+        self.service.require_admission(self.study.hash, self.token)
+
+    def prepare(
+        self,
+        answers: Mapping[str, object],
+        label: int | None = None,
+        micro_epsilon: int | None = None,
+    ) -> Preview:
+        """`prepare`, with what a reader of the report will see."""
+        data = prepare(
+            self.study,
+            self.memory,
+            answers,
+            label,
+            micro_epsilon,
+            record=self.record,
+            token=self.token,
+        )
+        return preview(self.study, data)
+
+    def send(self, prepared: Preview) -> Receipt:
+        """`submit` of what was looked at."""
+        return submit(self.memory, self.service, prepared.bytes, record=self.record)
+
+
+def contribute(
+    study: Study,
+    url: str,
+    answers: Mapping[str, object],
+    *,
+    label: str,
+    epsilon: float,
+    token: str = "",
+    record: str = "",
+    memory: Path | None = None,
+    ca: Path | None = None,
+) -> Receipt:
+    """Randomise one person's answer on this device and send the report.
+
+    Parameters
+    ----------
+    study : Study
+        The contract, `Study.load("study.toml")`.
+    url : str
+        The collection service, one of the study's servers.
+    answers : mapping of str to object
+        By the attribute's name, as `pdml.contribute.answers.checked` takes them.
+    label : str
+        The true answer, which is stored nowhere.
+    epsilon : float
+        From the study's menu.
+    token : str
+        The invitation, or the link that holds it.
+    record : str
+        Whose record, where several people share this device.
+    memory : Path, optional
+        Where draws are kept, by default ~/.local/state/pdml.
+    ca : Path, optional
+        Trust this authority's certificates (PEM) instead of the system's.
+
+    Returns
+    -------
+    Receipt
+        The service's word that exactly this report is stored.
+
+    Raises
+    ------
+    InvalidInput
+        For a value outside its domain; nothing is drawn then.
+    NotDelivered
+        If the service cannot be reached or refuses; ``code`` says why.
+
+    Guarantees
+    ----------
+    - Those of `prepare`: chance decides once for each record, before anything leaves.
+    - A report that has left goes out again as it is, which counts once.
+
+    Examples
+    --------
+    >>> contribute(study, study.servers[0].url, {"age": 34}, label="yes", epsilon=1)
+    ... # doctest: +SKIP
+    """
+    said = given.checked(study, answers)
+    chosen = (given.class_index(study, label), given.on_menu(study, epsilon))
+    with Delivery(url, ca=ca) as service:
+        one = Contribution(
+            study=study,
+            service=service,
+            memory=Memory(memory or default_folder()),
+            record=record,
+            token=given.invitation(token),
+        )
+        if one.memo is None or not one.memo.sent:
+            one.require_admission()
+        return one.send(one.prepare(said, *chosen))

@@ -21,19 +21,19 @@ from threading import local
 from typing import BinaryIO
 
 import msgspec
-import numpy as np
 
 from pdml._types import Array, IntArray
-from pdml.contribute.delivery import Answer, Service
-from pdml.encoder import Number
-from pdml.errors import DataError, NotDelivered
-from pdml.files import sync_folder
+from pdml.contribute.delivery import Answer, Delivery
+from pdml.errors import DataError, NotDelivered, because
+from pdml.files import write_private
+from pdml.formats import Format
 from pdml.mechanisms.label_flip import flip_labels, micro
 from pdml.mechanisms.randomness import SecureStream
-from pdml.messages import VERSION, Receipt, Report, decode_report, encode_report, pack_features
-from pdml.study import Study
+from pdml.study import Study, messages
+from pdml.study.messages import Receipt, Report, decode_report, encode_report, pack_features
 from pdml.tables import Table
 
+FORMAT = Format(name="outbox", version=1)  # which is written from 2 on
 BATCH = 100
 CONNECTIONS = 4
 _TOKEN = re.compile(r"\b[0-9a-f]{32}\b")
@@ -67,57 +67,6 @@ class Tally:
 
     def by_code(self) -> dict[str, int]:
         return dict(sorted(Counter(one.code for one in self.undelivered).items()))
-
-
-def labels_of(study: Study, table: Table, column: str) -> IntArray:
-    """Class indices of a column; errors name rows, never a person's label."""
-    position = {name: k for k, name in enumerate(study.classes)}
-    codes = np.array(
-        [position.get(cell, -1) for cell in table.text(column, private=True)], dtype=np.int64
-    )
-    if (codes < 0).any():
-        raise DataError(
-            f"column {column!r} must hold one of the study's classes, got something else in "
-            f"{table.where(int(np.argmin(codes)))}"
-        )
-    return codes
-
-
-def epsilons_of(study: Study, table: Table, column: str) -> Array:
-    """A column of epsilons, all on the menu."""
-    values = table.numeric(column)
-    off = np.array(
-        [
-            micro(value) not in study.epsilon_micro if value > 0 else True
-            for value in values.tolist()
-        ]
-    )
-    if off.any():
-        row = int(np.argmax(off))
-        raise DataError(
-            f"column {column!r} must hold epsilons on the study's menu, got {values[row]:g} "
-            f"in {table.where(row)}"
-        )
-    return values
-
-
-def require_in_range(study: Study, table: Table) -> None:
-    """Refuse a table with numbers outside the declared ranges, which encoding would clamp."""
-    for attribute in study.attributes:
-        if isinstance(attribute, Number):
-            values = table.numeric(attribute.name)
-            outside = (values < attribute.low) | (values > attribute.high)
-            if outside.any():
-                row = int(np.argmax(outside))
-                domain, got = (
-                    f"[{attribute.low:g}, {attribute.high:g}]",
-                    f"{values[row]:g} in {table.where(row)}",
-                )
-                count = f"{int(outside.sum()):,} of {table.n_rows:,} rows do not"
-                raise DataError(
-                    f"column {attribute.name!r} must lie in {domain}, got {got}: {count}, "
-                    "and --clamp takes the nearest end"
-                )
 
 
 def read_tokens(path: Path, needed: int) -> list[str]:
@@ -154,7 +103,7 @@ def fill(
     """
     origin = Origin(study=study.hash, source=source, reports=table.n_rows)
     if not path.exists():
-        _publish(path, _drawn(origin, study, table, labels, epsilons), first=True)
+        write_private(path, _drawn(origin, study, table, labels, epsilons), first=True)
     if (found := _origin(path)) != origin:
         what = "another study" if found.study != study.hash else "another table or other columns"
         raise DataError(
@@ -177,36 +126,13 @@ def _drawn(
 
 def write_failures(path: Path, undelivered: Iterable[Undelivered]) -> None:
     """One line for each report that is not stored, readable by their owner alone."""
-    _publish(path, (msgspec.json.encode(one) + b"\n" for one in undelivered), first=False)
-
-
-def _publish(path: Path, lines: Iterable[bytes], *, first: bool) -> None:
-    """A file for its owner alone that appears whole or not at all, and survives a crash; ``first``:
-    unless there is one by then.
-    """
-    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.writelines(lines)
-            file.flush()
-            os.fsync(file.fileno())
-        if first:
-            with suppress(FileExistsError):
-                os.link(temporary, path)
-        else:
-            os.replace(temporary, path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+    write_private(path, (msgspec.json.encode(one) + b"\n" for one in undelivered))
 
 
 def deliver(
     path: Path,
     receipts: Path,
-    connect: Callable[[], Service],
+    connect: Callable[[], Delivery],
     *,
     tokens: Sequence[str] = (),
     progress: Callable[[int, int], None] = lambda done, of: None,
@@ -301,7 +227,7 @@ def _unsent(
 
 def _report(study: Study, micro_epsilon: int, label: int, features: Array) -> Report:
     return Report(
-        version=VERSION,
+        version=messages.FORMAT.version,
         study=study.hash,
         id=secrets.token_hex(16),
         epsilon=micro_epsilon,
@@ -313,14 +239,14 @@ def _report(study: Study, micro_epsilon: int, label: int, features: Array) -> Re
 def _origin(path: Path) -> Origin:
     try:
         with open(path, "rb") as file:
-            return msgspec.json.decode(file.readline(), type=Origin)
+            line = file.readline()
+        return msgspec.json.decode(line, type=Origin)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise DataError(
-            f"{path} must be an outbox that `pdml contribute --csv` wrote, got something "
-            "else: name another --outbox"
-        ) from None
+        other = f"{path} must be an outbox that `pdml contribute --csv` wrote, got something else"
+        why = FORMAT.refusal_of(line, str(path)) or f"{other}: name another --outbox"
+        raise DataError(why) from None
     except OSError as error:
-        raise DataError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+        raise DataError(f"cannot read {path}: {because(error)}") from None
 
 
 def _receipts(path: Path) -> set[str]:

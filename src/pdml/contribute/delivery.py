@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from types import TracebackType
 from typing import NoReturn, Self
 from urllib.parse import SplitResult, urlsplit
 
 from pdml.errors import DataError, InvalidInput, MessageError, NotDelivered, plain
-from pdml.messages import (
+from pdml.study import Study
+from pdml.study.messages import (
     Problem,
     Receipt,
     decode_admission,
@@ -29,20 +29,13 @@ _FIRST_PAUSE = 0.5  # seconds; each further one is twice as long
 _TIMEOUT = 30.0
 _MOST_ANSWER = 1 << 22  # bytes of an answer that are read at all
 _BEFORE = ("/v1/study", "/v1/invitations")  # asked before there is a report
-_AGAIN = {
-    408,
-    425,
-    429,
-    500,
-    502,
-    503,
-    504,
-}  # nothing was acknowledged: the same bytes may be sent again
+# nothing was acknowledged: the same bytes may be sent again
+_AGAIN = {408, 425, 429, 500, 502, 503, 504}
 
 Answer = Receipt | Problem
 
 
-class Service:
+class Delivery:
     """A connection to one collection service, kept open.
 
     Guarantees
@@ -70,12 +63,7 @@ class Service:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *how: object) -> None:
         self._close()
 
     def require_study(self, study: str) -> None:
@@ -119,9 +107,8 @@ class Service:
         answer = self._answer(report, body)
         if isinstance(answer, Receipt) != (status in (200, 201)):
             self._unclear()
-        if isinstance(answer, Problem) and not (
-            _refuses(status) and _refuses(answer.status)
-        ):  # the body alone may be anybody's
+        # the body alone may be anybody's
+        if isinstance(answer, Problem) and not (_refuses(status) and _refuses(answer.status)):
             raise NotDelivered(
                 f"{self.url} may or may not hold the report ({answer.code}): {answer.title} "
                 "Try again later, it will be the same report",
@@ -227,6 +214,20 @@ class Service:
         if self._open is not None:
             self._open.close()
             self._open = None
+
+
+def address_of(study: Study, server: str = "") -> str:
+    """Where a study's server takes reports; an address is what it is, and one server needs no
+    name.
+    """
+    if "://" in server:
+        return server
+    if not server and len(study.servers) > 1:
+        names = ", ".join(one.name for one in study.servers)
+        raise InvalidInput(
+            f"--server must say who receives the report: one of {names}, or an address"
+        )
+    return study.server(server).url if server else study.servers[0].url
 
 
 def _checked(url: str) -> SplitResult:

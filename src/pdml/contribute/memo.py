@@ -21,11 +21,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from pdml.errors import DataError, InvalidInput
-from pdml.files import sync_folder
+from pdml.errors import DataError, InvalidInput, because
+from pdml.files import write_private
+from pdml.formats import Format
 from pdml.mechanisms.label_flip import MILLION, flip_labels
 from pdml.mechanisms.randomness import SecureStream, Stream
-from pdml.messages import Receipt
+from pdml.study.messages import Receipt
+
+FORMAT = Format(name="memo", version=1)  # which is written from 2 on
 
 
 class Memo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,6 +49,12 @@ def draw(label: int, micro_epsilon: int, classes: int, stream: Stream | None = N
     return int(flip_labels(np.array([label]), epsilons, classes, source)[0])
 
 
+def default_folder() -> Path:
+    """Where programs keep what must survive them, by the XDG rules."""
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home) / "pdml"
+
+
 class Memory:
     """The folder of memos, readable by its owner alone.
 
@@ -63,16 +72,16 @@ class Memory:
     def recall(self, study: str, record: str) -> Memo | None:
         path = self._path(study, record)
         try:
-            memo = msgspec.json.decode(path.read_bytes(), type=Memo)
+            content = path.read_bytes()
+            memo = msgspec.json.decode(content, type=Memo)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise DataError(
-                f"cannot read {path}: {(error.strerror or str(error)).lower()}"
-            ) from None
+            raise DataError(f"cannot read {path}: {because(error)}") from None
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise DataError(
-                f"{path} must be what this device remembers of the study, got something "
+                FORMAT.refusal_of(content, str(path))
+                or f"{path} must be what this device remembers of the study, got something "
                 "else: restore it from a copy"
             ) from None
         if memo.study != study:
@@ -115,27 +124,10 @@ class Memory:
         )
 
     def _write(self, record: str, memo: Memo, *, first: bool) -> None:
-        path = self._path(memo.study, record)
-        temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(handle, "wb") as file:
-                file.write(msgspec.json.encode(memo))
-                file.flush()
-                os.fsync(file.fileno())
-            if first:
-                # Another process was first, or took this draw over.
-                with contextlib.suppress(FileExistsError, FileNotFoundError):
-                    os.link(temporary, path)
-            else:
-                os.replace(temporary, path)
-            sync_folder(self._folder)
         except OSError as error:
             raise InvalidInput(
-                f"cannot remember the draw in {self._folder}: "
-                f"{(error.strerror or str(error)).lower()}"
+                f"cannot remember the draw in {self._folder}: {because(error)}"
             ) from None
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+        write_private(self._path(memo.study, record), msgspec.json.encode(memo), first=first)

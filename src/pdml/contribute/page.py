@@ -9,15 +9,14 @@ import hashlib
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from importlib import resources
-from string import Template
 
+from pdml.markup import Markup, templates
 from pdml.study import Study
 
 
 @dataclass(frozen=True)
-class Page:
+class ContributorPage:
     """The document, the headers that must go with it, and its fingerprint."""
 
     html: bytes
@@ -28,8 +27,17 @@ class Page:
         return hashlib.sha256(self.html).hexdigest()
 
 
-def render(study: Study) -> Page:
-    """The page of a study.
+def render(study: Study) -> ContributorPage:
+    """The page on which people answer a study.
+
+    Parameters
+    ----------
+    study : Study
+
+    Returns
+    -------
+    ContributorPage
+        Its bytes, their SHA-256 and the headers it is served with: functions of the study alone.
 
     Guarantees
     ----------
@@ -39,17 +47,14 @@ def render(study: Study) -> Page:
       nobody can frame it, and the address it was opened with is told to nobody.
     - What the study says appears as text, never as markup.
     """
-    template, style = _asset("page.html"), _asset("page.css")
+    style = _asset("page.css")
     script = "\n".join(_asset(name) for name in ("device.js", "form.js", "page.js"))
-    description = f'<p class="lead">{escape(study.description)}</p>' if study.description else ""
-    html = Template(template).substitute(
-        title=escape(study.title),
-        description=description,
-        study=escape(study.canonical().decode("utf-8"), quote=False),
-        style=style,
-        script=script,
+    html = (
+        templates("pdml.contribute", ".")
+        .get_template("page.html")
+        .render(study=study, style=Markup(style), script=Markup(script))
     )
-    return Page(html=html.encode("utf-8"), headers=_headers(style, script))
+    return ContributorPage(html=html.encode("utf-8"), headers=_headers(style, script))
 
 
 def _headers(style: str, script: str) -> dict[str, str]:

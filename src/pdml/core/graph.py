@@ -16,10 +16,8 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
-from pdml import _validate
+from pdml import _validate, extras
 from pdml._types import Array, IntArray, Matrix
 from pdml.errors import GraphError, InvalidInput
 
@@ -118,8 +116,10 @@ class Graph:
         The zero eigenvalues are known, not guessed by a threshold: on a connected graph L₋ has
         exactly one, L₊ one if bipartite, else none.
         """
-        double_cover = sparse.block_array([[None, self.adjacency], [self.adjacency, None]])
-        bipartite = connected_components(double_cover, directed=False, return_labels=False) == 2
+        # Two copies of every server, each link from one to the other: two pieces if bipartite.
+        across = np.array([0, self.n])
+        covered = np.concatenate([self.edges + across, self.edges + across[::-1]])
+        bipartite = _pieces(2 * self.n, covered).any()
         plus, minus = np.linalg.eigvalsh(self.plus), np.linalg.eigvalsh(self.minus)
         return Spectra(
             plus_min=float(plus[1 if bipartite else 0]),
@@ -203,8 +203,9 @@ class Graph:
                 "side of the ring"
             )
         p = _validate.real("p", p, low=0, high=1, why="it is the probability of moving a link")
-        # here, because it takes longer to import than everything else in this room
-        import networkx as nx
+        with extras.needed():
+            # here, because it takes longer to import than everything else in this room
+            import networkx as nx
 
         try:
             drawn = nx.connected_watts_strogatz_graph(
@@ -349,19 +350,22 @@ def _checked(n: int, edges: Iterable[Any], names: Sequence[object]) -> tuple[tup
             f"edges must name each link once, got the link between servers {names[i]} and "
             f"{names[j]} more than once"
         )
-    adjacency = _adjacency(n, array)
-    root, lost = _unreached(adjacency)
+    piece = _pieces(n, array)
+    root = int(np.bincount(piece).argmax())  # the first server of the largest piece
+    lost = np.flatnonzero(piece != root)
     if lost.size:
-        isolated = [names[i] for i in lost if adjacency.indptr[i] == adjacency.indptr[i + 1]]
+        isolated = [names[i] for i in lost.tolist() if not (array == i).any()]
         without = f" (without any link: {_listed(isolated)})" if isolated else ""
         raise GraphError(
             f"edges must connect all servers, got no path from server {names[root]} to "
-            f"{_listed(names[i] for i in lost)}{without}"
+            f"{_listed(names[i] for i in lost.tolist())}{without}"
         )
     return _pairs(array)
 
 
 def _adjacency(n: int, edges: IntArray) -> Matrix:
+    from scipy import sparse  # here, because devices check a study's links without it
+
     rows, columns = np.concatenate([edges, edges[:, ::-1]]).T
     matrix = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, n))
     matrix.sort_indices()
@@ -369,11 +373,19 @@ def _adjacency(n: int, edges: IntArray) -> Matrix:
     return matrix
 
 
-def _unreached(adjacency: Matrix) -> tuple[int, IntArray]:
-    """First server of the largest connected piece, and all servers outside that piece."""
-    _, piece = connected_components(adjacency, directed=False)
-    largest = np.bincount(piece).argmax()
-    return int(np.flatnonzero(piece == largest)[0]), np.flatnonzero(piece != largest)
+def _pieces(n: int, edges: IntArray) -> IntArray:
+    """For every server the first server of its connected piece: the least number spreads over
+    links, and along the numbers it has met.
+    """
+    first, (i, j) = np.arange(n), edges.T
+    while True:
+        spread = first.copy()
+        np.minimum.at(spread, i, first[j])
+        np.minimum.at(spread, j, first[i])
+        spread = spread[spread]
+        if np.array_equal(spread, first):
+            return first
+        first = spread
 
 
 def _random_tree(n: int, rng: np.random.Generator) -> list[tuple[int, int]]:

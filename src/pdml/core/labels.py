@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pdml._response import keep_weight as keep_weight
 from pdml._types import Array, IntArray, Matrix
 from pdml.core.losses import Loss
 from pdml.errors import InvalidInput
@@ -18,12 +19,6 @@ from pdml.errors import InvalidInput
 def kappa(epsilon: Array | float) -> Array:
     """κ(ε) = (e^ε + 1)/(e^ε - 1) = 1/tanh(ε/2): how much louder a flipped label must speak."""
     return np.asarray(1 / np.tanh(np.asarray(epsilon, dtype=float) / 2))
-
-
-def keep_weight(epsilon: Array | float, classes: int) -> Array:
-    """(e^ε + K - 1)/(e^ε - 1) = 1 + K/(e^ε - 1); for K = 2 this is κ(ε)."""
-    with np.errstate(over="ignore"):
-        return np.asarray(1 + classes / np.expm1(np.asarray(epsilon, dtype=float)))
 
 
 def check_epsilons(epsilon: Any, size: int) -> Array:
@@ -91,3 +86,18 @@ def record_shift(epsilon: float, norm_bound: float, loss: Loss, classes: int) ->
         low = float(-1 / np.expm1(epsilon))
     top = float(keep_weight(epsilon, classes)) + low
     return 2 * float(np.sqrt(top**2 + (1 - low) ** 2 + (classes - 2) * low**2)) * norm_bound
+
+
+def code_variance(epsilon: float, loss: Loss, classes: int) -> float:
+    """E(c·ŷ)²: what one record adds to the variance of m·q along a direction with E x² = 1; c²κ²
+    for two classes.
+
+    For K classes that of one code about its mean 1/K, averaged over classes that are equally
+    frequent.
+    """
+    if classes == 2:
+        return (loss.label_weight * float(kappa(epsilon))) ** 2
+    with np.errstate(over="ignore"):
+        low = float(-1 / np.expm1(epsilon))
+    top = low + float(keep_weight(epsilon, classes))
+    return (top**2 + (classes - 1) * low**2) / classes - 1 / classes**2

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from scipy.special import logsumexp, softmax
 
 from pdml import _validate
+from pdml._special import logsumexp, softmax
 from pdml._types import Array
 
 

@@ -214,7 +214,7 @@ class PrimalSolver:
             low, high = high, 2 * high
         if at_high <= -0.1 * start:
             return high
-        for _ in range(60):
+        for _ in range(60):  # not `bisect`: a flat enough slope ends it, not a short interval
             middle = (low + high) / 2
             value = slope(middle)
             if abs(value) <= -0.1 * start:

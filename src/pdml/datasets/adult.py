@@ -22,23 +22,11 @@ FILES: Mapping[str, str] = MappingProxyType(
         "adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
     }
 )
-_FIELDS = (
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education-num",
-    "marital-status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital-gain",
-    "capital-loss",
-    "hours-per-week",
-    "native-country",
-    "income",
+_HEADER = (
+    "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,sex,"
+    "capital-gain,capital-loss,hours-per-week,native-country,income"
 )
+_FIELDS = _HEADER.split(",")
 NUMERIC = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 CATEGORICAL = tuple(field for field in _FIELDS[:-1] if field not in NUMERIC)
 
@@ -69,9 +57,8 @@ def load() -> Adult:
         for file, digest in FILES.items()
     ]
     lines = chain.from_iterable(content.decode().splitlines() for content in contents)
-    people = [
-        line.split(", ") for line in lines if line.count(", ") == len(_FIELDS) - 1
-    ]  # neither blank lines nor the test file's banner
+    # neither blank lines nor the test file's banner
+    people = [line.split(", ") for line in lines if line.count(", ") == len(_FIELDS) - 1]
     fields = dict(zip(_FIELDS, map(np.asarray, zip(*people, strict=True)), strict=True))
     complete = np.all([fields[name] != "?" for name in CATEGORICAL], axis=0)
     blocks: list[Matrix] = [
@@ -87,9 +74,8 @@ def load() -> Adult:
     X.eliminate_zeros()
     if X.shape != (ROWS, COLUMNS):
         raise DataError(f"Adult must encode to {ROWS} x {COLUMNS}, got {X.shape[0]} x {X.shape[1]}")
-    y = np.where(
-        np.char.startswith(fields["income"][complete], ">50K"), 1.0, -1.0
-    )  # the test file adds a full stop
+    # the test file adds a full stop
+    y = np.where(np.char.startswith(fields["income"][complete], ">50K"), 1.0, -1.0)
     return Adult(X, y, tuple(columns))
 
 

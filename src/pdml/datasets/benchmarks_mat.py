@@ -54,7 +54,6 @@ def csv(X: Array, y: Array) -> bytes:
     """
     digits = np.char.mod("%.8g", np.column_stack([y, X]))
     values = digits.astype(np.float64)
-    order = np.lexsort(
-        np.roll(values, -1, axis=1).T[::-1]
-    )  # the last key given is the first compared: x₁, ..., x_d, y
+    # the last key given is the first compared: x₁, ..., x_d, y
+    order = np.lexsort(np.roll(values, -1, axis=1).T[::-1])
     return "".join(",".join(row) + "\n" for row in digits[order].tolist()).encode()

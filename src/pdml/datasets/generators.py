@@ -19,6 +19,17 @@ _SHIFT = 2 / sqrt(20)  # a
 def twonorm(m: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """x ~ N(y a 1, I₂₀), a = 2/√20, P(y = +1) = 1/2: the best classifier is linear and errs with
     probability Φ(-2).
+
+    Parameters
+    ----------
+    m : int
+        How many records.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    x : array of shape (m, 20)
+    y : array of m labels, -1 or +1
     """
     y = _signs(m, rng)
     return _SHIFT * y[:, None] + rng.standard_normal((m, 20)), y
@@ -27,6 +38,17 @@ def twonorm(m: int, rng: np.random.Generator) -> tuple[Array, Array]:
 def ringnorm(m: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """x ~ N(0, 4 I₂₀) if y = +1, N(a 1, I₂₀) if y = -1, a = 2/√20, P(y = +1) = 1/2: one class
     surrounds the other.
+
+    Parameters
+    ----------
+    m : int
+        How many records.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    x : array of shape (m, 20)
+    y : array of m labels, -1 or +1
     """
     y = _signs(m, rng)
     wide = (y == 1)[:, None]
@@ -38,6 +60,17 @@ def waveform(m: int, rng: np.random.Generator) -> tuple[Array, Array]:
 
     The pair (b, c) is (7, 15), (7, 11) or (15, 11) with probability 1/3 each; y = +1 for (7, 11),
     so that +1 is the rarer class.
+
+    Parameters
+    ----------
+    m : int
+        How many records.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    x : array of shape (m, 21)
+    y : array of m labels, -1 or +1
     """
     m, rng = _checked(m, rng)
     pair = rng.integers(3, size=m)

@@ -11,16 +11,12 @@ from pathlib import Path
 from pdml.errors import DataError
 
 VARIABLE = "PDML_DATA_DIR"
-_LARGEST = (
-    1 << 26
-)  # bytes, unpacked: far more than any known file, and a packed one cannot fill the memory
+# bytes, unpacked: far more than any known file, and a packed one cannot fill the memory
+_LARGEST = 1 << 26
 
 
 def cache_folder(platform: str = sys.platform, environment: Mapping[str, str] = os.environ) -> Path:
     """The user's cache folder for pdml, by the custom of each system; it need not exist."""
-    if platform == "win32":
-        local = environment.get("LOCALAPPDATA", "")
-        return (Path(local) if local else Path.home() / "AppData" / "Local") / "pdml"
     if platform == "darwin":
         return Path.home() / "Library" / "Caches" / "pdml"
     named = environment.get("XDG_CACHE_HOME", "")
@@ -29,8 +25,13 @@ def cache_folder(platform: str = sys.platform, environment: Mapping[str, str] = 
 
 
 def folder() -> Path:
-    """The folder PDML_DATA_DIR names, which must exist; without the variable, the cache folder,
-    which `pdml data fetch` creates.
+    """Where data sets are read from and fetched to.
+
+    Returns
+    -------
+    Path
+        What PDML_DATA_DIR names, which must exist; without the variable, the cache folder, which
+        `pdml data fetch` creates.
     """
     name = os.environ.get(VARIABLE, "")
     if not name:

@@ -30,58 +30,30 @@ class Facts:
     sha256: str  # of the unpacked CSV
 
 
+# in the order of Table I: rows, features, positives, test_rows, sha256
+_FACTS = """\
+german   1000 20  300  300 622e274253c40dbfe419990f2e69169952038c008c5d65ca89996005cd0585d0
+image    2086 18 1188  626 a6e691c2298e90a1b67524e32f836a1f1071e824119bd8bb31b77da4e6b812b7
+ringnorm 7400 20 3664 3900 99f428b6e4433d0049a04905aa09d71a7dec97cd7d3ab9318b17f4344ed45fa2
+banana   5300  2 2376 1800 2ff3b7ae3bfbee2cd81c16b1c14c4f65dbd31e8106a7519569dc7c48949d3b89
+splice   2991 60 1344  901 0c3aac05359d648668f429c888020aec1893f76521590311ac3136b6495aa263
+twonorm  7400 20 3703 3900 c7b6538ec02938795b0a28fd8a88b909d3f1db38db1d25c0825881818040ba6d
+waveform 5000 21 1647 1500 d36ab83abc24fc23385f2c54c96d280c42a4f1e8adb47fd24a79f891b78287d5
+"""
+
+
+def _facts(rows: str, features: str, positives: str, test_rows: str, sha256: str) -> Facts:
+    return Facts(
+        rows=int(rows),
+        features=int(features),
+        positives=int(positives),
+        test_rows=int(test_rows),
+        sha256=sha256,
+    )
+
+
 FACTS: Mapping[str, Facts] = MappingProxyType(
-    {  # in the order of Table I
-        "german": Facts(
-            rows=1000,
-            features=20,
-            positives=300,
-            test_rows=300,
-            sha256="622e274253c40dbfe419990f2e69169952038c008c5d65ca89996005cd0585d0",
-        ),
-        "image": Facts(
-            rows=2086,
-            features=18,
-            positives=1188,
-            test_rows=626,
-            sha256="a6e691c2298e90a1b67524e32f836a1f1071e824119bd8bb31b77da4e6b812b7",
-        ),
-        "ringnorm": Facts(
-            rows=7400,
-            features=20,
-            positives=3664,
-            test_rows=3900,
-            sha256="99f428b6e4433d0049a04905aa09d71a7dec97cd7d3ab9318b17f4344ed45fa2",
-        ),
-        "banana": Facts(
-            rows=5300,
-            features=2,
-            positives=2376,
-            test_rows=1800,
-            sha256="2ff3b7ae3bfbee2cd81c16b1c14c4f65dbd31e8106a7519569dc7c48949d3b89",
-        ),
-        "splice": Facts(
-            rows=2991,
-            features=60,
-            positives=1344,
-            test_rows=901,
-            sha256="0c3aac05359d648668f429c888020aec1893f76521590311ac3136b6495aa263",
-        ),
-        "twonorm": Facts(
-            rows=7400,
-            features=20,
-            positives=3703,
-            test_rows=3900,
-            sha256="c7b6538ec02938795b0a28fd8a88b909d3f1db38db1d25c0825881818040ba6d",
-        ),
-        "waveform": Facts(
-            rows=5000,
-            features=21,
-            positives=1647,
-            test_rows=1500,
-            sha256="d36ab83abc24fc23385f2c54c96d280c42a4f1e8adb47fd24a79f891b78287d5",
-        ),
-    }
+    {name: _facts(*told) for name, *told in map(str.split, _FACTS.splitlines())}
 )
 NAMES: tuple[str, ...] = tuple(FACTS)
 TEST_SIZES: Mapping[str, int] = MappingProxyType(

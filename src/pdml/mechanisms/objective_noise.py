@@ -27,7 +27,8 @@ class ObjectiveNoise:
     - ``truncated_gaussian``: labels, in ONE release whatever the number of rounds (see
       `accounting.ledger`).
     - ``uniform_box`` and ``uniform_ball``: (0, δ) only.
-    - Features: nothing, because differences of gradients cancel η.
+    - Features: the label's part of a record, once; nothing of the rest, because differences of
+      gradients cancel η.
     """
 
     kind: str

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdml.accounting import Budget, Ledger, last_safe_round
-from pdml.accounting.events import IterateReleased, LabelFlipped
+from pdml.accounting.events import IterateReleased, LabelFlipped, SumsReleased
 from pdml.accounting.provenance import UNSAID
 from pdml.errors import PDMLError
-from pdml.node import holdings
 from pdml.node.desk import DESK, ENDED, Attempt, Desk
 from pdml.node.home import JOURNAL, Home
 from pdml.node.journal import Job, Journal
 from pdml.node.party import Holdings
 from pdml.study import Study
-from pdml.train.plan import TrainingPlan
 
 WARN_DAYS = 30  # before the relay's certificate ends
 
@@ -121,7 +119,27 @@ class Account:
 
 
 def look(home: Home) -> Account:
-    """The account as it stands on disk now."""
+    """What a node does and has given away, as it stands on disk now.
+
+    Parameters
+    ----------
+    home : Home
+        The node's folder, `Home.open("alice")`; its process may be running.
+
+    Returns
+    -------
+    Account
+        A problem with the study or the data is told in it, not raised.
+
+    Raises
+    ------
+    JournalError
+        If there was a journal and it is gone.
+
+    Examples
+    --------
+    >>> look(Home.open("alice")).datasets[0].ledger.lines()  # doctest: +SKIP
+    """
     study, held, problem = None, None, ""
     try:
         study = home.checked_study()
@@ -147,7 +165,7 @@ def look(home: Home) -> Account:
         connection=connection,
         attempt=attempt,
         progress=progress,
-        records=held.server.records if held else 0,
+        records=held.server.place.records if held else 0,
         labels=held.randomised_by if held else UNSAID,
         problem=problem,
         jobs=jobs,
@@ -174,20 +192,15 @@ def _account(study: Study, journal: Journal, name: str, held: Holdings | None) -
     are taken to have the largest ε of the menu."""
     flip = held.flip() if held else LabelFlipped(epsilon=study.menu[-1], by=UNSAID)
     spent, classes, further = journal.spent(name), len(study.classes), None
-    if held is not None and study.plan and study.budget is not None:
-        another = holdings.agreed(study, TrainingPlan.from_dict(dict(study.plan)), "another")
-        planned = another.events(
-            another.servers[held.server.index],
-            records=held.server.records,
-            epsilon=held.server.epsilon,
-        )
+    if held is not None and study.plan is not None and study.budget is not None:
+        planned = study.plan.events(held.server.place)
         further = last_safe_round(
             [(flip, *planned)], budget=study.budget or Budget(), classes=classes, already=[spent]
         )
     return DataSet(
         digest=name,
         current=held is not None,
-        releases=sum(isinstance(event, IterateReleased) for event in spent),
+        releases=sum(isinstance(event, IterateReleased | SumsReleased) for event in spent),
         ledger=Ledger(
             ((flip, *spent),),
             source="simulated" if "simulated" in journal.sources(name) else "secure",

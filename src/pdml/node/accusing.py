@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pdml.errors import Equivocation, InvalidInput, PDMLError, PeerError, plain
+from pdml.files import write_private
 from pdml.node import evidence, statement
 from pdml.node.contract import Contract
 from pdml.node.exchange import LATER, OK, REFUSED, Answer, decoded_answer
 from pdml.node.gathering import piece
-from pdml.node.home import put_private
 from pdml.node.questions import FETCH, PROOF, Fetch, Proof
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ class Accuser:
     def _keep(self, job: str, peer: str, proof: bytes) -> None:
         path = self._path(job, peer)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not path.exists():
-            put_private(path, proof)
+        write_private(path, proof, first=True)
 
     def kept(self, job: "Job", peer: str, start: int) -> Answer:
         """A piece of the proof against a member, for who asks for it."""

@@ -10,10 +10,12 @@ import msgspec
 
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write
+from pdml.formats import Format
 from pdml.node.identity import Identity, verified
 from pdml.node.sealing import SealingKey
 from pdml.study import ServerEntry
 
+FORMAT = Format(name="card", version=1)  # which is written from 2 on
 _DOMAIN = b"pdml node card 1\0"
 _MOST = 1 << 14  # bytes of a card
 
@@ -34,16 +36,19 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     @classmethod
     def load(cls, path: Path) -> "Card":
         """Read and check a card."""
+        table: dict[str, object] = {}
         try:
             with open(path, "rb") as file:
-                card = msgspec.convert(tomllib.loads(file.read(_MOST).decode()), cls)
+                table = tomllib.loads(file.read(_MOST).decode())
+            card = msgspec.convert(table, cls)
             signature = bytes.fromhex(card.signature)
         except OSError as error:
             raise InvalidInput(
                 f"cannot read {path}: {(error.strerror or str(error)).lower()}"
             ) from None
         except ValueError as error:  # no UTF-8, no TOML, not these fields
-            raise InvalidInput(f"{path} is no card of `pdml node init`: {error}") from None
+            why = FORMAT.refusal_of(msgspec.json.encode(table), f"the card {path}")
+            raise InvalidInput(why or f"{path} is no card of `pdml node init`: {error}") from None
         if not verified(card.signing_key, card._signable(), signature):
             raise InvalidInput(
                 f"the card {path} is not signed by its own key: it was changed on the way"

@@ -25,7 +25,7 @@ from nats.errors import ProtocolError
 from nats.protocol.parser import Parser
 
 from pdml.errors import PDMLError, PeerError
-from pdml.node import wire
+from pdml.node import holdings, wire
 from pdml.node.identity import Identity
 from pdml.node.sealing import OVERHEAD, Context, Sealer, UnknownSession
 from pdml.node.tls import RelayContext
@@ -66,9 +66,11 @@ def most_subscriptions(study: Study) -> int:
 def most_payload(study: Study) -> int:
     """The longest message that this study needs: the relay and every node refuse more."""
     names = [server.name for server in study.servers]
-    shape = (1 if len(study.classes) == 2 else len(study.classes), study.width)
-    longest = max(wire.ANSWERS * wire.most_bytes(shape, names), CHUNK, _MEMBER * len(names))
-    return longest + OVERHEAD
+    answers = [
+        min(wire.ANSWERS, 1 + job.plan.rounds) * wire.most_bytes(job.shape, names)
+        for job in holdings.longest(study)
+    ]
+    return max([*answers, CHUNK, _MEMBER * len(names)]) + OVERHEAD
 
 
 class _Parser(Parser):

@@ -4,16 +4,21 @@ carries.
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
 
 from pdml import _validate
-from pdml.accounting.events import Event
 from pdml.core import labels
 from pdml.core.graph import Graph
 from pdml.errors import InvalidInput
-from pdml.train.plan import TrainingPlan
+from pdml.plan.place import Place
+from pdml.plan.training_plan import TrainingPlan
+from pdml.train import sums
+
+FLOATS, UNITS, WORDS = "<f8", "<i8", "<u8"  # what releases are made of: 8 bytes each
+MOST_NUMBERS = 1 << 19  # of one row of sums: 4 MB, which d = 1022 columns reach
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,16 +50,48 @@ class Contract:
             raise InvalidInput(f"job must be 1 to 64 letters, digits, - or _, got {self.job!r}")
         _validate.integer("classes", self.classes, low=2)
         _validate.integer("width", self.width, low=1)
-        _ = self.graph  # refuses servers that are not joined
+        _ = self.links  # refuses servers that are not joined
+        if self.sums:
+            self.plan.sum_stddevs(len(self.servers))  # refuses more colluders than servers
+            if self.shape[1] > MOST_NUMBERS:
+                raise InvalidInput(
+                    f"method must be 'rounds' for {self.width} columns, got 'sums': S has "
+                    f"d(d+1)/2 numbers, and a release at most {MOST_NUMBERS:,}",
+                    setting="method",
+                )
+
+    @cached_property
+    def links(self) -> Graph:
+        """Who is joined to whom by the study."""
+        return Graph(len(self.servers), self.edges)
 
     @cached_property
     def graph(self) -> Graph:
-        return Graph(len(self.servers), self.edges)
+        """Who hears whom: along the links; in an exchange of sums everybody hears everybody, and
+        along fewer pairs masks would let one neighbour isolate another.
+        """
+        return Graph.complete(len(self.servers)) if self.sums else self.links
+
+    @property
+    def sums(self) -> bool:
+        """Whether the job is one exchange of sums."""
+        return self.plan.method == "sums"
+
+    @property
+    def masked(self) -> bool:
+        """Whether nothing but the total of all sums can be read."""
+        return self.sums and self.plan.colluding is not None
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(C, d) of every vector."""
-        return (1 if self.classes == 2 else self.classes, self.width)
+        """(C, d) of every vector; of sums one row."""
+        codes = 1 if self.classes == 2 else self.classes
+        return (1, sums.length(codes, self.width)) if self.sums else (codes, self.width)
+
+    @property
+    def dtype(self) -> str:
+        """What a release is made of: numbers, whole units, or words that hide them."""
+        return WORDS if self.masked else UNITS if self.sums else FLOATS
 
     @cached_property
     def digest(self) -> str:
@@ -83,18 +120,16 @@ class Contract:
         """In ascending order of their index: the order in which sums over neighbours are taken."""
         return tuple(self.servers[i] for i in self.graph.neighbours(self.index(server)))
 
-    def events(self, server: str, *, records: int, epsilon: float) -> tuple[Event, ...]:
-        """What all rounds spend at ``server``, whose records' smallest label ε is ``epsilon``."""
-        index = self.index(server)
-        return self.plan.events(
-            server=index,
-            n_servers=len(self.servers),
-            degree=int(self.graph.degrees[index]),
+    def place(self, server: str, *, records: int, epsilons: Sequence[float]) -> Place:
+        """The place of ``server``, which has so many records, their labels with these ε."""
+        return Place.of(
+            self.links,
+            self.index(server),
             records=records,
-            epsilon=epsilon,
-            norm_bound=self.norm_bound,
+            epsilons=epsilons,
             width=self.width,
             classes=self.classes,
+            norm_bound=self.norm_bound,
         )
 
     @cached_property

@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from pdml.errors import InvalidInput
+from pdml.formats import Format
 from pdml.node.store import Store
+
+FORMAT = Format(name="desk", version=1)
 
 DESK = "desk.db"
 ASKED, ALLOWED, ACCEPTED, REFUSED, BEGUN, DONE, FAILED = (
@@ -51,6 +54,11 @@ class Attempt:
     state: str
     sentence: str
 
+    def to_dict(self) -> dict[str, str]:
+        """What an operator wants to know, for JSON."""
+        told = {"job": self.job, "offered_by": self.offerer, "state": self.state}
+        return told | {"sentence": self.sentence}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
@@ -70,8 +78,14 @@ class Desk:
         path = folder / DESK
         try:
             self._db = Store(path, pragmas=("journal_mode=WAL",), timeout=10)
+            (version,) = self._db.row("PRAGMA user_version")
+            if why := FORMAT.refusal(version or 1, f"the node's desk {path}"):
+                self._db.close()
+                raise InvalidInput(why)
             for statement in _TABLES.split(";\n"):
                 self._db.change(statement)
+            if not version:  # new, or of the time before the number was written
+                self._db.change(f"PRAGMA user_version = {FORMAT.version}")
         except sqlite3.Error as error:
             raise InvalidInput(f"the node's desk {path} cannot be used: {error}") from None
 
@@ -94,9 +108,6 @@ class Desk:
     def attempts(self) -> list[Attempt]:
         """All that are remembered, oldest first."""
         return self._attempts("")
-
-    def latest(self, job: str) -> Attempt | None:
-        return next(iter(reversed(self._attempts("WHERE job = ?", job))), None)
 
     def _attempts(self, where: str, *values: str) -> list[Attempt]:
         columns = "attempt, job, contract, offerer, offer, state, sentence"

@@ -12,7 +12,7 @@ from pdml.node import wire
 from pdml.node.contract import Contract
 from pdml.node.journal import Job, Journal
 from pdml.node.statement import MOST_EARLIER, MOST_EARLIER_ROUNDS, Earlier, Heard, Statement
-from pdml.train.plan import TrainingPlan
+from pdml.plan.training_plan import TrainingPlan
 
 if TYPE_CHECKING:
     from pdml.node.party import Holdings
@@ -94,6 +94,7 @@ def told(
     job, known = contract.job, journal.job(contract.job)
     if known is None:
         raise JournalError(f"job {job} is not in the journal of {name}")
+    place = holdings.server.place
     earlier = _jobs(contract, holdings.dataset, journal)
     sent = [journal.outgoing(job, t) for t in range(1, contract.plan.rounds + 1)]
     return Statement(
@@ -103,9 +104,9 @@ def told(
         plan=contract.plan.to_dict(),
         server=name,
         dataset=alias,
-        records=holdings.server.records,
-        epsilon=holdings.server.epsilon,
-        label_epsilon=holdings.label_epsilon,
+        records=place.records,
+        epsilon=place.epsilon,
+        label_epsilon=place.label_epsilon,
         randomised_by=holdings.randomised_by,
         source=known.source,
         sent=b"".join(bytes.fromhex(wire.hash_of(payload)) for payload in sent),
@@ -117,12 +118,12 @@ def told(
 
 
 def _heard(contract: Contract, peer: str, journal: Journal) -> Heard:
-    job, shape = contract.job, contract.shape
+    job, rounds = contract.job, () if contract.sums else range(1, contract.plan.rounds + 1)
     dataset, before = journal.standing(job, peer)
     apart = []
-    for t in range(1, contract.plan.rounds + 1):
+    for t in rounds:
         own, other = journal.outgoing(job, t), journal.heard(job, t)[peer]
-        gap = wire.unpacked(own, shape) - wire.unpacked(other, shape)
+        gap = wire.unpacked(own, contract.shape) - wire.unpacked(other, contract.shape)
         apart.append(float(np.linalg.norm(gap)))
     digests = b"".join(map(bytes.fromhex, journal.heard_digests(job, peer)))
     return Heard(sender=peer, digests=digests, apart=apart, dataset=dataset, before=before)

@@ -14,11 +14,13 @@ import msgspec
 from msgspec import Meta
 
 from pdml.errors import PDMLError, PeerError
+from pdml.formats import Format
 from pdml.node import statement, wire
 from pdml.node.journal import Journal
 from pdml.node.statement import Statement
 from pdml.node.wire import Voucher
 
+FORMAT = Format(name="evidence", version=1)
 _DOMAIN = b"pdml evidence 1\0"
 
 
@@ -67,7 +69,7 @@ def kept(journal: Journal, job: str, t: int, sender: str) -> Voucher | None:
     signature = journal.signature(job, t, sender)
     if known is None or digest is None or signature is None:
         return None
-    return Voucher(wire.VERSION, known.contract, t, sender, known.server, digest, signature)
+    return Voucher(wire.FORMAT.version, known.contract, t, sender, known.server, digest, signature)
 
 
 def contradiction(journal: Journal, job: str, said: Statement) -> Voucher | None:
@@ -145,7 +147,8 @@ def proof_of(
 
 def _read(data: bytes) -> Evidence:
     if not data.startswith(_DOMAIN):
-        raise PeerError("this is no evidence that this version can read")
+        why = FORMAT.refusal_by_mark(data, "the evidence")
+        raise PeerError(why or "this is no evidence that a node has made")
     try:
         found = msgspec.msgpack.decode(data[len(_DOMAIN) :], type=Evidence)
     except (ValueError, RecursionError) as error:

@@ -265,10 +265,11 @@ class Exchange:
     ) -> None:
         """Called with the lock held: raise what ended the job."""
         if self._failure is None and deadline is not None and time.monotonic() > deadline:
+            balance = f"; {self.party.balance}" if self.party.balance else ""
             self._fail(
                 PeerError(
                     f"{self.party.name} waited {limit:g} s for {', '.join(sorted(missing))} "
-                    f"to send {what}"
+                    f"to send {what}{balance}"
                 )
             )
         if self._failure is not None:

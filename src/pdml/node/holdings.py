@@ -1,20 +1,22 @@
 """From a frozen data set to what a node trains on."""
 
 from collections.abc import Collection
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdml._types import Matrix
+from pdml.accounting.budget import MOST_ROUNDS
 from pdml.core import labels, rows
-from pdml.errors import DataError
-from pdml.frozen import FrozenData
+from pdml.errors import DataError, InvalidInput
 from pdml.node.contract import Contract
 from pdml.node.party import Holdings
 from pdml.node.sentences import public_terms
+from pdml.plan.training_plan import TrainingPlan
 from pdml.study import Study, ending
+from pdml.study.frozen import FrozenData
 from pdml.train.node import Server
-from pdml.train.plan import TrainingPlan
 
 _MILLION = 1_000_000
 
@@ -30,8 +32,22 @@ def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
     plan is the study's, if it has one.
     """
     bounded(study)
-    if study.plan and TrainingPlan.from_dict(dict(study.plan)) != plan:
+    if study.plan is not None and study.plan != plan:
         raise DataError(f"job {job} has another plan than the study {study.id}, which fixes it")
+    return _contract(study, plan, job)
+
+
+def longest(study: Study) -> list[Contract]:
+    """Jobs that no other under ``study`` exceeds in the length of what is sent and said."""
+    largest = (TrainingPlan(rounds=MOST_ROUNDS), TrainingPlan(method="sums"))
+    found = []
+    for plan in largest if study.plan is None else (study.plan,):
+        with suppress(InvalidInput):  # sums of so many columns are refused
+            found.append(_contract(study, plan, "job"))
+    return found
+
+
+def _contract(study: Study, plan: TrainingPlan, job: str) -> Contract:
     return Contract(
         job=job,
         study=study.hash,
@@ -56,8 +72,7 @@ def hold(study: Study, name: str, frozen: FrozenData, *, before: Collection[str]
       are refused.
     - The sensitivity rests on the smallest ε, the labels' own guarantee on the largest.
     """
-    manifest, graph = frozen.manifest, study.graph()
-    index = [server.name for server in study.servers].index(study.server(name).name)
+    manifest = frozen.manifest
     if manifest.study not in (study.hash, *before):
         raise DataError(
             f"the data set of {name} belongs to the study {manifest.study[:12]}..., not to "
@@ -80,20 +95,13 @@ def hold(study: Study, name: str, frozen: FrozenData, *, before: Collection[str]
     epsilons = (
         np.asarray(frozen.epsilons) / _MILLION
     )  # a division rounds to the number that was written: 0.4, not 0.39999...
-    server = Server(
-        index=index,
-        n_servers=graph.n,
-        degree=int(graph.degrees[index]),
-        matrix=_stored(study, np.array(frozen.features, dtype=np.float32)),
-        codes=labels.codes(np.asarray(frozen.labels), epsilons, len(study.classes)),
-        epsilon=float(epsilons.min()),
-        norm_bound=1.0,
-        classes=len(study.classes),
-    )
+    used = np.unique(epsilons).tolist()
+    place = study.place(name, records=len(frozen), epsilons=used)
+    matrix = _stored(study, np.array(frozen.features, dtype=np.float32))
+    codes = labels.codes(np.asarray(frozen.labels), epsilons, len(study.classes))
     return Holdings(
-        server=server,
+        server=Server(place, matrix, codes),
         dataset=manifest.digest,
-        label_epsilon=float(epsilons.max()),
         randomised_by=manifest.randomised_by,
     )
 

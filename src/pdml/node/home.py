@@ -6,27 +6,30 @@ travels but the card.
     study.toml, studies/               the contract, and its earlier revisions
     data/, journal.db                  records; what was released
     desk.db, evidence/                 what operators ask for; proofs against members
+    house/                             models for this organisation's own use, by job
 
 Every file is 0600, the folder 0700.
 """
 
 import os
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from pdml import frozen
 from pdml.errors import DataError, InvalidInput, JournalError
-from pdml.files import atomic_write
+from pdml.files import write_private
+from pdml.formats import Format
 from pdml.node import holdings
 from pdml.node.card import Card
 from pdml.node.identity import Identity
 from pdml.node.journal import Journal
 from pdml.node.party import Holdings
 from pdml.node.sealing import SealingKey
-from pdml.study import Study
+from pdml.study import Study, frozen
+from pdml.study.contract import read_text
 from pdml.study.findings import Findings
 
 CONFIG, SIGNING, SEALING, STUDY, JOURNAL = (
@@ -36,13 +39,15 @@ CONFIG, SIGNING, SEALING, STUDY, JOURNAL = (
     "study.toml",
     "journal.db",
 )
+HOUSE = "house.json"
+FORMAT = Format(name="node folder", version=2)
 ASK, BY_STUDY = "ask", "study"
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """node.json."""
 
-    version: int = 2
+    version: int = FORMAT.version
     name: str
     accept: str = (
         ASK  # whether an operator decides about each offer, or the study's own plan is enough
@@ -53,14 +58,33 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 @dataclass(frozen=True, kw_only=True)
 class Home:
-    """One node's folder."""
+    """One organisation's node on its disk: keys, study, records, journal and settings."""
 
     folder: Path
     config: Config
 
     @classmethod
     def create(cls, folder: Path, name: str, *, accept: str = ASK) -> "Home":
-        """A new folder with new keys and a card."""
+        """A new folder with new keys and a card.
+
+        Parameters
+        ----------
+        folder : Path
+            Made, for its owner alone; it must not exist yet.
+        name : str
+            The server's name in the study.
+        accept : str
+            "ask" an operator about each offer, or accept the "study"'s own plan.
+
+        Returns
+        -------
+        Home
+
+        Raises
+        ------
+        InvalidInput
+            If the name is no name, or the folder exists or cannot be made.
+        """
         found = Findings()
         found.name(("name",), name)
         if found.mistakes:
@@ -86,20 +110,46 @@ class Home:
     def open(cls, folder: str | os.PathLike[str]) -> "Home":
         path = Path(folder).absolute() / CONFIG
         try:
-            config = msgspec.json.decode(path.read_bytes(), type=Config)
+            content = path.read_bytes()
+            config = msgspec.json.decode(content, type=Config)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise InvalidInput(
                 f"{folder} is no node's folder (`pdml node init` makes one): {path.name}: {reason}"
             ) from None
         except msgspec.DecodeError as error:
-            raise InvalidInput(f"{path} is damaged: {error}") from None
-        if config.version != 2:
-            raise InvalidInput(
-                f"{path} has version {config.version}, which this version of pdml cannot read"
-            )
+            why = FORMAT.refusal_of(content, str(path))
+            raise InvalidInput(why or f"{path} is damaged: {error}") from None
+        if why := FORMAT.refusal(config.version, str(path)):
+            raise InvalidInput(why)
         _check_rule(config.accept)
         return cls(folder=Path(folder).absolute(), config=config)
+
+    @classmethod
+    def renew(cls, folder: str | os.PathLike[str], name: str = "") -> "Home":
+        """New keys for a folder that exists, because the old ones are lost or known.
+
+        Parameters
+        ----------
+        folder : path
+            Its old keys are put aside; data, journal and budget stay.
+        name : str
+            Guards against another's folder.
+
+        Returns
+        -------
+        Home
+
+        Raises
+        ------
+        InvalidInput
+            If the folder is somebody else's.
+        """
+        home = cls.open(folder)
+        if name not in ("", home.name):
+            raise InvalidInput(f"{folder} is the folder of {home.name}, not of {name}")
+        home.renew_keys()
+        return home
 
     @property
     def name(self) -> str:
@@ -145,6 +195,28 @@ class Home:
     def sealing(self) -> SealingKey:
         return SealingKey.load(self.path(SEALING))
 
+    def shared(self, study: Study) -> dict[str, bytes]:
+        """The secret that this node has with each other one of ``study``, and nobody else has.
+
+        Raises
+        ------
+        InvalidInput
+            If the study pins another key of this node, or one with which nobody has a secret.
+        """
+        self._must_be_pinned(study)
+        own, found = self.sealing(), {}
+        for server in study.servers:
+            if server.name == self.name:
+                continue
+            try:
+                found[server.name] = own.shared(server.sealing_key)
+            except ValueError:
+                raise InvalidInput(
+                    f"the sealing key of {server.name} in the study gives no secret with "
+                    f"{self.name}: sums cannot be masked"
+                ).for_others() from None
+        return found
+
     def card(self) -> Card:
         return Card.of(self.name, self.identity(), self.sealing())
 
@@ -177,17 +249,46 @@ class Home:
             )
         self.path("studies").mkdir(mode=0o700, exist_ok=True)
         for each in (*before, study):
-            put_private(self.path("studies", f"{each.hash}.json"), each.canonical())
-        put_private(self.path(STUDY), text.encode())
+            write_private(self.path("studies", f"{each.hash}.json"), each.canonical())
+        write_private(self.path(STUDY), text.encode())
+
+    def join_file(self, file: Path, *, before: Sequence[Path] = (), accept: str = "") -> "Home":
+        """Adopt a study, or its next revision, in which nothing but keys and relay may differ.
+
+        Parameters
+        ----------
+        file : Path
+            A study.toml that pins everybody's keys and names a relay.
+        before : sequence of Path
+            Earlier revisions that this folder has not seen, oldest first.
+        accept : str
+            "ask" an operator about each offer, or accept the "study"'s own plan; "" changes
+            nothing.
+
+        Returns
+        -------
+        Home
+            The folder as it is then.
+
+        Raises
+        ------
+        InvalidInput
+            If the study is not valid, pins other keys, or is no revision of the one that this
+            folder is in.
+        """
+        text = read_text(file)
+        study = Study.from_text(text, str(file))
+        self.join(study, text, before=tuple(Study.load(path) for path in before))
+        return self.save(accept=accept) if accept else self
 
     def _must_be_pinned(self, study: Study) -> None:
         entry, card = study.server(self.name), self.card()
         if (entry.signing_key, entry.sealing_key) != (card.signing_key, card.sealing_key):
-            told = "other keys" if entry.signing_key else "no keys"
+            others = f"other keys for {self.name} than this folder has"
+            told = others if entry.signing_key else f"no keys for {self.name}"
             raise InvalidInput(
-                f"the study {study.id} pins {told} for {self.name} than this folder has "
-                f"(card {card.fingerprint}): "
-                "`pdml study add-server` pins them"
+                f"the study {study.id} pins {told}: `pdml study add-server` pins those of the card "
+                f"with the fingerprint {card.fingerprint}"
             )
         if missing := [server.name for server in study.servers if not server.signing_key]:
             raise InvalidInput(
@@ -263,6 +364,10 @@ class Home:
         """
         return self.path("evidence", job)
 
+    def house(self, job: str) -> Path:
+        """Where the model for this organisation's own use is kept, after an exchange of sums."""
+        return self.path("house", job, HOUSE)
+
 
 def _lineage(study: Study, known: dict[str, Study]) -> tuple[str, ...]:
     line: list[str] = []
@@ -278,13 +383,5 @@ def _check_rule(accept: str) -> None:
 
 
 def _write(folder: Path, config: Config) -> None:
-    put_private(folder / CONFIG, msgspec.json.format(msgspec.json.encode(config), indent=1) + b"\n")
-
-
-def put_private(path: Path, content: bytes) -> None:
-    """Whole, and for its owner alone."""
-    before = os.umask(0o077)
-    try:
-        atomic_write(path, content)
-    finally:
-        os.umask(before)
+    content = msgspec.json.format(msgspec.json.encode(config), indent=1)
+    write_private(folder / CONFIG, content + b"\n")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pdml.errors import DataError, InvalidInput, PeerError
+from pdml.files import write_private
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -158,18 +159,10 @@ def _crc16(data: bytes) -> int:
 def create_secret(path: Path, size: int) -> bytes:
     """``size`` random bytes in a new file that only its owner can read."""
     secret = os.urandom(size)
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
+    if not write_private(path, secret.hex() + "\n", first=True):
         raise InvalidInput(
             f"{path} exists already: a new key would make every peer refuse this node"
-        ) from None
-    except OSError as error:
-        raise InvalidInput(f"the key cannot be written to {path}: {error.strerror}") from None
-    with os.fdopen(handle, "w") as file:
-        file.write(secret.hex() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+        )
     return secret
 
 
@@ -179,7 +172,7 @@ def load_secret(path: Path, size: int) -> bytes:
         text, mode = path.read_text(), path.stat().st_mode
     except OSError as error:
         raise DataError(f"the node's key {path} cannot be read: {error.strerror}") from None
-    if os.name == "posix" and mode & 0o077:
+    if mode & 0o077:
         raise DataError(
             f"the node's key {path} must be readable by its owner alone, got mode "
             f"{mode & 0o777:o}: chmod 600 it"

@@ -29,9 +29,10 @@ from pathlib import Path
 from pdml.accounting import records
 from pdml.accounting.events import Event
 from pdml.errors import JournalError
+from pdml.formats import Format
 from pdml.node.store import Store
 
-SCHEMA = 3
+FORMAT = Format(name="journal", version=3, oldest=2)
 RUNNING, FINISHED = "running", "finished"
 
 _TABLES = """
@@ -123,10 +124,12 @@ class Journal:
             raise JournalError(
                 f"the journal {path.name} cannot be read: {_reason(error)}"
             ) from error
-        if version != SCHEMA:
-            raise JournalError(
-                f"the journal {path.name} has format {version}, this version reads format {SCHEMA}"
-            )
+        if version == 0:  # nobody may take it for one in which nothing was released
+            journal._db.close()
+            raise JournalError(f"the journal {path.name} holds nothing")
+        if version != FORMAT.version:
+            journal._db.detach()
+            journal._prepare()
         return journal
 
     @staticmethod
@@ -155,16 +158,14 @@ class Journal:
     def _upgrade(self) -> None:
         with self._transaction():
             (version,) = self._db.row("PRAGMA user_version")
-            if version not in (0, SCHEMA, *_UPGRADES):
-                raise JournalError(
-                    f"the journal {self.path.name} has format {version}, this version reads "
-                    f"format {SCHEMA}"
-                )
-            steps = [_TABLES] if version == 0 else [_UPGRADES[i] for i in range(version, SCHEMA)]
+            if version and (why := FORMAT.refusal(version, f"the journal {self.path.name}")):
+                raise JournalError(why)
+            older = range(version, FORMAT.version)
+            steps = [_UPGRADES[i] for i in older] if version else [_TABLES]
             for statement in "".join(steps).split(";\n"):
                 self._db.change(statement)
             if steps:
-                self._db.change(f"PRAGMA user_version = {SCHEMA}")
+                self._db.change(f"PRAGMA user_version = {FORMAT.version}")
 
     def close(self) -> None:
         with suppress(sqlite3.Error):  # a full disk: what was heard is asked for again
@@ -403,7 +404,6 @@ def _held(path: Path) -> int:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, JournalError):
-        return str(error)
-    text = str(error)
-    return "another process is using it" if "locked" in text else text
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without SQLite's extended part
+    locked = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return "another process is using it" if locked else str(error)

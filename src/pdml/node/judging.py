@@ -35,7 +35,11 @@ class Judge:
         known = self._committed.job(offer.job)
         again = known is not None and known.contract == offer.contract
         rule = Home.open(self._folder).config.accept
-        return offer.offerer == self._name or again or (rule == BY_STUDY and bool(self._study.plan))
+        return (
+            offer.offerer == self._name
+            or again
+            or (rule == BY_STUDY and self._study.plan is not None)
+        )
 
     def check(self, offer: Offer) -> Contract:
         """The contract, if this node can do the job: refused before anybody releases anything."""

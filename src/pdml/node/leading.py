@@ -17,7 +17,7 @@ from pdml.node.exchange import LATER, OK, REFUSED, Stopped, decoded_answer
 from pdml.node.offers import Offer
 from pdml.node.questions import ASK, BEGIN, OFFER, Begin, Progress, decoded
 from pdml.node.sentences import told
-from pdml.train.plan import TrainingPlan
+from pdml.plan.training_plan import TrainingPlan
 
 if TYPE_CHECKING:
     from pdml.node.office import Office, Work

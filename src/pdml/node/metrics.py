@@ -27,7 +27,7 @@ class Metrics:
             )
         folder = office.home.folder
 
-        class Page(BaseHTTPRequestHandler):
+        class Handler(BaseHTTPRequestHandler):
             timeout = 5
 
             def do_GET(self) -> None:
@@ -41,7 +41,7 @@ class Metrics:
                 pass
 
         try:
-            self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), Page)
+            self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
         except OSError as error:
             raise InvalidInput(
                 f"metrics cannot be shown at {address}: {(error.strerror or str(error)).lower()}"

@@ -11,15 +11,17 @@ from typing import Any
 import msgspec
 
 from pdml.errors import InvalidInput, PeerError
+from pdml.formats import Format
 from pdml.node import holdings
 from pdml.node.contract import Contract
 from pdml.node.identity import Identity, verified
 from pdml.node.questions import Begin
 from pdml.node.sentences import public_terms
+from pdml.plan.training_plan import TrainingPlan
 from pdml.study import Study
-from pdml.train.plan import TrainingPlan
 
 LONGEST = 86_400.0  # seconds that whoever offers a job may let a node wait
+FORMAT = Format(name="offer", version=1)
 _OFFER, _ACCEPTANCE = b"pdml job offer 1\0", b"pdml job acceptance 1\0"
 _SIGNATURE = 64  # bytes
 _TOKEN = 32  # hexadecimal digits of an attempt's name
@@ -30,7 +32,7 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     counts for another.
     """
 
-    version: int = 1
+    version: int = FORMAT.version
     attempt: str
     job: str
     study: str  # its hash
@@ -55,17 +57,15 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     def read(cls, data: bytes, sender: str, key: str) -> "Offer":
         """An offer of ``sender``, whose public key is ``key``."""
         signature, content = data[:_SIGNATURE], data[_SIGNATURE:]
+        newer = FORMAT.refusal_of(content, f"{sender} sent an offer that", msgspec.msgpack.decode)
+        if newer:
+            raise PeerError(newer)
         if not verified(key, _OFFER + content, signature):
             raise PeerError(f"{sender} sent an offer that it has not signed")
         try:
             offer = msgspec.msgpack.decode(content, type=cls)
         except (ValueError, RecursionError) as error:
             raise PeerError(f"{sender} sent something that is no offer: {error}") from None
-        if offer.version != 1:
-            raise PeerError(
-                f"{sender} offers a job in version {offer.version} of the offers, this node "
-                "speaks version 1"
-            )
         if offer.offerer != sender:
             raise PeerError(f"{sender} signed an offer in the name of {offer.offerer!r}")
         limits = (offer.start_timeout, offer.round_timeout)

@@ -107,6 +107,7 @@ class Office:
         self.leaving = threading.Event()
         self._spoken = 0.0
         self._unwritten: list[Callable[[], object]] = []
+        self._waiting: dict[str, float] = {}  # until when the offers of others may begin
         self._threads: list[threading.Thread] = []
         self.rounds: dict[str, int] = {}
         self.accuser = Accuser(self)
@@ -192,11 +193,14 @@ class Office:
         with self.lock:
             work = self.work
             if work is not None and not work.begun and time.monotonic() > work.deadline:
-                late = (
-                    f"{work.offer.offerer} offered job {work.offer.job} and did not "
-                    f"begin it within {work.offer.start_timeout:g} s"
-                )
-                self._end(work, states.FAILED, late)
+                limit = f"within {work.offer.start_timeout:g} s"
+                self._end(work, states.FAILED, _late(work.offer.offerer, work.offer.job, limit))
+            for attempt in [each for each, end in self._waiting.items() if time.monotonic() > end]:
+                del self._waiting[attempt]  # its offerer has given it up, and may not have said so
+                known = self.desk.attempt(attempt)
+                if known is not None and known.state in (states.ASKED, states.ALLOWED):
+                    late = _late(known.offerer, known.job, "in time")
+                    self.desk.move(attempt, states.FAILED, late)
 
     def record(self, write: Callable[[], object]) -> None:
         """Write onto the desk now, or as soon as there is room: whoever follows a job must hear of
@@ -225,25 +229,26 @@ class Office:
     def _rejoin(self) -> None:
         """Go on with a job that an earlier life of this process had begun."""
         for known in self.desk.attempts():
-            if known.state == states.BEGUN:
-                try:
-                    offer = Offer.read(
-                        known.offer, known.offerer, self.study.signing_keys[known.offerer]
-                    )
-                    work = Work(offer, offer.agreed(self.study), begun=True)
-                except PDMLError as error:
-                    self.desk.move(known.attempt, states.FAILED, str(error))
-                    continue
-                with self.lock:
-                    self.work = work
-                self.spawn(self._do, work)
-            elif known.state == states.ACCEPTED or (known.state, known.offerer) == (
-                states.ALLOWED,
-                self.name,
-            ):
+            own = known.offerer == self.name
+            if known.state == states.ACCEPTED or (own and known.state == states.ALLOWED):
                 sentence = f"{self.name}'s node was restarted before job {known.job} began"
                 self.desk.move(known.attempt, states.FAILED, sentence)
                 self.spawn(self.tell_stop, known.attempt, sentence)
+            elif known.state not in states.ENDED:
+                try:
+                    key = self.study.signing_keys[known.offerer]
+                    offer = Offer.read(known.offer, known.offerer, key)
+                    contract = offer.agreed(self.study)
+                except PDMLError as error:
+                    self.desk.move(known.attempt, states.FAILED, str(error))
+                    continue
+                if known.state != states.BEGUN:
+                    self._may_begin(offer)
+                    continue
+                work = Work(offer, contract, begun=True)
+                with self.lock:
+                    self.work = work
+                self.spawn(self._do, work)
 
     # What members ask
 
@@ -305,6 +310,7 @@ class Office:
                 known = self.remember(
                     offer, content, states.ALLOWED if self.judge.allows(offer) else states.ASKED
                 )
+            self._may_begin(offer)
             if known.state == states.ASKED:
                 return Answer(LATER, f"{self.name}'s operator has not decided yet")
             self.desk.move(offer.attempt, states.ACCEPTED)
@@ -313,6 +319,11 @@ class Office:
             )  # its own thread gives it up
             self.work = Work(offer, contract, deadline=time.monotonic() + patience)
             return self._accepted(offer)
+
+    def _may_begin(self, offer: Offer) -> None:
+        """From now on for as long as its offerer waits; own offers end by themselves."""
+        if offer.offerer != self.name:
+            self._waiting[offer.attempt] = time.monotonic() + offer.start_timeout
 
     def _accepted(self, offer: Offer) -> Answer:
         return Answer(OK, messages=[acceptance(offer, self.name, self.identity)])
@@ -457,6 +468,7 @@ class Office:
                 keys=self.study.signing_keys,
                 source=self.source,
                 budget=self.study.budget,
+                shared=self.home.shared(self.study) if contract.masked else None,
             )
         limits = {
             "start_timeout": work.offer.start_timeout,
@@ -557,6 +569,10 @@ class Office:
         while waiting and time.monotonic() < deadline and not self.leaving.is_set():
             waiting -= self.carrier.ask(STOP, dict.fromkeys(waiting, content), timeout=_TELL).keys()
             time.sleep(_POLL)
+
+
+def _late(offerer: str, job: str, limit: str) -> str:
+    return f"{offerer} offered job {job} and did not begin it {limit}"
 
 
 def _carrier(office: Office, address: str) -> Carrier:

@@ -1,5 +1,5 @@
-"""One organisation in one job: the state machine of `node.py` with its journal and its signed
-messages. No sockets, no clock.
+"""One organisation in one job: the state machine of its method (`train.node`, `summing`) with its
+journal and its signed messages. No sockets, no clock.
 
 Whoever carries the messages calls, in any order and from one thread at a time:
 
@@ -16,12 +16,13 @@ Whoever carries the messages calls, in any order and from one thread at a time:
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pdml._types import Array
 from pdml.accounting import Budget, Ledger, last_safe_round
-from pdml.accounting.events import Event, IterateReleased, LabelFlipped
+from pdml.accounting.events import Event, IterateReleased, LabelFlipped, SumsReleased
 from pdml.accounting.provenance import UNSAID
 from pdml.errors import BudgetExceeded, Equivocation, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Source
@@ -29,7 +30,19 @@ from pdml.node import ending, evidence, statement, wire
 from pdml.node.contract import Contract
 from pdml.node.identity import Identity
 from pdml.node.journal import FINISHED, Journal
-from pdml.train.node import Node, NodeState, Server, compiles
+from pdml.node.summing import SumsNode
+from pdml.train.node import Node, Server, compiles
+
+
+class Machine(Protocol):
+    """One server in training: `pdml.train.node.Node`, or `pdml.node.summing.SumsNode`. Its states
+    have ``t`` and ``sent``."""
+
+    def start(self) -> Any: ...
+
+    def step(self, state: Any, heard: list[Any]) -> tuple[Any, NDArray[Any]]: ...
+
+    def replay(self, state: Any, heard: list[Any], released: NDArray[Any]) -> Any: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +51,11 @@ class Holdings:
 
     server: Server
     dataset: str
-    label_epsilon: float  # the largest among them
     randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
 
     def flip(self) -> LabelFlipped:
         """The event that the labels went through before this node had them, or when it did."""
-        return LabelFlipped(epsilon=self.label_epsilon, by=self.randomised_by)
+        return self.server.place.flip(self.randomised_by)
 
 
 class Party:
@@ -71,14 +83,15 @@ class Party:
         keys: Mapping[str, str],
         source: Source,
         budget: Budget | None = None,
+        shared: Mapping[str, bytes] | None = None,
     ) -> None:
+        """``shared``: this node's secret with each other one, of which masks are made."""
         self.contract, self.name, self.holdings = contract, name, holdings
+        self._source, self._shared = source, shared or {}
         self.neighbours = contract.neighbours(name)
         self._journal, self._identity, self._keys = journal, identity, keys
         _check(contract, name, holdings, keys)
-        self._events = contract.events(
-            name, records=holdings.server.records, epsilon=holdings.server.epsilon
-        )
+        self._events = contract.plan.events(holdings.server.place)
         check_budget(contract, name, holdings, journal=journal, budget=budget or Budget())
         self._dataset = identity.alias(holdings.dataset)
         self._life = secrets.token_hex(16)
@@ -88,26 +101,25 @@ class Party:
             peer: set() for peer in self.neighbours
         }  # processes of the neighbour that were met
         self._peer_round: dict[str, int] = {}
-        self._node, self._state = self._open(source)
+        self._node, self._state = self._open()
 
-    def _open(self, source: Source) -> tuple[Node, NodeState]:
-        contract, journal = self.contract, self._journal
+    def _open(self) -> tuple[Machine, Any]:
+        contract, journal, source = self.contract, self._journal, self._source.name
         known, purpose = journal.job(contract.job), f"{contract.digest} {self.name}".encode()
-        server, plan = self.holdings.server, contract.plan
-        if others := journal.sources(self.holdings.dataset) - {source.name}:
+        if others := journal.sources(self.holdings.dataset) - {source}:
             raise JournalError(
                 f"the data set of {self.name} was used with {others.pop()} noise before: "
-                f"one ledger cannot hold that and {source.name}"
+                f"one ledger cannot hold that and {source}"
             ).for_others()
         if known is None:
-            node = Node(server, plan, source, use_numba=compiles(server, plan))
-            sealed = self._identity.seal(wire.packed(node.linear), purpose)
+            node, inner = self._machine(None)
             terms = {
                 "contract": contract.digest,
                 "server": self.name,
                 "dataset": self.holdings.dataset,
-                "source": source.name,
+                "source": source,
             }
+            sealed = self._identity.seal(inner, purpose)
             journal.begin(contract.job, **terms, sealed=sealed, terms=ending.terms(contract))
             return node, node.start()
         stored = (known.contract, known.server, known.dataset)
@@ -116,28 +128,36 @@ class Party:
             raise JournalError(f"job {contract.job} {other}: give it another name").for_others()
         if known.state == FINISHED:
             raise JournalError(f"job {contract.job} is finished: give it another name").for_others()
-        linear = wire.unpacked(
-            self._identity.unseal(journal.sealed(contract.job), purpose), contract.shape
-        )
-        node = Node(server, plan, source, linear=linear, use_numba=compiles(server, plan))
+        node, _ = self._machine(self._identity.unseal(journal.sealed(contract.job), purpose))
         state = node.start()
         for t in range(1, known.round + 1):
             heard = journal.heard(contract.job, t - 1)
-            released = wire.unpacked(journal.outgoing(contract.job, t), contract.shape)
+            released = self._unpacked(journal.outgoing(contract.job, t))
             state = node.replay(state, self._in_order(heard), released)
         return node, state
 
-    def _in_order(self, heard: Mapping[str, bytes]) -> list[Array]:
-        return [
-            wire.unpacked(heard[peer], self.contract.shape)
-            for peer in self.neighbours
-            if peer in heard
-        ]
+    def _machine(self, inner: bytes | None) -> tuple[Machine, bytes]:
+        """The state machine, and what of its inner state must be kept: q_i - η_i/n in rounds,
+        nothing where one release is all. ``inner`` is what an earlier life kept.
+        """
+        server, plan = self.holdings.server, self.contract.plan
+        if self.contract.sums:
+            return SumsNode(self.contract, server, self._source, self._shared), b""
+        linear = None if inner is None else self._unpacked(inner)
+        flag = compiles(server, plan)
+        node = Node(server, plan, self._source, linear=linear, use_numba=flag)
+        return node, wire.packed(node.linear)
+
+    def _unpacked(self, payload: bytes) -> NDArray[Any]:
+        return wire.unpacked(payload, self.contract.shape, self.contract.dtype)
+
+    def _in_order(self, heard: Mapping[str, bytes]) -> list[NDArray[Any]]:
+        return [self._unpacked(heard[peer]) for peer in self.neighbours if peer in heard]
 
     @property
     def round(self) -> int:
         """The last committed round."""
-        return self._state.t
+        return int(self._state.t)
 
     @property
     def done(self) -> bool:
@@ -162,20 +182,30 @@ class Party:
         return self.done and not self.missing
 
     @property
-    def released(self) -> Array:
-        """w̃_i of the last round."""
-        return self._state.sent
+    def released(self) -> NDArray[Any]:
+        """w̃_i of the last round, or the row of sums."""
+        return np.asarray(self._state.sent)
 
     @property
     def ledger(self) -> Ledger:
         """What this data set has spent over all jobs, this one's rounds so far included."""
         events = (self.holdings.flip(), *self._journal.spent(self.holdings.dataset))
-        return Ledger((events,), source=self._node.source_name, classes=self.contract.classes)
+        return Ledger((events,), source=self._source.name, classes=self.contract.classes)
 
     @property
     def earlier(self) -> tuple[Event, ...]:
         """What other jobs have released from this data set."""
         return self._journal.spent(self.holdings.dataset, but=self.contract.job)
+
+    @property
+    def balance(self) -> str:
+        """What an exchange of sums that ends early has cost here: it has no rounds to show for."""
+        if not self.contract.sums:
+            return ""
+        if not self.round:
+            return f"{self.name} has released nothing"
+        unread = ", which nobody can read without everybody's," if self.contract.masked else ""
+        return f"what {self.name} has released{unread} counts as spent; resume the job"
 
     def apart(self) -> list[float]:
         """How far this node's release of each round but the last lay from its farthest neighbour's:
@@ -183,7 +213,7 @@ class Party:
         """
         distances = []
         for t in range(1, self.round):
-            own = wire.unpacked(self._journal.outgoing(self.contract.job, t), self.contract.shape)
+            own = self._unpacked(self._journal.outgoing(self.contract.job, t))
             heard = self._in_order(self._journal.heard(self.contract.job, t))
             distances.append(max(float(np.linalg.norm(own - other)) for other in heard))
         return distances
@@ -203,7 +233,8 @@ class Party:
             for event in self._events
             if (event.t if isinstance(event, IterateReleased) else 1) == t
         ]
-        self._journal.commit(self.contract.job, t, payload=wire.packed(released), events=events)
+        payload = wire.packed(released, self.contract.dtype)
+        self._journal.commit(self.contract.job, t, payload=payload, events=events)
         self._state = state
         return t
 
@@ -367,52 +398,33 @@ def check_budget(
     The whole job at once: a training that must stop half way has spent its budget for nothing.
     """
     already = journal.spent(holdings.dataset, but=contract.job)
-    events = contract.events(name, records=holdings.server.records, epsilon=holdings.server.epsilon)
-    flip = holdings.flip()
+    events, flip = contract.plan.events(holdings.server.place), holdings.flip()
     safe = last_safe_round(
         [(flip, *events)], budget=budget, classes=contract.classes, already=[already]
     )
     if safe < contract.plan.rounds:
-        before = sum(isinstance(event, IterateReleased) for event in already)
+        before = sum(isinstance(event, IterateReleased | SumsReleased) for event in already)
         earlier = f" after the {before} releases of earlier jobs" if before else ""
         last = f"the last safe round is {safe}" if safe else "not even the first round is safe"
-        raise BudgetExceeded(
-            f"{contract.plan.rounds} rounds exceed {name}'s budget for this data "
-            f"set{earlier}: {last}"
+        what, why = (
+            ("the sums exceed", "")
+            if contract.sums
+            else (f"{contract.plan.rounds} rounds exceed", f": {last}")
         )
+        raise BudgetExceeded(f"{what} {name}'s budget for this data set{earlier}{why}")
     ending.check(contract, name, holdings.dataset, journal)
 
 
 def _check(contract: Contract, name: str, holdings: Holdings, keys: Mapping[str, str]) -> None:
-    server = holdings.server
-    found = (
-        server.index,
-        server.n_servers,
-        server.degree,
-        server.matrix.shape[1],
-        server.classes,
-        server.norm_bound,
-    )
-    index = contract.index(name)
-    degree = int(contract.graph.degrees[index])
-    if found != (
-        index,
-        len(contract.servers),
-        degree,
-        contract.width,
-        contract.classes,
-        contract.norm_bound,
-    ):
-        raise InvalidInput(
-            f"the records of {name} do not fit the contract: (index, servers, links, width, "
-            f"classes, norm bound) are {found}"
-        )
-    if server.records > statement.MOST_RECORDS:
+    place = holdings.server.place
+    if place != contract.place(name, records=place.records, epsilons=place.epsilons):
+        raise InvalidInput(f"the records of {name} do not fit the contract: their place is {place}")
+    if place.records > statement.MOST_RECORDS:
         most = f"{statement.MOST_RECORDS:,}"
-        raise InvalidInput(f"{name} must have at most {most} records, got {server.records:,}")
-    if server.epsilon < contract.epsilon:
+        raise InvalidInput(f"{name} must have at most {most} records, got {place.records:,}")
+    if place.epsilon < contract.epsilon:
         raise InvalidInput(
-            f"the records of {name} hold epsilon {server.epsilon:g}, below the study's "
+            f"the records of {name} hold epsilon {place.epsilon:g}, below the study's "
             f"floor {contract.epsilon:g}"
         )
     for peer in contract.neighbours(name):

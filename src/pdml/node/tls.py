@@ -9,13 +9,12 @@ nobody off; without one the system's authorities, the host's name and the dates 
 import datetime
 import hashlib
 import ipaddress
-import os
 import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pdml.errors import InvalidInput
-from pdml.files import atomic_write
+from pdml.files import atomic_write, write_private
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -148,8 +147,7 @@ def _key(path: Path) -> "EllipticCurvePrivateKey":
             raise InvalidInput(f"{path} holds no key that was made here")
         return found
     key = ec.generate_private_key(ec.SECP256R1())
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     return key
 
 

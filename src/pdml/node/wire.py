@@ -14,14 +14,15 @@ from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from pdml._types import Array
 from pdml.errors import PeerError
-from pdml.node.contract import Contract
+from pdml.formats import Format
+from pdml.node import summing
+from pdml.node.contract import FLOATS, Contract
 from pdml.node.identity import Identity, verified
 
-VERSION = 2
-DTYPE = "<f8"
+FORMAT = Format(name="training message", version=2)
 ENVELOPE = 1024  # bytes a message may need beyond its payload
 ANSWERS = (
     6  # messages that one answer may hold: a hello and the rounds by which neighbours can be apart
@@ -93,19 +94,18 @@ def vector(
     contract: Contract, identity: Identity, *, sender: str, recipient: str, t: int, payload: bytes
 ) -> bytes:
     """One release, signed for one neighbour; the same arguments give the same bytes."""
-    shape = contract.shape
     return _signed(
         identity,
         Vector(
-            VERSION,
+            FORMAT.version,
             contract.digest,
             contract.study,
             contract.job,
             t,
             sender,
             recipient,
-            DTYPE,
-            shape,
+            contract.dtype,
+            contract.shape,
             payload,
         ),
     )
@@ -118,17 +118,26 @@ def hello(
     return _signed(
         identity,
         Hello(
-            VERSION, contract.digest, contract.study, contract.job, t, sender, recipient, **standing
+            FORMAT.version,
+            contract.digest,
+            contract.study,
+            contract.job,
+            t,
+            sender,
+            recipient,
+            **standing,
         ),
     )
 
 
-def packed(values: Array) -> bytes:
-    return np.ascontiguousarray(values, dtype=DTYPE).tobytes()
+def packed(values: NDArray[Any], dtype: str = FLOATS) -> bytes:
+    """The bytes of a release; numbers of another kind than ``dtype`` are a mistake."""
+    return np.ascontiguousarray(values.astype(dtype, casting="equiv")).tobytes()
 
 
-def unpacked(payload: bytes, shape: tuple[int, int]) -> Array:
-    return np.frombuffer(payload, dtype=DTYPE).reshape(shape).astype(np.float64)
+def unpacked(payload: bytes, shape: tuple[int, int], dtype: str = FLOATS) -> NDArray[Any]:
+    kind = np.dtype(dtype)
+    return np.frombuffer(payload, dtype=kind).reshape(shape).astype(kind.newbyteorder("="))
 
 
 def most_bytes(shape: tuple[int, int], servers: Sequence[str]) -> int:
@@ -140,34 +149,55 @@ def most_bytes(shape: tuple[int, int], servers: Sequence[str]) -> int:
 
 def open_vector(
     data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]
-) -> tuple[Vector, Array]:
+) -> tuple[Vector, NDArray[Any]]:
     """Check a release from ``carrier`` (the name the transport gives its sender) and unpack it."""
     message = _opened(Vector, data, contract, carrier=carrier, me=me, keys=keys)
     if (
-        message.dtype != DTYPE
+        message.dtype != contract.dtype
         or message.shape != contract.shape
         or len(message.payload) != 8 * contract.shape[0] * contract.shape[1]
     ):
         raise PeerError(
-            f"{carrier} sent {message.dtype} of shape {message.shape}, expected {DTYPE} of "
-            f"{contract.shape}"
+            f"{carrier} sent {message.dtype} of shape {message.shape}, expected "
+            f"{contract.dtype} of {contract.shape}"
         )
     if not 1 <= message.round <= contract.plan.rounds:
         raise PeerError(
             f"{carrier} sent a release of round {message.round}, but the plan has rounds 1 "
             f"to {contract.plan.rounds}"
         )
-    values = unpacked(message.payload, contract.shape)
+    values = unpacked(message.payload, contract.shape, contract.dtype)
+    if why := unsound(values, contract):
+        raise PeerError(f"{carrier} sent a vector of round {message.round} {why}")
+    return message, values
+
+
+def unsound(values: NDArray[Any], contract: Contract) -> str:
+    """Why no honest server has released this; "" if one may have.
+
+    Parameters
+    ----------
+    values : array
+        Of the contract's shape and kind.
+    contract : Contract
+        The job.
+
+    Returns
+    -------
+    str
+        Words for "it sent a vector ...". Of a masked row nothing can be said.
+    """
+    if contract.sums:
+        if not contract.masked and summing.beyond(values, contract):
+            return "with a sum that no number of records has"
+        return ""
     if not np.isfinite(values).all():
-        raise PeerError(f"{carrier} sent a vector of round {message.round} that is not finite")
+        return "that is not finite"
     with np.errstate(over="ignore"):
         norm = float(np.linalg.norm(values))
-    if not norm <= contract.norm_cap:
-        raise PeerError(
-            f"{carrier} sent a vector of length {norm:.3g} in round {message.round}: no "
-            f"honest one exceeds {contract.norm_cap:.3g}"
-        )
-    return message, values
+    if norm <= contract.norm_cap:
+        return ""
+    return f"of length {norm:.3g}: no honest one exceeds {contract.norm_cap:.3g}"
 
 
 def open_hello(
@@ -223,7 +253,8 @@ def vouched(voucher: Voucher, keys: Mapping[str, str]) -> bool:
         False also if the sender has no key or speaks another version.
     """
     key = keys.get(voucher.sender, "")
-    return voucher.version == VERSION and verified(key, _signable(voucher), voucher.signature)
+    known = voucher.version == FORMAT.version
+    return known and verified(key, _signable(voucher), voucher.signature)
 
 
 def _signable(message: Vector | Voucher | Hello) -> bytes:
@@ -250,14 +281,12 @@ def _opened(
         ValueError,
         RecursionError,
     ) as error:  # msgspec's own errors, and text that is not UTF-8
+        why = FORMAT.refusal_of(data, f"{carrier} sent a message that", msgspec.msgpack.decode)
         raise PeerError(
-            f"{carrier} sent something that is no {kind.__name__.lower()} message: {error}"
+            why or f"{carrier} sent something that is no {kind.__name__.lower()} message: {error}"
         ) from None
-    if message.version != VERSION:
-        raise PeerError(
-            f"{carrier} speaks version {message.version} of the training messages, this "
-            f"node version {VERSION}"
-        )
+    if why := FORMAT.refusal(message.version, f"{carrier} sent a message that"):
+        raise PeerError(why)
     if message.study != contract.study:
         raise PeerError(
             f"{carrier} trains another study ({message.study[:12]}..., this node has "

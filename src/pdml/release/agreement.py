@@ -12,11 +12,13 @@ from math import isclose
 from pdml.accounting import Budget
 from pdml.accounting.records import CLOSE
 from pdml.errors import PDMLError
+from pdml.mechanisms import masks
+from pdml.node import summing
 from pdml.node.contract import Contract
-from pdml.node.statement import DIGEST, Heard, Statement, digest_of
+from pdml.node.statement import DIGEST, Heard, Statement, digest_of, place_of
+from pdml.plan.training_plan import TrainingPlan
 from pdml.release.consortium import Outcome
 from pdml.study import Study
-from pdml.train.plan import TrainingPlan
 
 KINDS = {
     "file": "a file is missing, unknown or unreadable",
@@ -26,13 +28,14 @@ KINDS = {
     "equivocation": "a server is proved to have said two different things",
     "evidence": "what is shown as evidence proves nothing",
     "budget": "a data set has spent more than the study allows",
+    "total": "the total of masked sums cannot be, and the masks hide whose are wrong",
     "model": "the model is not what the statements give",
     "page": "the page is not what the statements give",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class Flaw:
     """One reason to refuse a result."""
 
     kind: str  # one of `KINDS`
@@ -52,12 +55,12 @@ class Mismatch:
     heard: str
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> Flaw:
         """As long as nobody has shown a signature."""
         said = f"{self.sender} says it sent {self.sent[:16]} in round {self.round}"
         told = f"{self.hearer} says it heard {self.heard[:16]} from it"
         duty = f"who hears holds the sender's signature, and {self.hearer} has not shown it"
-        return Problem(
+        return Flaw(
             kind="mismatch",
             sentence=f"{said}, but {told}: {duty}",
             servers=(self.hearer, self.sender),
@@ -101,7 +104,7 @@ def mismatches(contract: Contract, said: Mapping[str, Statement]) -> list[Mismat
     return found
 
 
-def disagreements(study: Study, contract: Contract, said: Mapping[str, Statement]) -> list[Problem]:
+def disagreements(study: Study, contract: Contract, said: Mapping[str, Statement]) -> list[Flaw]:
     """What else is wrong between opened statements, and between them and the study.
 
     Parameters
@@ -115,13 +118,14 @@ def disagreements(study: Study, contract: Contract, said: Mapping[str, Statement
 
     Returns
     -------
-    list of Problem
+    list of Flaw
         Empty if all agree.
     """
-    return [*_with_study(study, said), *_links(contract, said), *_jobs(said)]
+    found = [*_with_study(study, said), *_links(contract, said), *_jobs(said)]
+    return found + list(_total(contract, said))
 
 
-def overspent(study: Study, outcome: Outcome) -> list[Problem]:
+def overspent(study: Study, outcome: Outcome) -> list[Flaw]:
     """Whether some data set has spent more than the study allows, all its jobs counted.
 
     A plan may meet a budget to the last digit, and another machine compute that digit differently:
@@ -136,7 +140,7 @@ def overspent(study: Study, outcome: Outcome) -> list[Problem]:
 
     Returns
     -------
-    list of Problem
+    list of Flaw
         One at most.
     """
     budget = study.budget or Budget()
@@ -148,12 +152,12 @@ def overspent(study: Study, outcome: Outcome) -> list[Problem]:
     try:
         outcome.ledger.check(allowed)
     except PDMLError as error:
-        return [Problem(kind="budget", sentence=f"the budget is exceeded: {error}")]
+        return [Flaw(kind="budget", sentence=f"the budget is exceeded: {error}")]
     return []
 
 
-def _with_study(study: Study, said: Mapping[str, Statement]) -> Iterator[Problem]:
-    settled = TrainingPlan.from_dict(dict(study.plan)) if study.plan else None
+def _with_study(study: Study, said: Mapping[str, Statement]) -> Iterator[Flaw]:
+    settled = study.plan
     for name, statement in said.items():
         told = []
         if statement.records < study.min_records:
@@ -165,10 +169,10 @@ def _with_study(study: Study, said: Mapping[str, Statement]) -> Iterator[Problem
             if settled not in (None, TrainingPlan.from_dict(dict(job.plan))):
                 told.append(f"tells of another plan than the study's in the earlier job {job.job}")
         for words in told:
-            yield Problem(kind="statement", sentence=f"{name} {words}", servers=(name,))
+            yield Flaw(kind="statement", sentence=f"{name} {words}", servers=(name,))
 
 
-def _links(contract: Contract, said: Mapping[str, Statement]) -> Iterator[Problem]:
+def _links(contract: Contract, said: Mapping[str, Statement]) -> Iterator[Flaw]:
     """What both ends of a link know: data sets, their earlier releases, and distances."""
     heard = {(who, other.sender): other for who in said for other in said[who].heard}
     for i, k in contract.graph.edges:
@@ -180,13 +184,13 @@ def _links(contract: Contract, said: Mapping[str, Statement]) -> Iterator[Proble
             yield from _distances(heard[one, other], heard[other, one])
 
 
-def _standing(sender: Statement, heard: Heard, hearer: str) -> Iterator[Problem]:
+def _standing(sender: Statement, heard: Heard, hearer: str) -> Iterator[Flaw]:
     if (heard.dataset, heard.before) != (sender.dataset, sender.before):
         name = sender.server
         told = f"{name} states a data set with {sender.before} releases before this job"
         before = f"{hearer} says it was told of {heard.before}, or of another data set"
         sentence = f"{told}, but {before}"
-        yield Problem(kind="statement", sentence=sentence, servers=(name, hearer))
+        yield Flaw(kind="statement", sentence=sentence, servers=(name, hearer))
 
 
 def _agree(
@@ -200,17 +204,17 @@ def _agree(
     return there and heard[other, one].digests == said[one].sent
 
 
-def _distances(one: Heard, other: Heard) -> Iterator[Problem]:
+def _distances(one: Heard, other: Heard) -> Iterator[Flaw]:
     """Both ends computed them from the same two vectors."""
     for t, (mine, yours) in enumerate(zip(one.apart, other.apart, strict=True), start=1):
         if not isclose(mine, yours, rel_tol=CLOSE, abs_tol=1e-300):
             names = (other.sender, one.sender)
             sentence = f"{' and '.join(names)} differ about how far apart they were in round {t}"
-            yield Problem(kind="statement", sentence=sentence, servers=names, round=t)
+            yield Flaw(kind="statement", sentence=sentence, servers=names, round=t)
             return
 
 
-def _jobs(said: Mapping[str, Statement]) -> Iterator[Problem]:
+def _jobs(said: Mapping[str, Statement]) -> Iterator[Flaw]:
     """An earlier job had one contract, whoever tells of it."""
     first: dict[str, tuple[str, str]] = {}
     for name, statement in said.items():
@@ -218,4 +222,16 @@ def _jobs(said: Mapping[str, Statement]) -> Iterator[Problem]:
             other, terms = first.setdefault(job.job, (name, job.terms))
             if terms != job.terms:
                 sentence = f"{other} and {name} tell of different terms of job {job.job}"
-                yield Problem(kind="statement", sentence=sentence, servers=(other, name))
+                yield Flaw(kind="statement", sentence=sentence, servers=(other, name))
+
+
+def _total(contract: Contract, said: Mapping[str, Statement]) -> Iterator[Flaw]:
+    """Of masked rows nothing but the total can be checked; of others each was."""
+    if not contract.masked or len(said) < len(contract.servers):
+        return
+    rows = {name: statement.vector(contract)[0] for name, statement in said.items()}
+    places = [place_of(statement, contract) for statement in said.values()]
+    if summing.impossible(masks.total(rows, contract.servers), contract, places):
+        wrong = "the total of the masked sums is none that so many records can have"
+        sentence = f"{wrong}: some server sent another row than its own, and masks hide which"
+        yield Flaw(kind="total", sentence=sentence)

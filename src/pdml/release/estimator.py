@@ -1,12 +1,14 @@
 """`PDMLClassifier`: private decentralised training behind scikit-learn's interface.
 
-It simulates all parties in one process: users flip their labels, servers train over a graph. The
-ledger says what the parties would have learnt; by default the noise is drawn from a seeded
-generator, so a simulation itself protects nobody.
+It simulates all parties in one process: users flip their labels, servers train over a graph or
+exchange sums once. The ledger says what the parties would have learnt; by default the noise is
+drawn from a seeded generator, so a simulation itself protects nobody.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,18 +21,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget, Ledger, Reports
-from pdml.accounting.events import LabelFlipped
 from pdml.accounting.provenance import SIMULATION
-from pdml.core import labels, objective, rows
+from pdml.core import labels, rows
 from pdml.core.graph import Graph, build
-from pdml.errors import DataError, InvalidInput
+from pdml.errors import InvalidInput, PrivacyUtilityWarning
 from pdml.mechanisms.label_flip import flip_labels
-from pdml.mechanisms.randomness import DEAL, LABELS, TOPOLOGY, Source, source_named
-from pdml.release.history import History, noise_level
+from pdml.mechanisms.randomness import LABELS, TOPOLOGY, Source, source_named
+from pdml.plan.place import Place
+from pdml.plan.training_plan import TrainingPlan
+from pdml.release import dealing, totals
+from pdml.release.history import NO_ROUNDS, History, noise_level
 from pdml.release.model import THIS_TRAINING, Model, prepare
 from pdml.train.engines import local
-from pdml.train.node import Server
-from pdml.train.plan import TrainingPlan
 
 RANGES_LEAK = (
     "feature_ranges='from_data' took each column's minimum and maximum from the "
@@ -49,6 +51,14 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     epsilon : float or None, default 1.0
         Label privacy in Phase 1: each label is flipped with probability 1/(1 + e^ε). None or
         infinity: no flipping.
+    features_epsilon : float or None, default 1.0
+        With ``plan="auto"``, the most that other servers may learn of one person's features, but
+        for a chance of ``delta``. None sets no limit.
+    delta : float, default 1e-6
+        That chance.
+    colluding : int or None
+        With ``plan="auto"``, how many other servers may put together what they see: a plan of sums
+        then shows their total only. None: all of them.
     n_servers, topology, links
         The servers and how they are joined: "random" (``links`` links, default 1.3 per server),
         "ring", "complete", "star", "grid", "small_world", a list of edges, or a `Graph`.
@@ -65,16 +75,23 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     classes : sequence or None
         The declared classes, in the order that ``classes_`` will have; a class may have no record.
         None takes them from the labels, which is a leak and is reported as one.
-    plan : TrainingPlan or None
-        Every letter of the paper.
+    plan : TrainingPlan, "auto" or None
+        Every letter of the paper, or one exchange: ``TrainingPlan(method="sums")``. "auto" takes
+        what `pdml.plan.planner.propose` finds best for public sizes within ``features_epsilon``,
+        ``delta`` and ``colluding``, and warns (`PrivacyUtilityWarning`) if joining is not expected
+        to pay. Where people have different ε it plans for sums alone.
     budget : Budget or None
-        The most that other servers may learn. A training that would spend more is refused before it
-        starts.
+        The most that other servers may learn, all of them or ``colluding`` of them together. A
+        training that would spend more is refused before it starts. With ``plan="auto"`` it takes
+        the place of ``features_epsilon``, ``delta`` and ``colluding``.
     open_ended : bool
         Or it is stopped at the last round that ``budget`` allows, and refused only if that is none.
     diagnostics : bool
         Record the empirical risk per round: one more pass over the data per round, and a leak that
-        ``leaks_`` names.
+        ``leaks_`` names. An exchange of sums has no rounds, and nothing is recorded.
+    house : bool
+        Also each server's model for its own house, ``house_``; for an exchange of sums. They hang
+        on exact sums, and so does whatever the fitted classifier is saved in.
     on_round : callable(t, rounds) or None
         Called after each round, for progress bars.
     randomness : {"simulated", "secure"}
@@ -90,20 +107,27 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     coef_, intercept_, classes_, n_features_in_ : as in scikit-learn; they act on scaled and clipped
-    rows. history_ : `History`, per round.
+    rows. history_ : `History`, per round; without any after an exchange of sums.
     privacy_ : `Ledger`: who can learn what; `privacy_.user_lines()` for each record, in the order
     of the input. rounds_ : how many rounds were done.
     n_clipped_ : how many training records were shrunk to ``norm_bound``. To be kept inside.
     leaks_ : sentences naming every release that no noise protects.
-    server_models_ : each server's own last release as a `Model`.
-    model_ : the released `Model` (`model_.save(path)`).
+    server_models_ : each server's own last release as a `Model`; none after an exchange of sums,
+    where there is one model and all have it.
+    model_ : the released `Model` (`model_.save(path)`), with what it spent and, after an exchange
+    of sums, what to expect of it: both are computed at first use.
+    house_ : one `Model` for the house of each server, if asked for: not to be shared.
     graph_ : the `Graph` that was used.
+    proposal_ : with ``plan="auto"`` the `Proposal` whose plan was used.
     """
 
     def __init__(
         self,
         epsilon: float | None = 1.0,
         *,
+        features_epsilon: float | None = 1.0,
+        delta: float = 1e-6,
+        colluding: int | None = None,
         n_servers: int = 10,
         topology: str | Graph | Sequence[tuple[int, int]] = "random",
         links: int | None = None,
@@ -112,16 +136,20 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         norm_bound: float = 1.0,
         feature_ranges: Any = None,
         classes: Any = None,
-        plan: TrainingPlan | None = None,
+        plan: TrainingPlan | str | None = None,
         budget: Budget | None = None,
         open_ended: bool = False,
         diagnostics: bool = False,
+        house: bool = False,
         on_round: Callable[[int, int], None] | None = None,
         randomness: str = "simulated",
         engine: str = "local",
         random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
+        self.features_epsilon = features_epsilon
+        self.delta = delta
+        self.colluding = colluding
         self.n_servers = n_servers
         self.topology = topology
         self.links = links
@@ -134,6 +162,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self.budget = budget
         self.open_ended = open_ended
         self.diagnostics = diagnostics
+        self.house = house
         self.on_round = on_round
         self.randomness = randomness
         self.engine = engine
@@ -155,13 +184,12 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         _validate.choice("engine", self.engine, ("local", "ray"))
         x, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
         check_classification_targets(y)
-        self.leaks_: list[str] = [RISK_LEAK] if self.diagnostics else []
-        self.classes_, index = self._classes(y)
-        plan = self.plan or TrainingPlan()
-        if self.rounds is not None:
-            plan = replace(plan, rounds=self.rounds)
+        self.leaks_: list[str] = [CLASSES_LEAK] if self.classes is None else []
+        self.classes_, index = dealing.classes_of(self.classes, y)
         source = source_named(self.randomness, _seed(self.random_state))
-        ranges = self._ranges(x)
+        ranges = dealing.ranges_of(self.feature_ranges, x)
+        if isinstance(self.feature_ranges, str):
+            self.leaks_.append(RANGES_LEAK)
         if ranges is None:  # a declared low other than 0 would fill the zeros in again
             x = rows.compact(x)
         prepared, self.n_clipped_ = prepare(
@@ -169,83 +197,106 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         )
         chosen = self.epsilon if epsilons is None else epsilons
         label_epsilons = labels.check_epsilons(np.inf if chosen is None else chosen, len(index))
-        order, cuts = self._groups(servers, len(index), source)
+        order, cuts = dealing.groups_of(servers, len(index), self.n_servers, source)
         self.graph_ = build(self.topology, self.n_servers, source.public(TOPOLOGY), self.links)
-        ledger = self._ledger(plan, label_epsilons, order, cuts, prepared.shape[1], source)
+        places = dealing.places_of(
+            self.graph_,
+            label_epsilons[order],
+            cuts,
+            width=prepared.shape[1],
+            classes=len(self.classes_),
+            norm_bound=float(self.norm_bound),
+        )
+        plan = self._settled_plan(places)
+        if self.diagnostics and plan.method == "rounds":
+            self.leaks_.insert(0, RISK_LEAK)
+        ledger = self._ledger(plan, places, label_epsilons, order, cuts, source)
         asked = plan.rounds
         plan, ledger = self._within_budget(plan, ledger)
         pooled = prepared[order]
         reported = flip_labels(
             index[order], label_epsilons[order], len(self.classes_), source.stream(LABELS)
         )
-        members = _servers(
-            pooled,
-            cuts,
-            reported,
-            label_epsilons[order],
-            self.graph_,
-            self.norm_bound,
-            len(self.classes_),
-        )
-        trained, means = self._train(plan, members, source)
+        members = dealing.servers_of(places, pooled, cuts, reported, label_epsilons[order])
         self.privacy_, self.rounds_ = ledger, plan.rounds
-        self._publish(plan, asked, members, ranges, trained, means, source)
+        run = local.Run(plan, members, source)
+        train = self._exchange if plan.method == "sums" else self._train
+        self._bare = replace(
+            train(run, ranges),
+            provenance={
+                "parties": "one process held all records and true labels and played every party",
+                "records_per_server": [place.records for place in places],
+                **self._carried(plan),
+                "noise_source": source.name,
+                "leaks": [leak for leak in self.leaks_ if leak != RISK_LEAK],  # not in the file
+                **({"rounds_asked": asked} if plan.rounds < asked else {}),
+            },
+        )
+        self.__dict__.pop("model_", None)
+        self.coef_, self.intercept_ = self._bare.coefficients, self._bare.intercepts
         return self
 
-    def _classes(self, y: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
-        """The classes, declared or found, and each record's index among them."""
-        if self.classes is None:
-            self.leaks_.append(CLASSES_LEAK)
-            found, index = np.unique(y, return_inverse=True)
-            if len(found) < 2:
-                raise DataError("y holds only one class; a classifier needs at least two")
-            return found, index
-        declared = np.asarray(self.classes)
-        names = declared.tolist() if declared.ndim == 1 else []
-        place = {name: k for k, name in enumerate(names)}
-        if len(place) < max(2, len(names)):
-            raise InvalidInput(f"classes must be two or more different names, got {self.classes!r}")
-        index = np.fromiter((place.get(value, -1) for value in y.tolist()), np.int64, len(y))
-        if (index < 0).any():  # the record's number, never its label
-            row = int(np.argmin(index)) + 1
-            raise DataError(f"y must hold one of the declared classes, got another at record {row}")
-        return declared, index
+    def _settled_plan(self, places: Sequence[Place]) -> TrainingPlan:
+        if isinstance(self.plan, str):
+            _validate.choice("plan", self.plan, ("auto",))
+            plan = self._proposed(places)
+        else:
+            plan = self.plan or TrainingPlan()
+        if self.rounds is not None:
+            plan = replace(plan, rounds=self.rounds)
+        if self.house and plan.method != "sums":
+            raise InvalidInput(
+                f"house must be False with method {plan.method!r}, got True: a model for the house "
+                "needs the others' sums",
+                setting="house",
+            )
+        return plan
+
+    def _proposed(self, places: Sequence[Place]) -> TrainingPlan:
+        """The planner's choice, from public sizes alone."""
+        from pdml.plan.planner import Sizes, propose
+
+        chosen = {epsilon for place in places for epsilon in place.epsilons}
+        sizes = Sizes(
+            records=tuple(place.records for place in places),
+            width=places[0].width,
+            epsilon=max(chosen),  # in sums, whoever asked for least is the loudest
+            classes=places[0].classes,
+            norm_bound=places[0].norm_bound,
+        )
+        limit = np.inf if self.features_epsilon is None else self.features_epsilon
+        budget = self.budget or Budget(
+            features_epsilon=limit, features_delta=self.delta, colluding=self.colluding
+        )
+        method = "sums" if len(chosen) > 1 else None
+        self.proposal_ = propose(budget, sizes, self.graph_, method=method)
+        if not self.proposal_.pays:
+            warnings.warn(self.proposal_.verdict, PrivacyUtilityWarning, stacklevel=4)
+        return self.proposal_.plan
 
     def _ledger(
         self,
         plan: TrainingPlan,
+        places: Sequence[Place],
         epsilons: Array,
         order: IntArray,
         cuts: IntArray,
-        width: int,
         source: Source,
     ) -> Ledger:
         """What the whole plan will spend: public settings only, known before any label is
         flipped.
         """
-        classes, n = len(self.classes_), self.graph_.n
-        events = []
+        classes, events = len(self.classes_), []
         owners, weights = np.empty(len(order), dtype=np.int64), np.empty(len(order))
-        for i in range(n):
-            mine = order[cuts[i] : cuts[i + 1]]
-            quietest = float(epsilons[mine].min())
-            owners[mine] = i
+        for place in places:
+            mine = order[cuts[place.server] : cuts[place.server + 1]]
+            owners[mine] = place.server
             weights[mine] = np.minimum(
                 1.0,
-                labels.keep_weight(epsilons[mine], classes) / labels.keep_weight(quietest, classes),
+                labels.keep_weight(epsilons[mine], classes)
+                / labels.keep_weight(place.epsilon, classes),
             )
-            planned = plan.events(
-                server=i,
-                n_servers=n,
-                degree=int(self.graph_.degrees[i]),
-                records=len(mine),
-                epsilon=quietest,
-                norm_bound=float(self.norm_bound),
-                width=width,
-                classes=classes,
-            )
-            flip = LabelFlipped(epsilon=float(epsilons[mine].max()), by=SIMULATION)
-            events.append((flip, *planned))
+            events.append((place.flip(SIMULATION), *plan.events(place)))
         return Ledger(
             tuple(events),
             source=source.name,
@@ -270,45 +321,9 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             return plan, ledger
         return replace(plan, rounds=safe), ledger.up_to(safe)
 
-    def _ranges(self, x: Matrix) -> Array | None:
-        if self.feature_ranges is None:
-            return None
-        if isinstance(self.feature_ranges, str):
-            _validate.choice("feature_ranges", self.feature_ranges, ("from_data",))
-            self.leaks_.append(RANGES_LEAK)
-            low, high = (
-                np.asarray(side.toarray() if hasattr(side, "toarray") else side).ravel()
-                for side in (x.min(axis=0), x.max(axis=0))
-            )
-            low = np.minimum(low, 0) if hasattr(x, "toarray") else low
-            return np.column_stack([low, np.where(high > low, high, low + 1)]).astype(float)
-        return np.asarray(self.feature_ranges, dtype=float)
-
-    def _groups(self, servers: Any, total: int, source: Source) -> tuple[IntArray, IntArray]:
-        """Which records belong to which server, as an order of the records and the cuts between
-        servers.
-        """
-        if servers is None:
-            if total < self.n_servers:
-                raise DataError(
-                    f"n_samples={total} records cannot be dealt to "
-                    f"n_servers={self.n_servers}: every server needs at least one"
-                )
-            return rows.deal(total, self.n_servers, source.public(DEAL))
-        owner = np.asarray(servers)
-        if owner.shape != (total,) or not np.issubdtype(owner.dtype, np.integer):
-            raise InvalidInput(f"servers must hold one server index per record ({total} of them)")
-        sizes = np.bincount(owner, minlength=self.n_servers) if (owner >= 0).all() else np.zeros(0)
-        if len(sizes) != self.n_servers or (sizes == 0).any():
-            raise InvalidInput(
-                f"servers must use every index from 0 to {self.n_servers - 1} and no other"
-            )
-        return np.argsort(owner, kind="stable"), np.cumsum([0, *sizes]).astype(np.int64)
-
-    def _train(
-        self, plan: TrainingPlan, members: list[Server], source: Source
-    ) -> tuple[local.Trained, Array]:
-        means: list[Array] = []
+    def _train(self, run: local.Run, ranges: Array | None) -> Model:
+        """Rounds over the graph."""
+        plan, means = run.plan, []
 
         def observe(t: int, released: Array, _: Array) -> None:
             if self.diagnostics:
@@ -316,46 +331,67 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             if self.on_round is not None:
                 self.on_round(t, plan.rounds)
 
-        run = local.Run(plan, members, source)
         if self.engine == "local":
-            return local.train(self.graph_, run, observe=observe), np.array(means)
-        from pdml.train.engines import ray
+            trained = local.train(self.graph_, run, observe=observe)
+        else:
+            from pdml.train.engines import cluster, ray
 
-        with ray.connected():
-            trained = ray.train(self.graph_, plan, source, ray.shards_of(run), observe=observe)
-        return trained, np.array(means)
-
-    def _publish(
-        self,
-        plan: TrainingPlan,
-        asked: int,
-        members: list[Server],
-        ranges: Array | None,
-        trained: local.Trained,
-        means: Array,
-        source: Source,
-    ) -> None:
+            with cluster.connected():
+                shards = ray.shards_of(run)
+                trained = ray.train(self.graph_, plan, run.source, shards, observe=observe)
+        unknown = np.full(plan.rounds, np.nan)
         self.history_ = History(
-            risk=_risks(plan, members, means) if self.diagnostics else np.full(plan.rounds, np.nan),
+            risk=dealing.risks(plan, run.servers, np.array(means)) if self.diagnostics else unknown,
             consensus=trained.consensus,
             noise=noise_level(plan, self.graph_.n),
             spent=np.array(self.privacy_.feature_epsilons()),
         )
         self.server_models_ = [self._model(release, plan, ranges) for release in trained.released]
-        self.model_ = replace(
-            self._model(trained.released.mean(axis=0), plan, ranges),
+        self.house_: list[Model] = []
+        return self._model(trained.released.mean(axis=0), plan, ranges)
+
+    def _exchange(self, run: local.Run, ranges: Array | None) -> Model:
+        """Sums, once."""
+        plan, asked = run.plan, {"house": self.house, "intercept": bool(self.fit_intercept)}
+        if self.engine == "local":
+            done = local.exchange(run, **asked)
+        else:
+            from pdml.train.engines import cluster, ray
+
+            with cluster.connected():
+                done = ray.exchange(plan, run.source, ray.shards_of(run), **asked)
+        if self.on_round is not None:
+            self.on_round(1, 1)
+        self.history_, self.server_models_ = NO_ROUNDS, []
+        self._total, self._place = done.total, run.servers[0].place
+        self.house_ = [
+            replace(
+                self._model(weights, plan, ranges),
+                house=f"server {i + 1}",
+                provenance={"keep": totals.HOUSE},
+            )
+            for i, weights in enumerate(done.house)
+        ]
+        weights = totals.weights(done.total, plan, self._place, intercept=asked["intercept"])
+        return self._model(weights, plan, ranges)
+
+    def _carried(self, plan: TrainingPlan) -> dict[str, Any]:
+        """How releases met."""
+        if plan.method == "sums":
+            return {"sums": totals.carried(plan, own_nodes=False)}
+        return {"links": [list(edge) for edge in self.graph_.edges]}
+
+    @cached_property
+    def model_(self) -> Model:
+        """The released model with all that its file says."""
+        check_is_fitted(self, "coef_")
+        plan = TrainingPlan.from_dict(self._bare.plan)
+        told = plan.method == "sums" and self.fit_intercept
+        return replace(
+            self._bare,
             privacy={**self.privacy_.to_dict(), "counted": THIS_TRAINING},
-            provenance={
-                "parties": "one process held all records and true labels and played every party",
-                "records_per_server": [server.records for server in members],
-                "links": [list(edge) for edge in self.graph_.edges],
-                "noise_source": source.name,
-                "leaks": [leak for leak in self.leaks_ if leak != RISK_LEAK],  # not in the file
-                **({"rounds_asked": asked} if plan.rounds < asked else {}),
-            },
+            expected=totals.expected(self._total, plan, self._place) if told else None,
         )
-        self.coef_ = self.model_.coefficients
-        self.intercept_ = self.model_.intercepts
 
     def _model(self, weights: Array, plan: TrainingPlan, ranges: Array | None) -> Model:
         names = getattr(self, "feature_names_in_", None)
@@ -372,7 +408,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         )
 
     def _checked(self, X: Matrix) -> Matrix:
-        check_is_fitted(self, "model_")
+        check_is_fitted(self, "coef_")
         return validate_data(
             self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
         )
@@ -380,12 +416,12 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Matrix) -> Array:
         """Margins of the released model on scaled and clipped rows."""
         x = self._checked(X)
-        return self.model_.decision_function(x)
+        return self._bare.decision_function(x)
 
     def predict_proba(self, X: Matrix) -> Array:
         """Class probabilities of the released model."""
         x = self._checked(X)
-        return self.model_.predict_proba(x)
+        return self._bare.predict_proba(x)
 
     def predict(self, X: Matrix) -> NDArray[Any]:
         """The most likely class of each row."""
@@ -399,41 +435,3 @@ def _seed(random_state: Any) -> int | None:
     if random_state is None or (isinstance(random_state, (int, np.integer)) and random_state >= 0):
         return None if random_state is None else int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def _servers(
-    pooled: Matrix,
-    cuts: IntArray,
-    reported: IntArray,
-    epsilons: Array,
-    graph: Graph,
-    norm_bound: float,
-    classes: int,
-) -> list[Server]:
-    """Deal prepared records and reported labels out to their servers."""
-    codes = labels.codes(reported, epsilons, classes)
-    return [
-        Server(
-            index=i,
-            n_servers=graph.n,
-            degree=int(graph.degrees[i]),
-            matrix=rows.take(pooled, int(cuts[i]), int(cuts[i + 1])),
-            codes=codes[cuts[i] : cuts[i + 1]],
-            epsilon=float(epsilons[cuts[i] : cuts[i + 1]].min()),
-            norm_bound=float(norm_bound),
-            classes=classes,
-            pooled=pooled,
-        )
-        for i in range(graph.n)
-    ]
-
-
-def _risks(plan: TrainingPlan, members: list[Server], points: Array) -> Array:
-    """(1/n) Σ_i Ĵ_i at the average release of each round."""
-    loss = plan.loss_for(members[0].classes)
-    weight = plan.regularization / len(members)
-    each = (
-        objective.risk(s.matrix, loss, labels.label_mean(s.matrix, s.codes, loss), weight, points)
-        for s in members
-    )
-    return np.asarray(sum(each) / len(members))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pdml._types import Array
-from pdml.train.plan import TrainingPlan
+from pdml.plan.training_plan import TrainingPlan
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,9 @@ class History:
     def to_dict(self) -> dict[str, list[float]]:
         names = ("risk", "consensus", "noise", "spent")
         return {name: getattr(self, name).tolist() for name in names}
+
+
+NO_ROUNDS = History(*([np.zeros(0)] * 4))  # one exchange of sums: nothing happens round by round
 
 
 def noise_level(plan: TrainingPlan, n_servers: int) -> Array:

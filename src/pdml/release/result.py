@@ -14,13 +14,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write, sync_folder
 from pdml.node.contract import Contract
 from pdml.node.statement import Statement, open_statement
 from pdml.release import agreement
-from pdml.release.agreement import Mismatch, Problem
+from pdml.release.agreement import Flaw, Mismatch
 from pdml.release.consortium import Outcome, Part
 from pdml.study import Study, template
 
@@ -44,7 +47,7 @@ class Result:
         return agreement.mismatches(self.contract, self.said)
 
     @cached_property
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[Flaw]:
         """Why there is no model; empty if there is one."""
         found = [each.problem for each in self.mismatches]
         found += agreement.disagreements(self.study, self.contract, self.said)
@@ -63,23 +66,34 @@ class Result:
             statements=digests,
         )
 
+    def _levels(self, said: Statement) -> tuple[float, ...]:
+        """Of the menu, those that may be in use: a statement tells the smallest and the largest."""
+        ends = (said.epsilon, said.label_epsilon)
+        return self.study.place(said.server, records=said.records, epsilons=ends).epsilons
+
     def _part(self, statement: Statement) -> Part:
         gaps = zip(*(heard.apart for heard in statement.heard), strict=True)
         return Part(
             server=statement.server,
             records=statement.records,
-            released=statement.vector(self.contract.shape),
+            released=self._released(statement),
             apart=[max(each) for each in gaps][:-1],
             label_epsilon=statement.label_epsilon,
+            epsilons=self._levels(statement),
             events=statement.spent,
             earlier=statement.spent_before,
             released_before=statement.before,
             randomised_by=statement.randomised_by,
         )
 
+    def _released(self, statement: Statement) -> NDArray[Any]:
+        """The last vector, or the row of sums."""
+        sent = statement.vector(self.contract)
+        return sent[0] if self.contract.sums else sent
+
 
 DrawPage = Callable[[Result], str]
-"""The page of a result as HTML: `pdml.report.result.result_page`."""
+"""The page of a result as HTML: `pdml.pages.result.result_page`."""
 
 
 def assemble(study: Study, contract: Contract, signed: Mapping[str, bytes]) -> Result:
@@ -126,7 +140,7 @@ def files_of(
     result : Result
         As `assemble` made it.
     page : callable
-        `pdml.report.result.result_page`.
+        `pdml.pages.result.result_page`.
     evidence : mapping of str to bytes, optional
         What proves that a server said two things, by server.
 

@@ -1,7 +1,7 @@
 """A study trained in one trust domain: every server's frozen data set in, one model out."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from os import PathLike
@@ -13,33 +13,61 @@ import numpy as np
 from pdml._types import Array
 from pdml.accounting import Budget, Ledger
 from pdml.errors import InvalidInput
-from pdml.frozen import open_frozen
-from pdml.mechanisms.randomness import Source, source_named
+from pdml.mechanisms.randomness import source_named
+from pdml.mechanisms.whole_noise import Units
 from pdml.node import holdings
 from pdml.node.contract import Contract
 from pdml.node.party import Holdings
+from pdml.plan.training_plan import TrainingPlan
 from pdml.release.consortium import Outcome, Part
 from pdml.release.history import History
 from pdml.release.model import Model
 from pdml.study import Study
+from pdml.study.frozen import open_frozen
+from pdml.train import sums
 from pdml.train.engines import local
 from pdml.train.node import Server, compiles
-from pdml.train.plan import TrainingPlan
 
 ENGINES = ("local", "ray")
+Loader = Callable[[], Sequence[Server]]
 
 
 @dataclass(frozen=True)
 class TrainedStudy:
-    """What `train_study` gives: nothing in it but noisy releases and public settings."""
+    """What `train_study` gives: nothing in it but noisy releases and public settings, and where the
+    data are, which only `house` reads again.
+    """
 
     study: Study
     outcome: Outcome
+    data: Mapping[str, Path] = field(default_factory=dict)
 
     @cached_property
     def model(self) -> Model:
-        """The average of the servers' last releases; ``model.save(path)`` writes model.json."""
+        """The average of the servers' last releases, or what the total of their sums tells;
+        ``model.save(path)`` writes model.json.
+        """
         return self.outcome.model(self.study)
+
+    @cached_property
+    def house(self) -> dict[str, Model]:
+        """After an exchange of sums, each server's model for its own house, by name: made of its
+        exact sums, which are added up again, and of the others' noisy ones. Not to be shared:
+        ``house["alice"].save("house.json")`` writes a file for its owner alone.
+        """
+        return {name: self._house(name) for name in self.outcome.contract.servers}
+
+    def _house(self, name: str) -> Model:
+        contract = self.outcome.contract
+        if contract.plan.method != "sums":
+            raise InvalidInput(
+                f"house is for jobs with method 'sums', got {contract.plan.method!r}: a model for "
+                "the house needs the others' sums",
+                setting="method",
+            )
+        server = _held(self.study, name, self.data[name]).server
+        row = self.outcome.parts[server.place.server].released
+        return self.outcome.house(self.study, server.place, sums.exact(server, contract.plan), row)
 
     @property
     def ledger(self) -> Ledger:
@@ -48,7 +76,7 @@ class TrainedStudy:
 
     @property
     def history(self) -> History:
-        """Round by round, from what was sent."""
+        """Round by round, from what was sent; without any after an exchange of sums."""
         return self.outcome.history()
 
 
@@ -87,7 +115,7 @@ def train_study(
     Returns
     -------
     TrainedStudy
-        With ``model``, ``ledger`` and ``history``.
+        With ``model``, ``ledger`` and ``history``; after an exchange of sums also ``house``.
 
     Raises
     ------
@@ -113,29 +141,33 @@ def train_study(
         )
     contract = holdings.agreed(study, settled_plan(study, plan), job or job_name(study))
     folders = _folders(contract, data)
-    held = [
-        holdings.hold(study, name, open_frozen(folders[name], study_hash=study.hash))
-        for name in contract.servers
-    ]
+    held = [_held(study, name, folders[name]) for name in contract.servers]
     source = source_named("secure" if random_state is None else "simulated", random_state)
     parts = tuple(_planned(contract, each) for each in held)
     planned = Outcome(contract=contract, parts=parts, source=source.name)
     planned.ledger.check(study.budget or Budget())
-    released, apart = _run(study, contract, held, source, engine, folders, progress)
-    done = (
-        replace(part, released=released[i], apart=[distances[i] for distances in apart[:-1]])
-        for i, part in enumerate(parts)
-    )
-    return TrainedStudy(study, replace(planned, parts=tuple(done)))
+    run = local.Run(contract.plan, [each.server for each in held], source)
+    loaders = [_Loader(study.canonical(), name, folders[name]) for name in contract.servers]
+    if contract.plan.method == "sums":
+        rows = _exchange(run, loaders, engine)
+        progress(1, 1)
+        done = [replace(part, released=rows[i]) for i, part in enumerate(parts)]
+    else:
+        released, apart = _rounds(contract, run, loaders, engine, progress)
+        done = [
+            replace(part, released=released[i], apart=[distances[i] for distances in apart[:-1]])
+            for i, part in enumerate(parts)
+        ]
+    return TrainedStudy(study, replace(planned, parts=tuple(done)), folders)
 
 
 def settled_plan(study: Study, plan: TrainingPlan | None) -> TrainingPlan:
     """The study's own plan, or the one that is given for a study without one."""
-    if study.plan and plan is not None:
+    if study.plan is not None and plan is not None:
         raise InvalidInput(
             f"plan must be left out: the study {study.id} settles it", setting="plan"
         )
-    return plan or TrainingPlan.from_dict(dict(study.plan or {}))
+    return plan or study.plan or TrainingPlan()
 
 
 def job_name(study: Study) -> str:
@@ -155,30 +187,44 @@ def _folders(contract: Contract, data: Mapping[str, str | PathLike[str]]) -> dic
             f"data must name a data set for every server, got none for {', '.join(missing)}",
             setting="data",
         )
-    return {name: Path(folder) for name, folder in data.items()}
+    return {name: Path(folder).absolute() for name, folder in data.items()}
 
 
 def _planned(contract: Contract, held: Holdings) -> Part:
     """A server's part before the first round: nothing released, and what all rounds will spend."""
-    server, name = held.server, contract.servers[held.server.index]
+    place = held.server.place
     return Part(
-        server=name,
-        records=server.records,
+        server=contract.servers[place.server],
+        records=place.records,
         released=np.zeros(contract.shape),
         apart=(),
-        label_epsilon=held.label_epsilon,
+        label_epsilon=place.label_epsilon,
+        epsilons=place.epsilons,
         randomised_by=held.randomised_by,
-        events=contract.events(name, records=server.records, epsilon=server.epsilon),
+        events=contract.plan.events(place),
     )
 
 
-def _run(
-    study: Study,
+def _held(study: Study, name: str, folder: Path) -> Holdings:
+    return holdings.hold(study, name, open_frozen(folder, study_hash=study.hash))
+
+
+def _exchange(run: local.Run, loaders: Sequence[Loader], engine: str) -> Units:
+    """The row of every server."""
+    if engine == "local":
+        return local.exchange(run).released
+    from pdml.train.engines import cluster, ray
+
+    with cluster.connected():
+        shards = [ray.Shard((i,), load) for i, load in enumerate(loaders)]
+        return ray.exchange(run.plan, run.source, shards).released
+
+
+def _rounds(
     contract: Contract,
-    held: list[Holdings],
-    source: Source,
+    run: local.Run,
+    loaders: Sequence[Loader],
     engine: str,
-    folders: Mapping[str, Path],
     progress: Callable[[int, int], None],
 ) -> tuple[Array, list[list[float]]]:
     """The last releases, and how far every server's lay from its farthest neighbour's, by round."""
@@ -193,20 +239,16 @@ def _run(
         apart.append([max(distances) for distances in near])
         progress(t, contract.plan.rounds)
 
-    flags = [compiles(each.server, contract.plan) for each in held]
+    flags = [compiles(server, contract.plan) for server in run.servers]
     if engine == "local":
-        run = local.Run(contract.plan, [each.server for each in held], source)
         trained = local.train(contract.graph, run, observe=observe, use_numba=flags)
         return trained.released, apart
-    from pdml.train.engines import ray
+    from pdml.train.engines import cluster, ray
 
-    loaders = [
-        _Loader(study.canonical(), name, folders[name].absolute()) for name in contract.servers
-    ]
-    with ray.connected():
+    with cluster.connected():
         shards = [ray.Shard((i,), load) for i, load in enumerate(loaders)]
         on_cluster = ray.train(
-            contract.graph, contract.plan, source, shards, observe=observe, use_numba=flags
+            contract.graph, contract.plan, run.source, shards, observe=observe, use_numba=flags
         )
     return on_cluster.released, apart
 
@@ -220,6 +262,4 @@ class _Loader:
     folder: Path
 
     def __call__(self) -> list[Server]:
-        study = Study.from_canonical(self.study)
-        frozen = open_frozen(self.folder, study_hash=study.hash)
-        return [holdings.hold(study, self.server, frozen).server]
+        return [_held(Study.from_canonical(self.study), self.server, self.folder).server]

@@ -5,14 +5,17 @@ from typing import Any
 
 from pdml.errors import NotVerified
 from pdml.node.evidence import Equivocated
-from pdml.release.agreement import Problem
+from pdml.release.agreement import Flaw
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
     """What was found. Without problems every word is proved, or somebody's signed claim."""
 
-    problems: tuple[Problem, ...]
+    problems: tuple[Flaw, ...]
+    unchecked: tuple[
+        str, ...
+    ] = ()  # pages of an earlier form or of other last digits: nobody vouches
     study: str = ""  # its hash: the one you agreed on?
     study_id: str = ""
     job: str = ""
@@ -46,6 +49,7 @@ class Verification:
             "job": self.job,
             "rounds": self.rounds,
             "servers": list(self.servers),
+            "unchecked": list(self.unchecked),
             "equivocated": [each.sender for each in self.equivocated],
             "problems": [
                 {

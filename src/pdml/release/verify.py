@@ -4,6 +4,7 @@ What a folder cannot prove is that its study is the one you agreed on: compare i
 `Verification` tells, or hand in your own.
 """
 
+import json
 import os
 import re
 import stat
@@ -11,16 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from pdml.accounting.budget import MOST_ROUNDS
 from pdml.errors import InvalidInput, PDMLError, PeerError, plain
 from pdml.node import evidence, holdings, statement
 from pdml.node.contract import Contract
 from pdml.node.evidence import Equivocated
 from pdml.node.statement import Statement
-from pdml.release import agreement
-from pdml.release.agreement import Problem
-from pdml.release.consortium import RESULT
+from pdml.plan.training_plan import TrainingPlan
+from pdml.release import agreement, totals
+from pdml.release.agreement import Flaw
+from pdml.release.consortium import FORMAT
 from pdml.release.result import (
     EVIDENCE,
     MODEL,
@@ -36,9 +38,14 @@ from pdml.release.result import (
 from pdml.release.verdict import Verification
 from pdml.study import Study, template
 from pdml.study.contract import MOST_BYTES
-from pdml.train.plan import TrainingPlan
 
+_REASONS = {  # of version 1, against other servers
+    "label": "randomised response, then objective noise or iterate noise, whichever is better",
+    "features": "iterate noise over all rounds sent",
+}
+_MOST_WORDS = 1 << 10  # bytes by which an earlier version's may be longer
 _MOST_EVIDENCE = 1 << 20  # bytes, beyond two statements
+_MOST_PAGE = 1 << 24  # bytes of a page that an earlier version has drawn
 _LISTED = 20  # unknown files that are told
 
 
@@ -55,7 +62,7 @@ def verify_result(
     folder : path
         As `pdml.release.result.write_result` wrote it.
     page : callable
-        `pdml.report.result.result_page`: the page is drawn again and compared.
+        `pdml.pages.result.result_page`: the page is drawn again and compared.
     study : str, optional
         The hash of the study that you agreed on; "" takes the folder's.
 
@@ -76,7 +83,10 @@ def verify_result(
     - Without problems: every statement is signed by the key that the study pins; what each says it
       sent, its neighbours say they heard; model and page are what the statements give; everybody's
       spending is the plan's for the records it states, over all jobs it states, within the budget.
-    - A changed, missing or additional byte or file is a problem.
+    - A changed, missing or additional byte or file is a problem. Only the page of a result that an
+      earlier version made cannot be drawn again: ``unchecked`` names it; nothing vouches for it.
+    - A model of sums is computed again, and machines may differ in last digits: `totals.near` says
+      by how much its weights may. Where they do, a page that differs is ``unchecked`` too.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -90,7 +100,8 @@ class _Reading:
 
     root: Path
     page: DrawPage
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Flaw] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
     longest: Callable[[str], int] = field(default=lambda server: 0)  # bytes of its statement
 
     def verify(self, wanted: str) -> Verification:
@@ -107,6 +118,7 @@ class _Reading:
             self._compared(study, contract, signed, said, proved)
         return Verification(
             problems=tuple(self.problems),
+            unchecked=tuple(self.unchecked),
             study=study.hash,
             study_id=study.id,
             job="" if contract is None else contract.job,
@@ -116,7 +128,7 @@ class _Reading:
         )
 
     def _wrong(self, kind: str, sentence: str, *servers: str) -> None:
-        self.problems.append(Problem(kind=kind, sentence=plain(sentence), servers=servers))
+        self.problems.append(Flaw(kind=kind, sentence=plain(sentence), servers=servers))
 
     def _read(self, name: str, most: int, kind: str = "file") -> bytes | None:
         """A regular file of at most so many bytes."""
@@ -238,22 +250,28 @@ class _Reading:
         self.problems += agreement.overspent(study, result.outcome)
         if self.problems:  # no model should be there, and whatever is there is refused already
             return
-        for name, data in files_of(result, self.page).items():
-            if name in (MODEL, PAGE):
-                kind = "model" if name == MODEL else "page"
-                found = self._read(name, len(data), kind)
-                if found is not None and found != data:
-                    self._wrong(kind, f"{name} is not what the statements give{_why(found)}")
+        files = files_of(result, self.page)
+        most = len(files[MODEL]) * (1 + contract.sums) + _MOST_WORDS
+        model = self._read(MODEL, most, "model")
+        version = _version(model or b"")
+        earlier = FORMAT.oldest <= version < FORMAT.version
+        if earlier:
+            files[MODEL] = _as_then(files[MODEL], model or b"", version)
+        near = model != files[MODEL] and contract.sums and totals.near(model or b"", files[MODEL])
+        if model is not None and model != files[MODEL] and not near:
+            why = FORMAT.refusal(version, "it") or "it was changed"
+            self._wrong("model", f"{MODEL} is not what the statements give: {why}")
+        page = self._read(PAGE, _MOST_PAGE if earlier or near else len(files[PAGE]), "page")
+        if earlier or (near and page != files[PAGE]):  # a page tells what another machine computed
+            self.unchecked.append(PAGE)
+        elif page is not None and page != files[PAGE]:
+            self._wrong("page", f"{PAGE} is not what the statements give: it was changed")
 
 
 def _longest(study: Study) -> Callable[[str], int]:
     """The most bytes that a server's statement can have under this study, whatever the job."""
-    try:
-        plan = TrainingPlan.from_dict(dict(study.plan or {"rounds": MOST_ROUNDS}))
-        largest = holdings.agreed(study, plan, "job")
-    except PDMLError:  # no job can be trained under it
-        return lambda _: 0
-    return lambda server: statement.most_bytes(largest, server)
+    jobs = holdings.longest(study)
+    return lambda server: max((statement.most_bytes(job, server) for job in jobs), default=0)
 
 
 def _contract(study: Study, server: str, data: bytes) -> Contract:
@@ -262,16 +280,40 @@ def _contract(study: Study, server: str, data: bytes) -> Contract:
     return holdings.agreed(study, TrainingPlan.from_dict(dict(said.plan)), said.job)
 
 
-def _why(model: bytes) -> str:
-    """Another version may have made it of the same statements in another way."""
-    form = re.search(rb'"result": "(pdml-result/[0-9]{1,9})"', model)
-    if form is None or form[1] == RESULT.encode():
-        return ": it was changed"
-    return f": it has the form {form[1].decode()}, and this version of pdml makes {RESULT}"
+def _version(model: bytes) -> int:
+    """In which way it says that it was made of the statements."""
+    found = re.search(rb'"result": "pdml-result/([0-9]{1,9})"', model)
+    return int(found[1]) if found else FORMAT.version
 
 
-def _proved(found: Equivocated) -> Problem:
-    return Problem(
+def _as_then(own: bytes, model: bytes, version: int) -> bytes:
+    """What an earlier version made of the same statements. Its bounds were others and so were its
+    words: lines that promise no more than today's are taken as they are."""
+    made = json.loads(own)
+    made["provenance"]["result"] = f"pdml-result/{version}"
+    try:
+        told = json.loads(model)["privacy"]["lines"]
+        each = zip(told, made["privacy"]["lines"], strict=True)
+        if all(_promises_no_more(then, now) for then, now in each):
+            made["privacy"]["lines"] = told
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass  # it is not what anybody made
+    return totals.spelt(made)
+
+
+def _promises_no_more(then: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Whether a line of an earlier version is one of today's, with figures that are not smaller."""
+    exact = now | {name: then[name] for name in ("epsilon", "certainty")}
+    larger = float(then["epsilon"]) >= float(now["epsilon"])
+    surer = now["certainty"] - 1e-9 <= then["certainty"] <= 1
+    said = {now["reason"], _REASONS.get(now["data"])}
+    return (
+        larger and surer and then == exact | {"reason": then["reason"]} and then["reason"] in said
+    )
+
+
+def _proved(found: Equivocated) -> Flaw:
+    return Flaw(
         kind="equivocation",
         sentence=plain(found.sentence),  # whoever signs two things may have signed anything
         servers=(found.sender,),

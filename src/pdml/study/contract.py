@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from pdml.accounting import Budget
 from pdml.core.graph import Graph
-from pdml.encoder import Attribute, Encoder
-from pdml.errors import InvalidInput, StudyError
+from pdml.errors import InvalidInput, StudyError, because
 from pdml.mechanisms.label_flip import micro
+from pdml.plan.place import Place
+from pdml.plan.training_plan import TrainingPlan
 from pdml.study import device, lines, rules
+from pdml.study.encoder import Attribute, Encoder
 from pdml.study.findings import Mistake
 from pdml.study.members import Relay, ServerEntry
 from pdml.tables import Table, listed
@@ -55,17 +57,16 @@ class Study:
     accept_weak: bool = False  # the menu holds an epsilon above ln 19, which hardly protects
     description: str = ""
     budget: Budget | None = None
-    plan: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # settings of a TrainingPlan; {} if it is not settled yet
+    plan: TrainingPlan | None = None  # None if it is left to each job
+    # Settings that the file writes though they are the defaults: the hash knows them, too.
+    plan_settings: tuple[str, ...] = ()
     opens: datetime | None = None  # UTC
     closes: datetime | None = None
     min_records: int = 50  # the smallest number of records with which a server may train
     wording: Mapping[str, Wording] = field(default_factory=dict)  # by attribute
     relay: Relay | None = None  # where nodes meet
-    replaces: str = (
-        ""  # hash of the revision before this one, which differs in keys and relay alone
-    )
+    # hash of the revision before this one, which differs in keys and relay alone
+    replaces: str = ""
 
     def __post_init__(self) -> None:
         try:
@@ -112,10 +113,8 @@ class Study:
             raise StudyError(source, [(0, f"the canonical form must be JSON: {error}")]) from None
         study = cls.from_document(document, source)
         if study.canonical() != data:
-            raise StudyError(
-                source,
-                [(0, "the JSON must be in canonical form: the same study would have two hashes")],
-            )
+            why = "the JSON must be in canonical form: the same study would have two hashes"
+            raise StudyError(source, [(0, why)])
         return study
 
     # To canonical bytes
@@ -123,34 +122,20 @@ class Study:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, in the layout of the TOML file."""
         head: dict[str, Any] = {"id": self.id, "title": self.title, "min_records": self.min_records}
-        head |= {
-            key: text
-            for key, text in (("description", self.description), ("replaces", self.replaces))
-            if text
-        }
-        head |= {
-            key: _time(moment)
-            for key, moment in (("opens", self.opens), ("closes", self.closes))
-            if moment is not None
-        }
+        head |= _filled({"description": self.description, "replaces": self.replaces})
+        times = {"opens": self.opens, "closes": self.closes}
+        head |= {key: _time(moment) for key, moment in times.items() if moment is not None}
         attributes = self.encoder.to_dict()["attributes"]
         for attribute in attributes:
-            wording = self.wording.get(attribute["name"], Wording())
-            attribute |= {
-                key: text
-                for key, text in (("label", wording.label), ("help", wording.help))
-                if text
-            }
+            attribute |= _filled(asdict(self.wording.get(attribute["name"], Wording())))
+        epsilon = {"menu": list(self.menu), "default": self.default_epsilon}
+        epsilon |= {"accept_weak": True} if self.accept_weak else {}
         document: dict[str, Any] = {
             "study": head,
             "label": {
                 "question": self.question,
                 "classes": list(self.classes),
-                "epsilon": {
-                    "menu": list(self.menu),
-                    "default": self.default_epsilon,
-                    **({"accept_weak": self.accept_weak} if self.accept_weak else {}),
-                },
+                "epsilon": epsilon,
             },
             "attributes": attributes,
             "servers": [_filled(asdict(server)) for server in self.servers],
@@ -158,10 +143,10 @@ class Study:
         }
         if self.budget is not None:
             document["budget"] = _limits(self.budget)
-        if self.plan:
+        if self.plan is not None:
             document["plan"] = {
                 key: list(value) if isinstance(value, tuple) else value
-                for key, value in self.plan.items()
+                for key, value in self.plan.written(self.plan_settings).items()
             }
         if self.relay is not None:
             document["relay"] = _filled(asdict(self.relay))
@@ -239,6 +224,38 @@ class Study:
         place = {server.name: i for i, server in enumerate(self.servers)}
         return Graph(len(self.servers), tuple((place[a], place[b]) for a, b in self.edges))
 
+    def place(self, name: str, *, records: int, epsilons: Sequence[float]) -> Place:
+        """The place of a server in a training.
+
+        Parameters
+        ----------
+        name : str
+            The server's.
+        records : int
+            How many it has; none of them is longer than 1.
+        epsilons : sequence of float
+            The ε of their labels, or the smallest and the largest.
+
+        Returns
+        -------
+        Place
+            For `TrainingPlan.events`.
+
+        Guarantees
+        ----------
+        - Every level of the menu from the smallest to the largest counts as in use: that is all
+          that others are told, and everybody's ledger must say the same.
+        """
+        return Place(
+            server=self.servers.index(self.server(name)),
+            n_servers=len(self.servers),
+            degree=len(self.neighbours(name)),
+            records=records,
+            epsilons=(*epsilons, *(e for e in self.menu if min(epsilons) <= e <= max(epsilons))),
+            width=self.width,
+            classes=len(self.classes),
+        )
+
     def encode(self, answers: Mapping[str, object]) -> NDArray[np.float32]:
         """One person's features, shape (width,): see `pdml.study.device`."""
         return device.encode(self.encoder, answers)
@@ -261,18 +278,15 @@ def read_text(path: str | os.PathLike[str]) -> str:
         with open(source, "rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise InvalidInput(
-            f"cannot read {source}: {(error.strerror or str(error)).lower()}"
-        ) from None
+        raise InvalidInput(f"cannot read {source}: {because(error)}") from None
     if len(data) > MOST_BYTES:
         raise StudyError(source, [(0, f"the file must be at most {MOST_BYTES:,} bytes long")])
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise StudyError(
-            source, [(line, "the file must be UTF-8 text, got other bytes: save it again as UTF-8")]
-        ) from None
+        why = "the file must be UTF-8 text, got other bytes: save it again as UTF-8"
+        raise StudyError(source, [(line, why)]) from None
 
 
 def parse(text: str, source: str) -> tuple[dict[str, Any], dict[lines.Path, int]]:
@@ -318,11 +332,7 @@ def _typed(
         told = [(0 if where is None else line_of(path, where), text) for path, text in mistakes]
         raise StudyError(source, sorted(told, key=itemgetter(0)))
     wording = {name: Wording(*texts) for name, texts in values["wording"].items()}
-    return {
-        **values,
-        "wording": MappingProxyType(wording),
-        "plan": MappingProxyType(dict(values["plan"])),
-    }
+    return {**values, "wording": MappingProxyType(wording)}
 
 
 def _filled(table: dict[str, str]) -> dict[str, str]:
@@ -332,9 +342,10 @@ def _filled(table: dict[str, str]) -> dict[str, str]:
     return {key: text for key, text in table.items() if text}
 
 
-def _limits(budget: Budget) -> dict[str, dict[str, float]]:
+def _limits(budget: Budget) -> dict[str, Any]:
     rows = {"features": budget.limit("features"), "labels": budget.limit("label")}
-    return {
+    counted = {} if budget.colluding is None else {"colluding": budget.colluding}
+    return counted | {
         row: {"epsilon": epsilon, "delta": delta}
         for row, (epsilon, delta) in rows.items()
         if epsilon != np.inf
@@ -351,8 +362,5 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    return (
-        int(value)
-        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53
-        else value
-    )
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return int(value) if whole else value

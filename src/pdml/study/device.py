@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdml._types import Matrix
-from pdml.encoder import Attribute, Encoder, Number
 from pdml.errors import DataError, InvalidInput
-from pdml.tables import MISSING, Table, listed, shown
+from pdml.study.encoder import Attribute, Encoder, Number
+from pdml.tables import Table, listed, number, shown
 
 MARGIN = 1 - 2.0**-20  # the norm of every report, up to rounding
 _CHUNK = 16_384  # rows in double precision at a time
@@ -53,18 +52,19 @@ def encode(encoder: Encoder, answers: Mapping[str, object]) -> NDArray[np.float3
 
 def encode_table(encoder: Encoder, table: Table) -> NDArray[np.float32]:
     """The same bits for every row of a table, shape (m, d)."""
-    rows: Matrix = encoder.encode(table)
+    values, placed = encoder.placed(table)
     features = np.empty((table.n_rows, encoder.n_features + 1), dtype=np.float32)
     for start in range(0, table.n_rows, _CHUNK):
-        part = rows[start : start + _CHUNK]
-        dense = np.asarray(part.toarray() if hasattr(part, "toarray") else part) + 0.0
+        part = slice(start, start + _CHUNK)
+        dense = np.zeros((len(values[part]), encoder.n_features))
+        np.put_along_axis(dense, placed[part], values[part] + 0.0, axis=1)
         total = np.zeros(len(dense))
         for column in dense.T:  # numpy's own sums reorder; one column after the other does not
             total += column * column
         total += 1.0
         factor = MARGIN / np.sqrt(total)
-        features[start : start + _CHUNK, :-1] = dense * factor[:, None]
-        features[start : start + _CHUNK, -1] = factor
+        features[part, :-1] = dense * factor[:, None]
+        features[part, -1] = factor
     return features
 
 
@@ -86,16 +86,16 @@ def decode(encoder: Encoder, features: NDArray[Any]) -> dict[str, float | str]:
 def entries(attribute: Attribute, value: object) -> list[float]:
     """The e_k of one answer; what is no answer to the question is a `DataError`."""
     if isinstance(attribute, Number):
-        number = _number(attribute.name, value)
-        if attribute.whole and not number.is_integer():
+        given = _finite(attribute.name, value)
+        if attribute.whole and not given.is_integer():
             must = f"{attribute.name!r} must be a whole number, without a fraction"
-            raise DataError(f"{must}, got {number:.17g}")
+            raise DataError(f"{must}, got {given:.17g}")
         inside = (
             attribute.low
-            if number < attribute.low
+            if given < attribute.low
             else attribute.high
-            if number > attribute.high
-            else number
+            if given > attribute.high
+            else given
         )
         return [(inside - attribute.low) / (attribute.high - attribute.low) + 0.0]
     level = value.strip() if isinstance(value, str) else value
@@ -106,21 +106,13 @@ def entries(attribute: Attribute, value: object) -> list[float]:
     return [1.0 if level == other else 0.0 for other in attribute.levels]
 
 
-def _number(name: str, value: object) -> float:
+def _finite(name: str, value: object) -> float:
     """A finite float from a number, or from text as in a table's cell."""
-    try:
-        if isinstance(value, str):
-            text = value.strip()
-            number = math.nan if text in MISSING or "_" in text else float(text)
-        elif isinstance(value, Real) and not isinstance(value, (bool, np.bool_)):
-            number = float(value)
-        else:
-            number = math.nan
-    except (ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
+    kind = isinstance(value, (str, Real)) and not isinstance(value, (bool, np.bool_))
+    found = number(value) if kind else None
+    if found is None or not math.isfinite(found):
         raise DataError(f"{name!r} must be a finite number, got {_shown(value)}")
-    return number
+    return found
 
 
 def _shown(value: object) -> str:

@@ -8,9 +8,11 @@ saying why not.
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from os import PathLike, fspath
 
 from pdml.errors import InvalidInput
-from pdml.study.contract import Study, parse
+from pdml.files import atomic_write
+from pdml.study.contract import Study, parse, read_text
 from pdml.study.lines import Path
 from pdml.study.members import Relay, ServerEntry
 
@@ -52,6 +54,37 @@ def pin_servers(text: str, entries: Sequence[ServerEntry], *, revision: bool, so
         text = _set(text, ("study",), {"replaces": before.hash}, source)
         study = _read_back(text, replace(study, replaces=before.hash), source)
     return text
+
+
+def pin_in_file(
+    file: str | PathLike[str], entries: Sequence[ServerEntry], *, revision: bool = False
+) -> Study:
+    """Pin servers' public keys in a study's file, which is replaced in one step.
+
+    Parameters
+    ----------
+    file : path
+        The study.
+    entries : sequence of ServerEntry
+        What `Card.entry` makes of a card.
+    revision : bool
+        The study is in use: name what this revision replaces.
+
+    Returns
+    -------
+    Study
+        As it is then.
+
+    Raises
+    ------
+    InvalidInput
+        If a server would be changed that has keys already, and this is no revision.
+    """
+    source = fspath(file)
+    text = pin_servers(read_text(file), entries, revision=revision, source=source)
+    study = Study.from_text(text, source)
+    atomic_write(file, text)
+    return study
 
 
 def set_relay(text: str, relay: Relay, *, revision: bool, source: str) -> str:

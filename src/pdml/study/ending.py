@@ -8,10 +8,10 @@ under a fixed plan, because noise that is switched off for features costs labels
 protects them.
 """
 
-from math import inf, isinf
+from math import isinf
 from typing import TYPE_CHECKING
 
-from pdml.accounting import spending
+from pdml.accounting import profiles
 from pdml.errors import Untrainable
 from pdml.study.findings import Mistake
 
@@ -38,8 +38,8 @@ def mistakes(study: "Study") -> list[Mistake]:
     ----------
     - Without a mistake, jobs under the study's plan end at every data set that its menu allows:
       after k jobs, for some k, either δ of the features at their limit exceeds its δ (it tends to
-      1), or δ of labels does (it tends to (e^ε - e^ε')/(1 + e^ε), ε the largest in the data, ε' the
-      limit).
+      1), or δ of labels does (it tends to (e^ε - e^ε')/(e^ε + K - 1), ε the largest in the data, ε'
+      the limit).
     - Where the plan is left to each job, everything that jobs release of features is limited, and
       labels are part of that.
     """
@@ -49,7 +49,7 @@ def mistakes(study: "Study") -> list[Mistake]:
         return [(("budget",), f"{the_study} has no budget: {why}; add [budget] with {REMEDY}")]
     if not isinf(budget.features_epsilon):
         return []
-    if not study.plan:
+    if study.plan is None:
         why = "whoever starts a job could switch the noise off"
         told = f"{the_study} has neither a plan nor a budget for features: {why}"
         return [(("budget",), f"{told}; add {REMEDY} to [budget]")]
@@ -71,6 +71,5 @@ def check(study: "Study") -> None:
 def _binds(study: "Study", epsilon: float, delta: float) -> bool:
     """Whether the ledger of a data set of which everything has leaked exceeds a limit on labels,
     though all its people chose the smallest ε of the menu."""
-    known = spending.objective_parts(())  # through η nothing is hidden, and through θ neither
-    everything = spending.against_others("label", study.menu[0], inf, known, len(study.classes))
-    return bool(everything(epsilon) > delta)
+    response = profiles.joint_profile(study.menu[0], profiles.nothing_profile, len(study.classes))
+    return bool(response(epsilon) > delta)

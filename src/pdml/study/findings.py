@@ -11,21 +11,19 @@ from datetime import UTC, date, datetime, time
 from typing import Any
 from urllib.parse import urlsplit
 
-from pdml.messages import is_loopback
 from pdml.study.lines import Path
+from pdml.study.messages import is_loopback
 from pdml.tables import shown
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
-_BIDI = frozenset(
-    "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-)  # they make text look like other text
+# they make text look like other text
+_BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 _MOST_HINTS = 50  # looking for what was meant takes time, and nobody reads that many
 
 Mistake = tuple[Path, str]
-ABSENT = (
-    object()
-)  # the value of a key that is not there, which is told once, where its table is read
+# the value of a key that is not there, which is told once, where its table is read
+ABSENT = object()
 
 
 def called(path: Path) -> str:
@@ -79,9 +77,8 @@ class Findings:
                     f"{called((*path, key))} is unknown: {hint or 'known are ' + ', '.join(keys)}",
                 )
         for key in required:
-            if (
-                key not in value and repr(key) not in hints
-            ):  # a misspelt key is one mistake, not two
+            # a misspelt key is one mistake, not two
+            if key not in value and repr(key) not in hints:
                 self.add(path, f"{called((*path, key))} is missing")
         return {key: value[key] for key in keys if key in value}
 

@@ -14,8 +14,7 @@ _SPACE = re.compile(r"[ \t]*")
 _GAP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")  # between elements: spaces, newlines, comments
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _TEXT = re.compile(
-    r'"""(?:\\.|[^\\])*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:\\.|[^"\\])*"|' + r"'[^']*'",
-    re.DOTALL,
+    r'"""(?:\\.|[^\\])*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:\\.|[^"\\])*"|' + r"'[^']*'", re.DOTALL
 )
 _PLAIN = re.compile(r"[^,\]}#\r\n]+")  # numbers, truth values and times, in which spaces may stand
 
@@ -145,8 +144,7 @@ class _Scanner:
     def _take(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self.text, self.at)
         if match is None:
-            raise ValueError(
-                f"no TOML at position {self.at}"
-            )  # impossible after tomllib accepted the text
+            # impossible after tomllib accepted the text
+            raise ValueError(f"no TOML at position {self.at}")
         self.at = match.end()
         return match.group()

@@ -10,6 +10,7 @@ import re
 from binascii import Error as Base64Error
 from dataclasses import dataclass
 
+from pdml.study import keys
 from pdml.study.findings import ABSENT, Findings
 from pdml.study.lines import Path
 
@@ -52,16 +53,16 @@ def read_servers(f: Findings, value: object, most: int) -> tuple[ServerEntry, ..
     """The servers; names, addresses and keys all differ."""
     found: dict[str, ServerEntry] = {}
     urls: set[str] = set()
-    keys: set[str] = set()
+    taken: set[str] = set()
     why = "one server alone has nobody to hide from"
     for at, item in f.tables("servers", value, least=2, most=most, why=why):
-        table = f.table(at, item, ("name", "url"), ("signing_key", "sealing_key"))
+        table = f.table(at, item, *keys.of("servers"))
         name = f.name((*at, "name"), table["name"]) if "name" in table else ""
         url = f.url((*at, "url"), table["url"]) if "url" in table else ""
         if url and url in urls:
             f.wrong((*at, "url"), "differ from the addresses of the other servers", url)
         urls.add(url)
-        entry = ServerEntry(name, url, *_keys(f, at, table, keys))
+        entry = ServerEntry(name, url, *_keys(f, at, table, taken))
         if name and name in found:
             f.wrong((*at, "name"), "differ from the names of the other servers", name)
         elif name:
@@ -109,7 +110,7 @@ def read_relay(f: Findings, value: object) -> Relay | None:
     """The relay, if the study names one."""
     if value is ABSENT:
         return None
-    table = f.table(("relay",), value, ("address",), ("fingerprint",))
+    table = f.table(("relay",), value, *keys.of("relay"))
     address = table.get("address", "")
     place = (
         _ADDRESS.fullmatch(address) if isinstance(address, str) and len(address) <= 300 else None

@@ -7,108 +7,103 @@ returns the arguments of `Study` and the mistakes; the arguments are whole only 
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 from pdml.accounting import Budget
 from pdml.accounting.budget import MOST_ROUNDS
-from pdml.encoder import Attribute, Category, Encoder, Number
 from pdml.errors import InvalidInput
+from pdml.formats import Format
 from pdml.mechanisms.label_flip import MILLION, WEAK_ABOVE, is_weak, micro
+from pdml.plan.training_plan import METHODS, SETTINGS, TrainingPlan
+from pdml.study import keys
+from pdml.study.encoder import Attribute, Category, Encoder, Number
 from pdml.study.findings import ABSENT, Findings, Mistake, called
+from pdml.study.keys import (
+    EPSILONS,
+    MOST_ATTRIBUTES,
+    MOST_CHOICES,
+    MOST_CLASSES,
+    MOST_FEATURES,
+    MOST_LEVELS,
+    MOST_RECORDS,
+    MOST_SERVERS,
+    TOPOLOGIES,
+)
 from pdml.study.lines import Path
 from pdml.study.members import fingerprint, read_relay, read_servers
 from pdml.tables import MISSING, listed
 
-EPSILONS = (
-    0.01,
-    20.0,
-)  # below, a label weighs hundreds of times one that is told; above, nothing is randomised
-MOST_CHOICES = 10
-MOST_CLASSES = 100
-MOST_SERVERS = 1_000
-MOST_ATTRIBUTES = 1_000
-MOST_FEATURES = 10_000  # a report of 53 kB
-MOST_RECORDS = 10**9
-TOPOLOGIES = ("ring", "complete")
-
-# The settings of a training plan, and whether each server may have its own; their domains are the
-# plan's own business.
-PLAN: Mapping[str, tuple[type, bool]] = {
-    "rounds": (int, False),
-    "regularization": (float, False),
-    "penalty": (float, False),
-    "objective_bound": (float, False),
-    "objective_noise": (str, False),
-    "noise_scale": (float, True),
-    "noise_decay": (float, False),
-    "tolerance": (float, True),
-    "loss": (str, False),
-}
+FORMAT = Format(name="study", version=1)
 
 
 def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
     """The arguments of `Study`, and every mistake as (path, sentence)."""
     f = Findings()
-    tables = f.table(
-        (),
-        document,
-        ("study", "label", "attributes", "servers", "topology"),
-        ("budget", "plan", "relay"),
-    )
+    if why := _other_format(document):
+        f.add(("study", "format"), why)
+        return {}, f.mistakes
+    tables = f.table((), document, *keys.of(""))
     servers = read_servers(f, tables.get("servers", ABSENT), MOST_SERVERS)
+    head = _head(f, tables.get("study", ABSENT))
+    label = _label(f, tables.get("label", ABSENT))
     values = {
-        **_head(f, tables.get("study", ABSENT)),
-        **_label(f, tables.get("label", ABSENT)),
+        **head,
+        **label,
         **_attributes(f, tables.get("attributes", ABSENT)),
         "servers": servers,
         "edges": _topology(f, tables.get("topology", ABSENT), [server.name for server in servers]),
-        "budget": _budget(f, tables.get("budget", ABSENT)),
-        "plan": _plan(f, tables.get("plan", ABSENT)),
+        "budget": _budget(f, tables.get("budget", ABSENT), max(1, len(servers) - 1)),
+        **_plan(
+            f, tables.get("plan", ABSENT), tables.get("servers", ABSENT), len(label["classes"])
+        ),
         "relay": read_relay(f, tables.get("relay", ABSENT)),
     }
     return values, f.mistakes
 
 
+def _other_format(document: object) -> str:
+    """Why a study of another version cannot be read: its other settings would only confuse."""
+    head = document.get("study") if isinstance(document, Mapping) else None
+    found = head.get("format", 1) if isinstance(head, Mapping) else 1
+    return FORMAT.refusal(found, "the study") if type(found) is int else ""
+
+
 def _head(f: Findings, value: object) -> dict[str, Any]:
     at: Path = ("study",)
-    table = f.table(
-        at, value, ("id", "title"), ("description", "opens", "closes", "min_records", "replaces")
-    )
-    found: dict[str, Any] = {
-        "description": "",
-        "opens": None,
-        "closes": None,
-        "min_records": 50,
-        "replaces": "",
-    }
+    table = f.table(at, value, *keys.of("study"))
+    found: dict[str, Any] = {"description": "", "min_records": 50, "replaces": ""}
+    found |= {"opens": None, "closes": None}
     checks: dict[str, Callable[[Path, Any], Any]] = {
         "id": f.name,
         "title": lambda path, value: f.text(path, value, 200),
         "description": lambda path, value: f.text(path, value, 5_000, paragraphs=True),
+        "format": lambda path, value: f.whole_number(path, value, 1, FORMAT.version),
         "opens": f.time,
         "closes": f.time,
         "min_records": lambda path, value: f.whole_number(path, value, 1, MOST_RECORDS),
         "replaces": lambda path, value: fingerprint(f, path, value),
     }
     found |= {key: check((*at, key), table[key]) for key, check in checks.items() if key in table}
+    found.pop("format", None)  # version 1 leaves no trace: studies keep their hashes
     if found["opens"] and found["closes"] and found["closes"] <= found["opens"]:
         f.wrong((*at, "closes"), "be later than opens", table["closes"], "nobody could contribute")
     return found
 
 
 def _label(f: Findings, value: object) -> dict[str, Any]:
-    table = f.table(("label",), value, ("question", "classes", "epsilon"))
+    at: Path = ("label",)
+    table = f.table(at, value, *keys.of("label"))
     found: dict[str, Any] = {"question": "", "classes": (), "menu": ()}
     found |= {"default_epsilon": math.nan, "accept_weak": False}
     if "question" in table:
         found["question"] = f.text(("label", "question"), table["question"], 500)
     if "classes" in table:
-        found["classes"] = f.texts(
-            ("label", "classes"), table["classes"], least=2, most=MOST_CLASSES
-        )
-    at: Path = ("label", "epsilon")
-    epsilon = f.table(at, table.get("epsilon", ABSENT), ("menu", "default"), ("accept_weak",))
+        at, given = ("label", "classes"), table["classes"]
+        found["classes"] = f.texts(at, given, least=2, most=MOST_CLASSES)
+    at = ("label", "epsilon")
+    epsilon = f.table(at, table.get("epsilon", ABSENT), *keys.of("label.epsilon"))
     if "accept_weak" in epsilon:
         found["accept_weak"] = f.truth((*at, "accept_weak"), epsilon["accept_weak"])
     if "menu" in epsilon:
@@ -145,26 +140,18 @@ def _menu(f: Findings, path: Path, value: object) -> tuple[float, ...]:
         if epsilon is None:
             continue
         if not low <= epsilon <= high:
-            why = (
-                "below it a label is all but noise"
-                if epsilon < low
-                else "above it nothing is randomised"
-            )
+            why = "above it nothing is randomised"
+            why = "below it a label is all but noise" if epsilon < low else why
             f.wrong((*path, i), f"lie in [{low:g}, {high:g}]", item, why)
         elif round(epsilon * 1e6) / 1e6 != epsilon:
-            f.wrong(
-                (*path, i), "have at most six decimals", item, "devices compute with millionths"
-            )
+            why = "devices compute with millionths"
+            f.wrong((*path, i), "have at most six decimals", item, why)
         elif epsilon in good:
             f.wrong((*path, i), "differ from the others on the menu", item, "it stands there twice")
         else:
             if good and epsilon < max(good):
-                f.wrong(
-                    (*path, i),
-                    "be larger than the one before it",
-                    item,
-                    "the menu is read from most to least private",
-                )
+                why = "the menu is read from most to least private"
+                f.wrong((*path, i), "be larger than the one before it", item, why)
             good.append(epsilon)
     return tuple(good)
 
@@ -173,16 +160,14 @@ def _attributes(f: Findings, value: object) -> dict[str, Any]:
     found: list[Attribute] = []
     wording: dict[str, tuple[str, str]] = {}
     names: set[str] = set()
-    for at, item in f.tables(
-        "attributes", value, most=MOST_ATTRIBUTES, why="there is nothing to predict from"
-    ):
+    why = "there is nothing to predict from"
+    for at, item in f.tables("attributes", value, most=MOST_ATTRIBUTES, why=why):
         optional = ("label", "help", *(("whole",) if item.get("kind") != "category" else ()))
         table = f.table(at, item, ("name", "kind", *_own_keys(item)), optional)
         if "kind" in table and table["kind"] not in ("number", "category"):
             f.wrong((*at, "kind"), "be 'number' or 'category'", table["kind"])
-        texts = {
-            key: f.text((*at, key), table[key], 500) for key in ("label", "help") if key in table
-        }
+        worded = [key for key in ("label", "help") if key in table]
+        texts = {key: f.text((*at, key), table[key], 500) for key in worded}
         name = f.text((*at, "name"), table["name"], 100) if "name" in table else ""
         if name in names:
             f.wrong((*at, "name"), "differ from the names of the other attributes", name)
@@ -196,10 +181,8 @@ def _attributes(f: Findings, value: object) -> dict[str, Any]:
     width = 1 + sum(len(attribute.feature_names) for attribute in found)
     encoder = None
     if width > MOST_FEATURES:
-        f.add(
-            ("attributes",),
-            f"attributes must have at most {MOST_FEATURES:,} features together, got {width:,}",
-        )
+        most = f"attributes must have at most {MOST_FEATURES:,} features together"
+        f.add(("attributes",), f"{most}, got {width:,}")
     elif found:
         try:
             encoder = Encoder(attributes=tuple(found))
@@ -212,13 +195,11 @@ def _own_keys(item: Mapping[str, Any]) -> tuple[str, ...]:
     """The key that this kind of attribute needs; while the kind is wrong, those that are there are
     not judged.
     """
-    keys = {"number": ("range",), "category": ("levels",)}
+    own = {"number": ("range",), "category": ("levels",)}
     kind = item.get("kind")
-    return (
-        keys[kind]
-        if isinstance(kind, str) and kind in keys
-        else tuple({"range", "levels"} & set(item))
-    )
+    if isinstance(kind, str) and kind in own:
+        return own[kind]
+    return tuple({"range", "levels"} & set(item))
 
 
 def _attribute(f: Findings, at: Path, name: str, table: Mapping[str, Any]) -> Attribute | None:
@@ -231,7 +212,8 @@ def _attribute(f: Findings, at: Path, name: str, table: Mapping[str, Any]) -> At
             return None
         return Number(name=name, low=ends[0], high=ends[1], whole=whole) if ends else None
     if table.get("kind") == "category" and "levels" in table:
-        levels = f.texts((*at, "levels"), table["levels"], least=1, most=1_000, refused=MISSING)
+        given = table["levels"]
+        levels = f.texts((*at, "levels"), given, least=1, most=MOST_LEVELS, refused=MISSING)
         return Category(name=name, levels=levels) if levels else None
     return None
 
@@ -244,12 +226,8 @@ def _range(f: Findings, path: Path, value: object) -> tuple[float, float] | None
     if low is None or high is None:
         return None
     if not low < high:
-        f.wrong(
-            path,
-            "run from a smaller to a larger number",
-            value,
-            "answers outside are moved to its ends",
-        )
+        why = "answers outside are moved to its ends"
+        f.wrong(path, "run from a smaller to a larger number", value, why)
         return None
     if not 1e-300 < high - low < math.inf:
         f.wrong(path, "have a width that a computer can divide by", value)
@@ -259,17 +237,13 @@ def _range(f: Findings, path: Path, value: object) -> tuple[float, float] | None
 
 def _topology(f: Findings, value: object, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
     at: Path = ("topology",)
-    table = f.table(at, value, (), ("edges", "kind"))
+    table = f.table(at, value, *keys.of("topology"))
     if isinstance(value, Mapping) and len(table) != 1:
         f.add(at, f"topology must have either edges or a kind ({' or '.join(TOPOLOGIES)})")
     elif "kind" in table:
         if table["kind"] not in TOPOLOGIES:
-            f.wrong(
-                (*at, "kind"),
-                f"be {' or '.join(map(repr, TOPOLOGIES))}",
-                table["kind"],
-                "anything else is said by edges",
-            )
+            kinds, why = " or ".join(map(repr, TOPOLOGIES)), "anything else is said by edges"
+            f.wrong((*at, "kind"), f"be {kinds}", table["kind"], why)
         elif table["kind"] == "complete":
             return tuple(combinations(names, 2))
         elif len(names) > 1:
@@ -288,11 +262,8 @@ def _edges(
     before, known = len(f.mistakes), set(names)
     found: set[frozenset[str]] = set()
     for i, pair in enumerate(value):
-        if not (
-            isinstance(pair, (list, tuple))
-            and len(pair) == 2
-            and all(isinstance(end, str) for end in pair)
-        ):
+        two = isinstance(pair, (list, tuple)) and len(pair) == 2
+        if not two or not all(isinstance(end, str) for end in pair):
             f.wrong((*at, i), "be a pair of names of servers", pair)
             continue
         for j, end in enumerate(pair):
@@ -305,14 +276,10 @@ def _edges(
                 f.wrong((*at, i), "link servers that are not linked yet", pair)
             found.add(frozenset(pair))
     edges = _ordered((tuple(pair) for pair in found), names)
-    if len(f.mistakes) == before and (
-        lonely := _cut_off(names, edges)
-    ):  # a misspelt name would be told twice
-        f.add(
-            at,
-            f"{called(at)} must connect all servers, but {listed(lonely)} cannot be reached "
-            f"from {names[0]!r}",
-        )
+    # a misspelt name would be told twice
+    if len(f.mistakes) == before and (lonely := _cut_off(names, edges)):
+        apart = f"but {listed(lonely)} cannot be reached from {names[0]!r}"
+        f.add(at, f"{called(at)} must connect all servers, {apart}")
     return edges
 
 
@@ -338,16 +305,19 @@ def _ordered(edges: Iterable[Sequence[str]], names: Sequence[str]) -> tuple[tupl
     return tuple((names[a], names[b]) for a, b in pairs)
 
 
-def _budget(f: Findings, value: object) -> Budget | None:
+def _budget(f: Findings, value: object, most_colluding: int) -> Budget | None:
     if value is ABSENT:
         return None
-    rows = f.table(("budget",), value, (), ("features", "labels"))
+    rows = dict(f.table(("budget",), value, *keys.of("budget")))
+    colluding = rows.pop("colluding", None)
+    if colluding is not None:
+        colluding = f.whole_number(("budget", "colluding"), colluding, 1, most_colluding)
     if isinstance(value, Mapping) and not rows:
         f.add(("budget",), "budget must limit features or labels, or be left out")
     limits: dict[str, float] = {}
     for row in rows:
         at: Path = ("budget", row)
-        table = f.table(at, rows[row], ("epsilon",), ("delta",))
+        table = f.table(at, rows[row], *keys.of(f"budget.{row}"))
         for key in table:
             limit = f.number((*at, key), table[key])
             if limit is not None and not (limit > 0 and (key == "epsilon" or limit < 1)):
@@ -358,20 +328,45 @@ def _budget(f: Findings, value: object) -> Budget | None:
                 )
             elif limit is not None:
                 limits[f"{row}_{key}"] = limit
-    return Budget(**limits)
+    return Budget(**limits, colluding=colluding)
 
 
-def _plan(f: Findings, value: object) -> dict[str, Any]:
+def _plan(f: Findings, value: object, servers: object, classes: int) -> dict[str, Any]:
+    """Each setting by itself, so that every mistake is told; then all of them together."""
+    before = len(f.mistakes)
     found: dict[str, Any] = {}
-    for key, item in f.table(("plan",), value, (), tuple(PLAN)).items():
-        kind, each = PLAN[key]
+    given = f.table(("plan",), value, (), tuple(SETTINGS))
+    method = {"method": given["method"]} if given.get("method") in METHODS else {}
+    for key, item in given.items():
         path: Path = ("plan", key)
-        if each and isinstance(item, (list, tuple)):
+        setting, known = SETTINGS[key], len(f.mistakes)
+        if setting.per_server and isinstance(item, (list, tuple)):
             found[key] = tuple(f.number((*path, i), part) for i, part in enumerate(item))
-        elif kind is str:
+            if isinstance(servers, (list, tuple)) and len(item) not in (1, len(servers)):
+                f.add(
+                    path,
+                    f"plan.{key} must be one number or one per server ({len(servers)} of them), "
+                    f"got {len(item)}",
+                )
+        elif setting.kind is str:
             found[key] = f.text(path, item, 100)
+        elif setting.kind is int:
+            found[key] = f.whole_number(path, item, 1, MOST_ROUNDS)
         else:
-            rounds = kind is int  # and nothing else
-            most = MOST_ROUNDS
-            found[key] = f.whole_number(path, item, 1, most) if rounds else f.number(path, item)
-    return found
+            found[key] = f.number(path, item)
+        if len(f.mistakes) == known:
+            _refused(f, path, partial(TrainingPlan, **(method | {key: found[key]})))
+    if len(f.mistakes) > before or not found:
+        return {"plan": None, "plan_settings": ()}
+    _refused(f, ("plan",), partial(TrainingPlan, **found))
+    if classes >= 2:
+        _refused(f, ("plan", "loss"), lambda: TrainingPlan(**found).loss_for(classes))
+    plan = None if len(f.mistakes) > before else TrainingPlan(**found)
+    return {"plan": plan, "plan_settings": tuple(found)}
+
+
+def _refused(f: Findings, path: Path, make: Callable[[], object]) -> None:
+    try:
+        make()
+    except InvalidInput as error:
+        f.add(path, f"plan.{error}")

@@ -15,17 +15,14 @@ _COMMENTS = {
     "study": "",
     "label": """\
 # What people keep secret: chance decides on the device what is sent in its place. The smaller
-# epsilon,
-# the more seldom it is the true answer. The first on the menu is the floor, because a report with a
-# small epsilon weighs more in training. Above 2.944438 a report can make people more than 95% sure:
-# a
-# study that wants that says accept_weak = true.
+# epsilon, the more seldom it is the true answer. The first on the menu is the floor, because a
+# report with a small epsilon weighs more in training. Above 2.944438 a report can make people more
+# than 95% sure: a study that wants that says accept_weak = true.
 """,
     "attributes": """\
 # What the model predicts from. The own server can read these answers. Ranges and levels are decided
 # beforehand, never taken from people's records: answers outside a range are moved to its ends,
-# other
-# levels cannot be given. A number with whole = true takes no fractions.
+# other levels cannot be given. A number with whole = true takes no fractions.
 """,
     "servers": """\
 # Who collects and trains. The order numbers the servers.
@@ -36,6 +33,7 @@ _COMMENTS = {
     "budget": """\
 # The most that all other servers together may learn about one person, from all trainings; a job
 # that would exceed it is refused. It must end: limit features (or labels, below the menu's floor).
+# colluding = k limits what any k of them together may learn, instead of all: only for sums.
 """,
     "plan": """\
 # How to train. `pdml plan` proposes settings that meet a budget.
@@ -81,8 +79,18 @@ def plain(study: Study) -> str:
 
 
 def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
-    """The TOML text; ``notes`` are warnings to stand above attributes, by name. `Study.from_text`
-    gives the study back.
+    """The TOML text with comments, for people to go on with.
+
+    Parameters
+    ----------
+    study : Study
+    notes : mapping, optional
+        Warnings to stand above attributes, by name.
+
+    Returns
+    -------
+    str
+        `Study.from_text` gives the study back.
     """
     document = study.to_dict()
     parts = [_HEAD, _table("study", document["study"], times=("opens", "closes"))]

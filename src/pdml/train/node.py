@@ -8,57 +8,76 @@ where ``heard`` is what the neighbours sent last, zero before round 1.
 `step` finishes round t (dual update with what was heard) and does round t+1 up to its release.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from pdml._types import Array, Matrix
 from pdml.core import labels, steps
+from pdml.core.graph import Graph
 from pdml.core.losses import Loss
 from pdml.core.rows import stored
 from pdml.core.solver import PrimalSolver, worth_compiling
+from pdml.errors import InvalidInput
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.randomness import ITERATES, OBJECTIVE, Source
-from pdml.train.plan import TrainingPlan, zeros
+from pdml.plan.place import Place
+from pdml.plan.training_plan import TrainingPlan, zeros
 
 
 @dataclass(frozen=True)
 class Server:
-    """What one server brings to a training: its records, their de-biased codes, and its place in
-    the graph.
+    """What one server brings to a training: its place, its records, and their de-biased codes."""
 
-    ``epsilon`` is the smallest label ε among its records: it fixes the sensitivity.
-    """
-
-    index: int
-    n_servers: int
-    degree: int
+    place: Place
     matrix: Matrix
     codes: Array  # (m, C)
-    epsilon: float
-    norm_bound: float
-    classes: int
     pooled: Matrix | None = (
         None  # the matrix of all servers of which ``matrix`` is a slice, in simulations
     )
 
-    @property
-    def records(self) -> int:
-        return int(self.matrix.shape[0])
+    def __post_init__(self) -> None:
+        place, shapes = self.place, (self.matrix.shape, self.codes.shape)
+        if shapes != ((place.records, place.width), (place.records, place.codes)):
+            raise InvalidInput(
+                f"the records and codes of a server must be of its place, {place.records} by "
+                f"{place.width} and by {place.codes}, got {shapes[0]} and {shapes[1]}"
+            )
 
-    def tolerance(self, plan: TrainingPlan) -> float:
-        return plan.tolerance_for(
-            self.index, self.n_servers, self.records, self.epsilon, self.norm_bound, self.classes
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        index: int,
+        matrix: Matrix,
+        codes: Array,
+        *,
+        epsilons: Sequence[float],
+        classes: int = 2,
+        norm_bound: float = 1.0,
+        pooled: Matrix | None = None,
+    ) -> Self:
+        """Server ``index`` of ``graph``; its sizes are those of its records."""
+        records, width = matrix.shape
+        place = Place.of(
+            graph,
+            index,
+            records=records,
+            epsilons=epsilons,
+            width=width,
+            classes=classes,
+            norm_bound=norm_bound,
         )
+        return cls(place, matrix, codes, pooled)
 
     def linear(self, plan: TrainingPlan, loss: Loss, source: Source) -> Array:
         """q_i - η_i/n, with η_i drawn from this server's own stream."""
         mean = labels.label_mean(self.matrix, self.codes, loss)
-        noise = plan.objective().draw(mean.shape, source.stream(OBJECTIVE, self.index))
-        reach = labels.label_shift(
-            self.epsilon, self.norm_bound, loss, self.classes
-        )  # at least |q_i|, and public
-        return source.less_share(mean, noise, self.n_servers, reach)
+        noise = plan.objective().draw(mean.shape, source.stream(OBJECTIVE, self.place.server))
+        reach = self.place.label_shift(loss)  # at least |q_i|, and public
+        return source.less_share(mean, noise, self.place.n_servers, reach)
 
 
 def compiles(server: Server, plan: TrainingPlan) -> bool:
@@ -97,20 +116,16 @@ class Node:
         use_numba: bool = False,
     ) -> None:
         """``linear``: q_i - η_i/n as an earlier life of this node drew it; None draws η_i."""
-        self.server, self.plan = server, plan
-        loss = plan.loss_for(server.classes)
+        self.server, self.plan, place = server, plan, server.place
+        loss = plan.loss_for(place.classes)
         self.linear = server.linear(plan, loss, source) if linear is None else linear
-        ridge = plan.ridge(server.degree, server.n_servers)
+        ridge = plan.ridge(place.degree, place.n_servers)
         self.solver = PrimalSolver(
             server.matrix, loss, ridge, codes=len(self.linear), use_numba=use_numba
         )
-        self.tolerance = server.tolerance(plan)
-        self._noise: IterateNoise = plan.iterates(server.index, server.n_servers)
-        self._source, self._stream = source, source.stream(ITERATES, server.index)
-
-    @property
-    def source_name(self) -> str:
-        return self._source.name
+        self.tolerance = plan.tolerance_for(place)
+        self._noise: IterateNoise = plan.iterates(place.server, place.n_servers)
+        self._source, self._stream = source, source.stream(ITERATES, place.server)
 
     def start(self) -> NodeState:
         origin = zeros(*self.linear.shape)
@@ -141,7 +156,7 @@ class Node:
 
     def _solve(self, state: NodeState, heard: list[Array]) -> tuple[Array, Array, float]:
         """The dual variable brought up to date, w_i(t+1), and the gradient norm it reached."""
-        settings = {"degree": self.server.degree, "penalty": self.plan.penalty}
+        settings = {"degree": self.server.place.degree, "penalty": self.plan.penalty}
         total = steps.sum_heard(heard, state.sent)
         dual = steps.dual_step(state.dual, state.sent, total, **settings)
         target = steps.primal_target(self.linear, dual, state.sent, total, **settings)

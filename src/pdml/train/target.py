@@ -9,10 +9,12 @@ hardly by luck, and bisection makes sense.
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from pdml import _validate
+from pdml._bisect import bisect, geometric
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget
 from pdml.core import labels, rows
@@ -20,9 +22,9 @@ from pdml.core.graph import Graph
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import DEAL, LABELS, Simulated
+from pdml.plan.planner import Proposal, Sizes, propose
 from pdml.train.engines import local
 from pdml.train.node import Server
-from pdml.train.planner import Proposal, Sizes, propose
 
 LOWEST, HIGHEST = 0.05, 16.0  # the ε searched
 
@@ -52,14 +54,41 @@ def smallest_epsilon(
     seeds: int = 4,
     resolution: float = 1.1,
 ) -> Reached:
-    """The smallest label ε, to a factor of ``resolution``, whose trainings reach
-    ``target_accuracy`` on held-out records.
+    """The smallest label ε whose trainings reach an accuracy on public records.
 
-    ``X`` are public records as they would be trained on (encoded, with a constant column), ``y``
-    class indices; a quarter is held out. ``budget``: against other servers, as it stands; by
-    default it moves along, features and labels at the same ε and δ = 10⁻⁶, so that one number
-    scales everything. ``records`` per server: those of the study (default: what ``X`` gives). They
-    must not exceed what ``X`` can deal.
+    Parameters
+    ----------
+    target_accuracy : float
+        The share of held-out records to predict; a quarter is held out.
+    X : matrix
+        Public records as they would be trained on: encoded, with a constant column.
+    y : array
+        Their class indices.
+    graph : Graph
+        Who is linked to whom.
+    budget : Budget, optional
+        Against other servers. By default it moves along, features and labels at the same ε and
+        δ = 10⁻⁶, so that one number scales everything.
+    records : tuple of int, optional
+        Of each server; by default what ``X`` gives, and never more.
+    classes : int
+        How many the label has.
+    norm_bound : float
+        Longer records are shrunk to it.
+    seeds : int
+        Trainings for each ε that is tried.
+    resolution : float
+        The factor to which ε is found.
+
+    Returns
+    -------
+    Reached
+        That ε, its plan, and what was measured on the way.
+
+    Raises
+    ------
+    InvalidInput
+        If no ε reaches it.
     """
     _validate.real(
         "target_accuracy",
@@ -84,13 +113,12 @@ def smallest_epsilon(
         tried.append((epsilon, found[0]))
         return found
 
-    low, high = LOWEST, HIGHEST
-    accuracy, proposal = attempt(high)
+    accuracy, proposal = attempt(HIGHEST)
     if proposal is None or accuracy < target_accuracy:
         best = (
             "no plan meets the budget"
             if proposal is None
-            else f"even epsilon {high:g} reaches {accuracy:.1%} only"
+            else f"even epsilon {HIGHEST:g} reaches {accuracy:.1%} only"
         )
         without = trial.noiseless()
         more = (
@@ -103,14 +131,19 @@ def smallest_epsilon(
             f"{target_accuracy:.1%}: {best}, and {more} {without:.1%}",
             setting="target_accuracy",
         )
-    while high / low > resolution:
-        middle = float(np.sqrt(low * high))
-        reached, found = attempt(middle)
-        if found is not None and reached >= target_accuracy:
-            high, accuracy, proposal = middle, reached, found
-        else:
-            low = middle
-    return Reached(epsilon=high, accuracy=accuracy, proposal=proposal, tried=tuple(sorted(tried)))
+
+    def reaches(epsilon: float) -> bool:
+        nonlocal accuracy, proposal
+        reached, found = attempt(epsilon)
+        if found is None or reached < target_accuracy:
+            return False
+        accuracy, proposal = reached, found
+        return True
+
+    epsilon = bisect(reaches, HIGHEST, LOWEST, relative=1 - 1 / resolution, middle=geometric)
+    return Reached(
+        epsilon=epsilon, accuracy=accuracy, proposal=proposal, tried=tuple(sorted(tried))
+    )
 
 
 class _Trial:
@@ -162,12 +195,12 @@ class _Trial:
     def run(self, epsilon: float, budget: Budget) -> tuple[float, Proposal]:
         """Mean accuracy over seeds of the plan proposed for ε, its servers' releases averaged."""
         sizes = replace(self.sizes, epsilon=epsilon)
-        proposal = propose(budget, sizes, self.graph, like=(self.x, self.y), acceptable=1.0)
+        proposal = propose(budget, sizes, self.graph, like=(self.x, self.y), method="rounds")
         return self._accuracy(epsilon, proposal), proposal
 
     def noiseless(self) -> float:
         """The accuracy without flips and noise."""
-        plan = propose(Budget(), replace(self.sizes, epsilon=30.0), self.graph, acceptable=1.0)
+        plan = propose(Budget(), replace(self.sizes, epsilon=30.0), self.graph, method="rounds")
         return self._accuracy(np.inf, plan)
 
     def _accuracy(self, epsilon: float, proposal: Proposal) -> float:
@@ -192,19 +225,10 @@ class _Trial:
         )
 
     def _servers(self, codes: Array, epsilon: float) -> list[Server]:
+        sizes = replace(self.sizes, epsilon=epsilon)
         return [
-            Server(
-                index=i,
-                n_servers=self.graph.n,
-                degree=int(self.graph.degrees[i]),
-                matrix=part,
-                codes=codes[self.cuts[i] : self.cuts[i + 1]],
-                epsilon=epsilon,
-                norm_bound=self.norm_bound,
-                classes=self.classes,
-                pooled=self.x,
-            )
-            for i, part in enumerate(self.slices)
+            Server(sizes.place(self.graph, i), part, codes[a:b], self.x)
+            for i, (part, (a, b)) in enumerate(zip(self.slices, pairwise(self.cuts), strict=True))
         ]
 
     def _predict(self, weights: Array) -> IntArray:

@@ -25,8 +25,10 @@ from pdml.core.solver import Each, ManySolvers, worth_compiling
 from pdml.errors import InvalidInput
 from pdml.mechanisms.iterate_noise import draw_round
 from pdml.mechanisms.randomness import ITERATES, Source
+from pdml.mechanisms.whole_noise import Units
+from pdml.plan.training_plan import TrainingPlan
+from pdml.train import sums
 from pdml.train.node import Server
-from pdml.train.plan import TrainingPlan
 
 Observer = Callable[[int, Array, Array], None]
 """Called after each round with t, the releases and the un-noised iterates, both (runs, n, C, d).
@@ -79,6 +81,54 @@ def train(
     return sweep(graph, [run], observe=observe, threads=threads, use_numba=use_numba)[0]
 
 
+def exchange(
+    run: Run, *, house: bool = False, intercept: bool = True, threads: int | None = None
+) -> sums.Exchanged:
+    """One exchange of sums: one pass over each server's records, a few thousand at a time.
+
+    Parameters
+    ----------
+    run : Run
+        Whose plan has the method "sums".
+    house : bool
+        Also what each server would keep for its own house.
+    intercept : bool
+        Whether the last column is the constant one; for ``house`` alone.
+    threads : int, optional
+        By default as many as this process may use.
+
+    Returns
+    -------
+    Exchanged
+        Every row as its server would send it, before it is masked: within one trust domain rows
+        are added up as they are, and the total is the same number.
+
+    Guarantees
+    ----------
+    - The numbers depend neither on the number of threads nor on their order.
+    """
+    plan, n = run.plan, len(run.servers)
+    with threadpool_limits(1), _pool(workers(threads), n) as each:
+        own: list[Any] = [None] * n
+
+        def release(i: int) -> Units:
+            found = sums.exact(run.servers[i], plan)
+            if house:
+                own[i] = found
+            return sums.released(found, run.servers[i], plan, run.source)
+
+        rows = np.array(each(release))
+        if not house:
+            return sums.Exchanged(released=rows)
+        total = rows.sum(axis=0)
+
+        def keep(i: int) -> Array:
+            place = run.servers[i].place
+            return sums.house_weights(own[i], rows[i], total, plan, place, intercept=intercept)
+
+        return sums.Exchanged(released=rows, house=tuple(each(keep)))
+
+
 def sweep(
     graph: Graph,
     runs: Sequence[Run],
@@ -97,7 +147,7 @@ def sweep(
     first = runs[0].servers
     if len(first) != graph.n:
         raise InvalidInput(f"the graph joins {graph.n} servers, but {len(first)} brought records")
-    loss = plan.loss_for(first[0].classes)
+    loss = plan.loss_for(first[0].place.classes)
     if use_numba is None:
         use_numba = worth_compiling(
             sum(stored(server.matrix) for server in first), plan.rounds * len(runs)
@@ -106,7 +156,7 @@ def sweep(
     size = workers(threads) if all(flags) else 1
     with threadpool_limits(1), _pool(size, graph.n) as each:
         pooled, cuts = pool_records(first)
-        ridges = np.array([plan.ridge(server.degree, graph.n) for server in first])
+        ridges = np.array([plan.ridge(server.place.degree, graph.n) for server in first])
         solvers = ManySolvers(
             pooled,
             cuts,
@@ -125,13 +175,13 @@ def _rounds(
     graph: Graph, runs: Sequence[Run], solvers: ManySolvers, observe: Observer | None
 ) -> list[Trained]:
     plan, n = runs[0].plan, graph.n
-    loss = plan.loss_for(runs[0].servers[0].classes)
+    loss = plan.loss_for(runs[0].servers[0].place.classes)
     linear = np.array(
         [[server.linear(run.plan, loss, run.source) for server in run.servers] for run in runs]
     )
     shape = linear.shape  # (runs, n, C, d)
     tolerances = np.array(
-        [min(run.servers[i].tolerance(run.plan) for run in runs) for i in range(n)]
+        [min(run.plan.tolerance_for(run.servers[i].place) for run in runs) for i in range(n)]
     )
     noises = [[run.plan.iterates(i, n) for i in range(n)] for run in runs]
     streams = [[run.source.stream(ITERATES, i) for i in range(n)] for run in runs]
@@ -220,7 +270,7 @@ def pool_records(servers: Sequence[Server]) -> tuple[Matrix, IntArray]:
     In a simulation they become CSR if they are mostly zero. Rows that each server brought by itself
     stay as they are stored: at a node nobody sees the others' zeros.
     """
-    cuts = np.cumsum([0, *(server.records for server in servers)]).astype(np.int64)
+    cuts = np.cumsum([0, *(server.place.records for server in servers)]).astype(np.int64)
     whole = servers[0].pooled
     if (
         whole is None

@@ -5,18 +5,14 @@ Actors pass noisy vectors among themselves; the driver sees those and figures ab
 Nothing is ever restarted: a restarted actor would have lost its solver and its streams, and would
 end with a wrong model that looks right.
 
-    with connected("auto"):
+    with cluster.connected("auto"):
         trained = train(graph, plan, source, shards)
 """
 
-import logging
-import os
-import signal
-import socket
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -25,14 +21,18 @@ from pdml._types import Array
 from pdml.core.graph import Graph
 from pdml.core.rows import stored
 from pdml.core.solver import worth_compiling
+from pdml.core.sums import Sums
 from pdml.errors import EngineError, InvalidInput, PDMLError
 from pdml.mechanisms.randomness import Source
-from pdml.train.engines.local import Compiled, Inside, Observer, Run, Trained, diameters, workers
+from pdml.mechanisms.whole_noise import Units
+from pdml.plan.place import Place
+from pdml.plan.training_plan import TrainingPlan
+from pdml.train import sums
+from pdml.train.engines.cluster import library
+from pdml.train.engines.local import Compiled, Inside, Observer, Run, Trained, diameters
 from pdml.train.node import Node, NodeState, Server
-from pdml.train.plan import TrainingPlan
 
 TIMEOUT = 600.0  # seconds a round may take
-KNOCK = 10.0  # seconds in which the head of a cluster answers
 
 
 @dataclass(frozen=True)
@@ -44,74 +44,6 @@ class Shard:
     servers: tuple[int, ...]
     load: Callable[[], Sequence[Server]]
     resources: dict[str, float] = field(default_factory=dict)
-
-
-@contextmanager
-def connected(address: str | None = None) -> Iterator[None]:
-    """A connection to the cluster at ``address`` (or RAY_ADDRESS), else to a new one on this
-    machine; an existing one is kept.
-    """
-    ray = library()
-    if ray.is_initialized():
-        yield
-        return
-    if address in (None, "auto"):
-        address = os.environ.get("RAY_ADDRESS") or address
-    with _own_signals():
-        _join(address)
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-def _join(address: str | None) -> None:
-    ray = library()
-    try:
-        if address is None:
-            ray.init(
-                num_cpus=workers(None),
-                include_dashboard=False,
-                log_to_driver=False,
-                _node_ip_address="127.0.0.1",
-            )
-            return
-        if address not in ("auto", "local"):
-            _knock(address)
-        ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
-    except (OSError, RuntimeError, ValueError, OverflowError, ray.exceptions.RayError) as error:
-        reason = (
-            "this machine belongs to none"
-            if address == "auto"
-            else " ".join((getattr(error, "strerror", None) or str(error)).split())
-        )
-        raise EngineError(f"there is no Ray cluster at {address!r}: {reason}") from None
-
-
-def _knock(address: str) -> None:
-    """An error at once if nobody listens there: Ray would try for minutes, and may end the
-    process.
-    """
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if not (host and port.isdecimal()):
-        raise ValueError("an address is HOST:PORT")
-    if host in ("localhost", "127.0.0.1"):
-        host = library().util.get_node_ip_address()  # which is where Ray will look
-    socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
-
-
-@contextmanager
-def _own_signals() -> Iterator[None]:
-    """Ray replaces the handler of SIGTERM; put back whose there was."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if callable(before):
-            signal.signal(signal.SIGTERM, before)
 
 
 def shards_of(run: Run, count: int | None = None) -> list[Shard]:
@@ -141,21 +73,9 @@ def train(
 
     Observers see the releases only: iterates without noise stay in the actors.
     """
-    ray = library()
-    owners = _owners(graph, shards)
-    actors: list[Any] = []
-    try:
-        layout = [shard.servers for shard in shards]
-        for shard in shards:
-            options = {
-                "num_cpus": 1 if not shard.resources else 0,
-                "resources": shard.resources,
-                "max_restarts": 0,
-                "max_task_retries": 0,
-            }
-            actors.append(
-                ray.remote(_Worker).options(**options).remote(shard, layout, graph, plan, source)
-            )
+    owners = _owners(graph.n, shards)
+    layout = [shard.servers for shard in shards]
+    with _actors(_Worker, shards, layout, graph, plan, source) as actors:
         sizes = _gather(
             [actor.load.remote() for actor in actors],
             shards,
@@ -172,6 +92,71 @@ def train(
             timeout,
         )
         return _rounds(graph, plan, shards, owners, actors, observe, timeout)
+
+
+def exchange(
+    plan: TrainingPlan,
+    source: Source,
+    shards: Sequence[Shard],
+    *,
+    house: bool = False,
+    intercept: bool = True,
+    timeout: float = TIMEOUT,
+) -> sums.Exchanged:
+    """One exchange of sums, equal to the local engine's: exact sums stay in the actors.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        With the method "sums".
+    source : Source
+        Of the noise.
+    shards : sequence of Shard
+        The servers, each once.
+    house, intercept
+        As in `pdml.train.engines.local.exchange`.
+    timeout : float
+        Seconds that a pass over a shard may take.
+
+    Returns
+    -------
+    Exchanged
+    """
+    n = sum(len(shard.servers) for shard in shards)
+    _owners(n, shards)
+    with _actors(_Summing, shards, plan, source) as actors:
+        done = [actor.released.remote() for actor in actors]
+        released = _ordered(shards, _gather(done, shards, "before it sent its sums", timeout))
+        rows = np.array(released)
+        if not house:
+            return sums.Exchanged(released=rows)
+        kept = [actor.house.remote(rows.sum(axis=0), intercept) for actor in actors]
+        found = _ordered(shards, _gather(kept, shards, "over its own model", timeout))
+        return sums.Exchanged(released=rows, house=tuple(found))
+
+
+def _ordered(shards: Sequence[Shard], values: Sequence[Sequence[Any]]) -> list[Any]:
+    """What the servers of each shard gave, in the order of all servers."""
+    servers = [server for shard in shards for server in shard.servers]
+    given = [value for each in values for value in each]
+    return [value for _, value in sorted(zip(servers, given, strict=True), key=itemgetter(0))]
+
+
+@contextmanager
+def _actors(kind: type, shards: Sequence[Shard], *settings: Any) -> Iterator[list[Any]]:
+    """One actor for each shard, gone at the end."""
+    ray = library()
+    actors: list[Any] = []
+    try:
+        for shard in shards:
+            options = {
+                "num_cpus": 1 if not shard.resources else 0,
+                "resources": shard.resources,
+                "max_restarts": 0,
+                "max_task_retries": 0,
+            }
+            actors.append(ray.remote(kind).options(**options).remote(shard, *settings))
+        yield actors
     finally:
         for actor in actors:
             ray.kill(actor)
@@ -232,12 +217,7 @@ class _Worker:
 
     def load(self) -> int:
         """Read the records, and say how many numbers they are."""
-        self.servers = list(self.shard.load())
-        if tuple(server.index for server in self.servers) != self.shard.servers:
-            raise InvalidInput(
-                f"the shard of servers {self.shard.servers} loaded "
-                f"{[server.index for server in self.servers]}"
-            )
+        self.servers = _loaded(self.shard)
         return sum(stored(server.matrix) for server in self.servers)
 
     def open(self, use_numba: Sequence[bool]) -> None:
@@ -245,7 +225,7 @@ class _Worker:
 
         threadpool_limits(1)
         self.nodes = [
-            Node(server, self.plan, self.source, use_numba=use_numba[server.index])
+            Node(server, self.plan, self.source, use_numba=use_numba[server.place.server])
             for server in self.servers
         ]
         self.states = [node.start() for node in self.nodes]
@@ -264,7 +244,9 @@ class _Worker:
         stepped = [
             node.step(
                 state,
-                [heard[peer] for peer in self.graph.neighbours(node.server.index)] if t > 1 else [],
+                [heard[peer] for peer in self.graph.neighbours(node.server.place.server)]
+                if t > 1
+                else [],
             )
             for node, state in zip(self.nodes, self.states, strict=True)
         ]
@@ -272,6 +254,44 @@ class _Worker:
         work = np.sum([node.solver.state.work for node in self.nodes], axis=0).reshape(-1)
         figures = ([s.certified for s in self.states], int(work[0]), int(work[2]))
         return np.array([released for _, released in stepped]), figures
+
+
+class _Summing:
+    """One actor: the sums of a shard, which stay here without their noise."""
+
+    def __init__(self, shard: Shard, plan: TrainingPlan, source: Source) -> None:
+        self.shard, self.plan, self.source = shard, plan, source
+        self.places: list[Place] = []
+        self.own: list[Sums] = []
+        self.rows: list[Units] = []
+
+    def released(self) -> list[Units]:
+        """What each server here sends: noise is drawn once."""
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(1)
+        for server in _loaded(self.shard):
+            own = sums.exact(server, self.plan)
+            self.places.append(server.place)
+            self.own.append(own)
+            self.rows.append(sums.released(own, server, self.plan, self.source))
+        return self.rows
+
+    def house(self, total: Units, intercept: bool) -> list[Array]:
+        """Each server's own model."""
+        kept = zip(self.own, self.rows, self.places, strict=True)
+        return [
+            sums.house_weights(own, row, total, self.plan, place, intercept=intercept)
+            for own, row, place in kept
+        ]
+
+
+def _loaded(shard: Shard) -> list[Server]:
+    """Its servers, which must be those that it names."""
+    found = list(shard.load())
+    if (numbers := tuple(server.place.server for server in found)) != shard.servers:
+        raise InvalidInput(f"the shard of servers {shard.servers} loaded {list(numbers)}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -289,10 +309,10 @@ def _alone(server: Server) -> Server:
     return replace(server, pooled=None)
 
 
-def _owners(graph: Graph, shards: Sequence[Shard]) -> dict[int, int]:
+def _owners(n: int, shards: Sequence[Shard]) -> dict[int, int]:
     owners = {server: k for k, shard in enumerate(shards) for server in shard.servers}
-    if sorted(server for shard in shards for server in shard.servers) != list(range(graph.n)):
-        raise InvalidInput(f"shards must hold every server from 0 to {graph.n - 1} exactly once")
+    if sorted(server for shard in shards for server in shard.servers) != list(range(n)):
+        raise InvalidInput(f"shards must hold every server from 0 to {n - 1} exactly once")
     return owners
 
 
@@ -331,15 +351,3 @@ def _named(shard: Shard) -> str:
         f"server{'s' if len(shard.servers) > 1 else ''} "
         f"{shown}{', ...' if len(shard.servers) > 5 else ''}"
     )
-
-
-def library() -> Any:
-    """Ray itself, or one sentence saying that it is not installed."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError:
-        raise EngineError(
-            "this needs Ray, which is not installed: pip install 'pdml[ray]'"
-        ) from None
-    return ray

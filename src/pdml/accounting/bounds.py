@@ -1,0 +1,134 @@
+"""Every bound that holds on what others learn of a label or of a record: the best one counts, and
+its name says why.
+
+All but one are closed forms. The one with the device's coin takes a tenth of a second for each
+kind of person, so that it is asked only where it can help, and of no more people than needed.
+"""
+
+from functools import cache
+
+import numpy as np
+
+from pdml._types import Array
+from pdml.accounting import profiles
+from pdml.accounting.coin import coin_profile
+from pdml.accounting.exposure import Exposure
+from pdml.accounting.profiles import Profile, Values
+
+ALONE, THETA, ETA, BOTH = "response alone", "theta", "eta", "both noises"
+WHOLE, ONCE, COIN = "every round", "label part once", "coin"
+_WORTH = 0.98  # of a closed form's μ: what the coin must leave to be asked for
+_MOST = 16  # people with tables of their own
+
+
+def closed(data: str, spent: Exposure) -> dict[str, Profile]:
+    """δ(ε') of "label" or "features" against the other servers, for each kind of person, by the
+    name of each closed form.
+    """
+    if data == "features":
+        return {WHOLE: spent.whole.profile, ONCE: spent.once.profile}
+    through = {THETA: spent.theta, ETA: spent.eta, BOTH: spent.both}
+    behind = {name: bound.profile for name, bound in through.items()}
+    return {
+        name: profiles.joint_profile(spent.epsilon, profile, spent.classes)
+        for name, profile in ({ALONE: profiles.nothing_profile} | behind).items()
+    }
+
+
+def against_others(data: str, spent: Exposure, *, worst: bool = False) -> Profile:
+    """The best of all bounds, for each kind of person.
+
+    Parameters
+    ----------
+    data : str
+        "label" or "features".
+    spent : Exposure
+        Without an axis of rounds.
+    worst : bool
+        Whether only whoever is worst off matters: then those who are not may get a bound that is
+        above their own.
+
+    Returns
+    -------
+    Profile
+        With an entry for each kind of person.
+    """
+    forms = profiles.better_of(*closed(data, spent).values())
+    asked = _coin_helps(data, spent)
+    if not asked.any():
+        return forms
+    coin = cache(lambda: _through_coin(spent, asked, worst))  # nobody may ever ask
+
+    def delta(epsilon: Values) -> Values:
+        everybody = np.broadcast_shapes(np.shape(epsilon), asked.shape)
+        wanted = np.broadcast_to(epsilon, everybody)
+        found = np.array(forms(wanted))
+        found[..., asked] = np.minimum(found[..., asked], coin()(wanted[..., asked]))
+        return found
+
+    return delta
+
+
+def keeps(data: str, spent: Exposure, epsilon: float, delta: float) -> bool:
+    """Whether δ(ε) of everybody is at most ``delta``; quicker than to ask for a profile."""
+    beyond = profiles.better_of(*closed(data, spent).values())(epsilon) > delta
+    if not beyond.any():
+        return True
+    left = profiles.gaussian_profile(_beside_the_label(spent))(epsilon)
+    if (beyond & ~(_coin_helps(data, spent) & (left <= delta))).any():
+        return False
+    return bool((_through_coin(spent, beyond, worst=True)(epsilon) <= delta).all())
+
+
+def winners(data: str, spent: Exposure, epsilon: Array, found: Array) -> list[str]:
+    """Which bound says so, of each kind of person for whom δ(``epsilon``) = ``found``; of equal
+    ones the first, and if none of the closed forms does, it was the coin's."""
+    forms = {name: profile(epsilon) for name, profile in closed(data, spent).items()}
+    names = np.full(len(epsilon), COIN, dtype=object)
+    for name, delta in reversed(forms.items()):
+        names[delta <= found] = name
+    return list(names)
+
+
+def _coin_helps(data: str, spent: Exposure) -> Values:
+    """For whom the coin can tell less than a closed form: by what it leaves in any case."""
+    if data != "features":
+        return np.zeros(np.shape(spent.epsilon), dtype=bool)
+    once = np.where(spent.once.flat < 1, spent.once.mu, np.inf)
+    with np.errstate(invalid="ignore"):
+        helps = _beside_the_label(spent) < _WORTH * np.minimum(spent.whole.mu, once)
+    return np.asarray(helps & (spent.coin.flat < 1) & np.isfinite(spent.coin.label))
+
+
+def _beside_the_label(spent: Exposure) -> Values:
+    """μ of what no coin hides: the bound with the coin is never below it."""
+    return np.hypot(spent.coin.rest, spent.coin.square)
+
+
+def _through_coin(spent: Exposure, asked: Values, worst: bool) -> Profile:
+    """The bound with the coin, for those asked."""
+    coin = spent.coin
+    moved = (coin.label, coin.rest, coin.square, coin.rounding, coin.edge, coin.outside)
+    each = _covered(np.array([spent.epsilon, *moved])[:, asked], worst)
+    epsilon, label, rest, square, rounding, edge, outside = each
+    profile = coin_profile(epsilon, label, rest, square_mu=square, rounding_mu=rounding)
+
+    def delta(target: Values) -> Values:
+        return np.minimum(1.0, (profile(target) + edge) / (1 - outside))
+
+    return delta
+
+
+def _covered(each: Array, worst: bool) -> Array:
+    """The same columns, or larger ones, of which no more than a few are different: a bound for
+    more of everything holds for less of it."""
+    different, back = np.unique(each, axis=1, return_inverse=True)
+    if worst:
+        above: Values = (different[:, :, None] <= different[:, None, :]).all(axis=0)  # i under j
+        front = above.sum(axis=1) == 1  # under nobody else
+        different = different[:, front][:, np.argmax(above[:, front], axis=1)]
+    kinds, whose = np.unique(different, axis=1, return_inverse=True)
+    groups = np.array_split(np.arange(kinds.shape[1]), min(_MOST, kinds.shape[1]))
+    for group in groups:
+        kinds[:, group] = kinds[:, group].max(axis=1, keepdims=True)
+    return np.asarray(kinds[:, whose.ravel()][:, back.ravel()])

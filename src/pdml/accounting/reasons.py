@@ -1,0 +1,69 @@
+"""Why a line of the ledger says what it says, in words."""
+
+from math import isinf
+
+from pdml.accounting import bounds
+from pdml.accounting.spending import Split
+
+_HIDES = {
+    bounds.THETA: "iterate noise over all rounds sent",
+    bounds.ETA: "objective noise, once for all rounds",
+    bounds.BOTH: "both noises together",
+    bounds.WHOLE: "iterate noise over all rounds sent",
+    bounds.ONCE: "label part counted once, the rest in every round",
+    bounds.COIN: "label part counted once, with the device's coin",
+}
+_OWN = {
+    "own server": "the own server receives them: no protection",
+    "own and others together": "no protection",
+}
+
+
+def features_against_own(adversary: str) -> str:
+    """Why features have no protection against whoever receives them."""
+    return _OWN[adversary]
+
+
+def exchanges(count: int) -> str:
+    """So many exchanges of sums."""
+    return "one exchange of sums" if count == 1 else f"{count} exchanges of sums"
+
+
+def against_others(
+    data: str, bound: str, epsilon: float, sent: Split, colluding: int | None
+) -> str:
+    """What hides a label or a record from the other servers.
+
+    Parameters
+    ----------
+    data : str
+        "label" or "features".
+    bound : str
+        The name of the bound that was best (`bounds.candidates`).
+    epsilon : float
+        What the line says.
+    sent : Split
+        What its server released.
+    colluding : int, optional
+        How many others put together what they see; by default all.
+
+    Returns
+    -------
+    str
+        Words for the ledger's line.
+    """
+    if not sent.released and not sent.sums:
+        return "nothing was sent"
+    if isinf(epsilon):
+        return "no noise hides it"
+    if bound == bounds.ALONE:
+        return "randomised response alone"
+    parts = [_HIDES[bound]] if sent.released else []
+    if sent.sums:
+        among = [1 if colluding is None else each.hidden_among - colluding for each in sent.sums]
+        hidden = f", hidden in the total of {min(among)} servers" if min(among) > 1 else ""
+        coin = bound == bounds.COIN and not isinf(sent.epsilon) and not sent.released
+        tossed = ", with the device's coin" if coin else ""
+        parts.append(f"noise on {exchanges(len(sent.sums))}{tossed}{hidden}")
+    response = "randomised response, then " if data == "label" and not isinf(sent.epsilon) else ""
+    return response + ", and ".join(parts)

@@ -1,0 +1,135 @@
+"""What `pdml study new` asks in a terminal, step by step: again until the answer will do."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pdml.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pdml.study.encoder import Attribute
+    from pdml.study.findings import Findings
+
+    Check = Callable[[Findings, str], Any]
+
+SHOWN = (0.5, 1.0, 2.0)
+
+
+def ask(prompt: str, check: "Check", default: str | None = None) -> str:
+    """Ask until the answer passes ``check``."""
+    from pdml.study.findings import Findings
+
+    def proved(text: str) -> str:
+        findings = Findings()
+        check(findings, text.strip())
+        if findings.mistakes:
+            raise typer.BadParameter(findings.mistakes[0][1])
+        return text.strip()
+
+    with somebody(prompt):
+        return str(typer.prompt(prompt, default=default, value_proc=proved, err=True))
+
+
+@contextmanager
+def somebody(prompt: str) -> Iterator[None]:
+    """Around one question: if the input ends, it is named."""
+    try:
+        yield
+    except typer.Abort:
+        typer.echo(err=True)  # the question stands on a line of its own
+        way_out = "answer in a terminal, or say it by options (--help lists them)"
+        raise InvalidInput(f"nobody answered {prompt!r}: {way_out}") from None
+
+
+def split(text: str) -> list[str]:
+    """Words between commas."""
+    return [part.strip() for part in text.split(",")] if text else []
+
+
+def attribute(name: str, kind: str) -> "Attribute":
+    """The range of a number, or the levels of a category."""
+    from pdml.cli import declared
+    from pdml.study.encoder import Category
+    from pdml.tables import MISSING
+
+    def some(f: "Findings", text: str) -> None:
+        f.texts(("levels",), split(text), least=1, most=1_000, refused=MISSING)
+
+    def two(f: "Findings", text: str) -> None:
+        try:
+            declared.number(name, text)
+        except ValueError:
+            f.wrong(("range",), "be LOW:HIGH with LOW below HIGH, or LOW:HIGH:whole", text)
+
+    if kind == "category":
+        levels = ask(f"Possible levels of {name}, separated by commas", some)
+        return Category(name=name, levels=tuple(split(levels)))
+    known = f"Range of {name} that can be known without looking at anybody"
+    form = "LOW:HIGH, or LOW:HIGH:whole if fractions are no answers"
+    return declared.number(name, ask(f"{known}, as {form}", two))
+
+
+def _attributes() -> "tuple[Attribute, ...]":
+    typer.echo("Attributes: what the model predicts from. The own server can read them.", err=True)
+    found: dict[str, Attribute] = {}
+    while True:
+        prompt = "Name of an attribute" + (" (empty: no more)" if found else "")
+        name = ask(
+            prompt, lambda f, text: text and f.text(("name",), text, 100), "" if found else None
+        )
+        if not name and found:
+            return tuple(found.values())
+        if not name or name in found:
+            typer.echo("Error: every attribute needs a name of its own", err=True)
+            continue
+        found[name] = attribute(name, ask("Is it a number or a category", _kind, "number"))
+
+
+def _kind(f: "Findings", text: str) -> None:
+    if text not in ("number", "category"):
+        f.wrong(("kind",), "be number or category", text)
+
+
+def _several(what: str, proposed: str) -> list[str]:
+    def two_or_more(f: "Findings", text: str) -> None:
+        f.texts(("answer",), split(text), least=2, most=100)
+
+    return split(ask(f"{what}, separated by commas", two_or_more, proposed))
+
+
+def _short(name: str, most: int) -> "Check":
+    return lambda f, text: f.text((name,), text, most)
+
+
+QUESTIONS: Mapping[str, Callable[[], Any]] = {  # in the order in which people think of them
+    "title": partial(ask, "Title of the study", _short("title", 200)),
+    "question": partial(ask, "The question whose answer is kept secret", _short("question", 500)),
+    "classes": partial(_several, "Its possible answers", "no,yes"),
+    "attributes": _attributes,
+    "servers": partial(_several, "Names of the servers", "alice,bob,carol"),
+}
+
+
+def budget(proposed: float) -> float:
+    """The limit of features, beside what some limits mean."""
+    from pdml.accounting import Budget
+    from pdml.cli.budget_words import sure
+
+    typer.echo("Budget: how much may all other servers together learn about one person's", err=True)
+    typer.echo("answers, from all trainings? Starting from even odds they become", err=True)
+    for epsilon in SHOWN:
+        typer.echo(f"  {epsilon:<4g} {sure(epsilon, Budget().features_delta)}", err=True)
+    return float(ask("Epsilon of the budget", _positive, f"{proposed:g}"))
+
+
+def _positive(f: "Findings", text: str) -> None:
+    try:
+        if 0 < float(text) < inf:
+            return
+    except ValueError:
+        pass
+    f.wrong(("epsilon",), "be a positive number", text)

@@ -1,0 +1,151 @@
+"""`pdml train people.csv`: a table of people's records in, a model and a report out."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pdml.cli import options, outputs, screen
+from pdml.cli.options import PLAN, PRIVACY, argument, flag, option
+
+if TYPE_CHECKING:
+    from pdml.release.trained import Trained
+
+COLUMNS, _ACCURACY = "The columns", "Accuracy"
+_column, _private = partial(option, panel=COLUMNS), partial(option, panel=PRIVACY)
+_ENCODER = "Ranges and levels as JSON, as in a model's encoder."
+_FROM_DATA = "Take the undeclared ones from the data: a leak."
+_EPSILON = "Privacy of each label: smaller is more private, inf is none."
+_DEALT = "How many servers the records are dealt to.  [default: 10]"
+_SEED = "Makes the run repeatable: who knows it can subtract the noise."
+_SAVED = "Plan, links and budget that `pdml plan --out` wrote."
+Texts = list[str] | None
+
+
+def train_table(
+    data: Annotated[
+        Path, argument("Records (.csv, .csv.gz or .parquet).", "DATA", show_default=False)
+    ],
+    label: Annotated[str, _column("The column to predict.", "COLUMN")] = "",
+    ranges: Annotated[
+        Texts, _column("Range of a number; repeat.", "COLUMN=LOW:HIGH[:whole]", "--range")
+    ] = None,
+    levels: Annotated[Texts, _column("Levels of a category; repeat.", "COLUMN=A,B,...")] = None,
+    encoder: Annotated[Path | None, _column(_ENCODER, "FILE")] = None,
+    from_data: Annotated[bool, flag("--from-data", _FROM_DATA, COLUMNS)] = False,
+    classes: Annotated[str, _column("Classes of the label, in order.", "A,B,...")] = "",
+    ignore: Annotated[Texts, _column("A column that is no feature; repeat.", "COLUMN")] = None,
+    epsilon: Annotated[float, _private(_EPSILON)] = 1.0,
+    epsilon_column: Annotated[str, _private("Each person's own epsilon.", "COLUMN")] = "",
+    norm_bound: options.NormBound = 1.0,
+    servers: Annotated[int | None, _private(_DEALT)] = None,
+    server_column: Annotated[str, _private("Which server each record belongs to.", "COLUMN")] = "",
+    topology: options.Topology = "random",
+    links: options.Links = None,
+    engine: Annotated[str, _private("local (one process) or ray (a cluster).")] = "local",
+    seed: Annotated[int | None, _private(_SEED, min=0)] = None,
+    plan: Annotated[Path | None, option(_SAVED, "FILE", panel=PLAN)] = None,
+    rounds: options.Rounds = None,
+    penalty: options.Penalty = None,
+    regularization: options.Regularization = None,
+    objective_bound: options.ObjectiveBound = None,
+    objective_noise: options.ObjectiveNoise = None,
+    noise_scale: options.NoiseScale = None,
+    noise_decay: options.NoiseDecay = None,
+    test: Annotated[
+        Path | None, option("Records to measure the accuracy on.", "FILE", panel=_ACCURACY)
+    ] = None,
+    test_fraction: Annotated[
+        float, option("Or hold back this share of DATA for it.", panel=_ACCURACY)
+    ] = 0.0,
+    diagnostics: Annotated[
+        bool, flag("--diagnostics", "Show unprotected figures too.", _ACCURACY)
+    ] = False,
+    out: options.Out = Path("."),
+    model: options.ModelName = Path("model.json"),
+    report: options.ReportName = Path("report.html"),
+    force: options.ForceAll = False,
+    as_json: options.TablesJson = False,
+) -> None:
+    """Train a model from a table, with simulated people and servers.
+
+    Every label is randomised before the training sees it; the servers then train together and add
+    noise to what they send. Writes model.json and report.html, which hold nothing but noisy
+    releases and public settings; accuracies on records are shown here only, unless --diagnostics
+    asks for them on the page.
+
+    Ranges, levels and classes are declared, not looked up: a maximum or a rare level in the data
+    is somebody's.
+
+    \b
+    Example:
+      pdml train people.csv --label diagnosis --range age=18:100 \\
+          --levels sex=female,male --test-fraction 0.2
+    Example, for data that needs no protection:
+      pdml train people.csv --label diagnosis --from-data
+    """
+    given = options.given(locals(), options.SETTINGS)
+    dealt = options.given(locals(), ("links", "servers"))
+    if not label:
+        raise typer.BadParameter("it names the column to predict", param_hint="--label")
+    from pdml.cli import declared
+    from pdml.pages.page import write
+    from pdml.pages.trained import table_page
+    from pdml.plan.saved import SavedPlan
+    from pdml.plan.training_plan import TrainingPlan
+    from pdml.release.table import train_table
+
+    files = {"report": out / report, "model": out / model}
+    outputs.check(list(files.values()), force=force)
+    agreed: dict[str, Any] = {"topology": topology, "links": links, "n_servers": servers}
+    if plan is None:
+        agreed["plan"] = TrainingPlan(**given)
+    else:
+        options.leave_out(given | dealt, " beside --plan: the file settles it")
+        agreed = SavedPlan.load(plan).settings()
+    attributes = declared.declarations(ranges or (), levels or (), encoder)
+    with screen.progress("Training") as hear, declared.in_options():
+        trained = train_table(
+            data,
+            label,
+            attributes=attributes.values(),
+            from_data=from_data,
+            classes=[name.strip() for name in classes.split(",")] if classes else (),
+            ignore=ignore or (),
+            epsilon_column=epsilon_column,
+            server_column=server_column,
+            test=test,
+            test_fraction=test_fraction,
+            epsilon=epsilon,
+            norm_bound=norm_bound,
+            engine=engine,
+            diagnostics=diagnostics,
+            on_round=hear,
+            random_state=seed,
+            **agreed,
+        )
+    page = partial(write, page=table_page(trained))
+    outputs.commit({files["report"]: page, files["model"]: trained.model.save})
+    paths = {name: str(path) for name, path in files.items()}
+    screen.tell(as_json, trained.summary() | {"files": paths}, lambda: _show(trained, files))
+
+
+def _show(trained: "Trained", files: dict[str, Path]) -> None:
+    from pdml.cli import trained_words
+    from pdml.pages.trained import measured_on, table_lead
+    from pdml.release.trained import INSIDE
+
+    totals = () if trained.accuracy is None else (("released model", trained.accuracy),)
+    hint = f"; {INSIDE}" if totals else " (--test FILE or --test-fraction 0.2)"
+    if trained.classifier.diagnostics:
+        hint = ""  # the leak is named below
+    screen.show(
+        "How accurate is it?",
+        screen.accuracy_table(trained.rows, totals),
+        table_lead(trained),
+        f"Accuracy: {measured_on(trained)}{hint}.",
+    )
+    leaks = (*trained.model.provenance["leaks"], *trained.page_leaks)
+    trained_words.show(trained, *(f"Leak: {sentence}." for sentence in leaks))
+    screen.list_files(files)

@@ -1,0 +1,54 @@
+"""What `pdml train people.csv` and `pdml demo` tell of a simulated training."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pdml.cli import screen
+from pdml.pages.trained import remarks
+from pdml.release.trained import INSIDE
+
+if TYPE_CHECKING:
+    from pdml.core.sums_expectation import Expectation
+    from pdml.release.trained import Trained
+
+SIMULATED = (
+    "Simulated: one process played every party and drew the noise from a pseudo-random "
+    "generator, so this run itself "
+    "protected nobody; the figures say what a deployment with these settings would give away."
+)
+
+
+def show(trained: "Trained", *notes: str) -> None:
+    """How far the servers are apart; the ledger, in words first; and what one must know."""
+    model = trained.model
+    size = float(np.linalg.norm(np.column_stack([model.coefficients, model.intercepts])))
+    apart = "Largest distance between two servers' last releases (consensus)"
+    if trained.consensus is not None:
+        screen.say("", f"{apart}: {trained.consensus:.3g}; the model's own length is {size:.3g}.")
+    if trained.expected is not None:
+        screen.say("", expectation(trained.expected))
+    screen.show_privacy(trained.ledger.lines())
+    screen.say("", *notes, *_inside(trained), *remarks(trained), SIMULATED)
+
+
+def expectation(expected: "Expectation") -> str:
+    """What the totals tell of their own model."""
+    accuracy = expected.accuracy
+    return (
+        f"By what was released alone, the model is expected to be right in {accuracy.middle:.1%} "
+        f"of cases like these; {accuracy.low:.1%} to {accuracy.high:.1%} is an interval of which "
+        "80% hold the truth."
+    )
+
+
+def _inside(trained: "Trained") -> list[str]:
+    """What only whoever holds the records may know: words for the terminal, never for a file."""
+    fitted = trained.classifier
+    if not fitted.n_clipped_:
+        return []
+    bias = " (which counts the constant 1 of every record)" if fitted.fit_intercept else ""
+    return [
+        f"{fitted.n_clipped_:,} of {trained.records:,} records were longer than the norm bound "
+        f"{fitted.norm_bound:g}{bias} and shrunk to it; this count is {INSIDE}."
+    ]

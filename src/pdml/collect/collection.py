@@ -1,0 +1,225 @@
+"""One server's collection of reports, by name: what the commands of `pdml collect` do."""
+
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pdml.collect.export import export
+from pdml.collect.intake import hour_text
+from pdml.collect.rules import collection_id, hash_token
+from pdml.collect.store import Store, Totals
+from pdml.collect.stores import open_store
+from pdml.errors import InvalidInput
+from pdml.files import write_private
+from pdml.study import Study, trainable
+from pdml.study.frozen import Manifest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """What a collection holds: totals, never a report."""
+
+    study: Study
+    server: str
+    totals: Totals
+
+    @property
+    def by_epsilon(self) -> dict[str, int]:
+        """Reports by the ε that people chose."""
+        return self._sums(lambda epsilon, label: f"{epsilon / 1e6:g}")
+
+    @property
+    def by_reported_class(self) -> dict[str, int]:
+        """Reports by what chance let through."""
+        return self._sums(lambda epsilon, label: self.study.classes[label])
+
+    @property
+    def frozen_at(self) -> str:
+        """The hour in which it was frozen, or ""."""
+        hour = self.totals.frozen_hour
+        return "" if hour is None else hour_text(hour)
+
+    def _sums(self, name: Callable[[int, int], str]) -> dict[str, int]:
+        sums: dict[str, int] = {}
+        for (epsilon, label), count in sorted(self.totals.tallies.items()):
+            sums[name(epsilon, label)] = sums.get(name(epsilon, label), 0) + count
+        return sums
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "study": self.study.hash,
+            "server": self.server,
+            "state": self.totals.state,
+            "reports": self.totals.reports,
+            "min_records": self.study.min_records,
+            "by_epsilon": self.by_epsilon,
+            "by_reported_class": self.by_reported_class,
+            "withdrawn": self.totals.withdrawn,
+            "invitations": self.totals.invitations,
+            "invitations_used": self.totals.invitations_used,
+            "frozen_at": self.frozen_at or None,
+            "digest": self.totals.digest or None,
+        }
+
+
+class Collection:
+    """One server's collection, open until it is closed; best used by ``with``.
+
+    Parameters
+    ----------
+    study : Study
+        The contract, `Study.load("study.toml")`.
+    server : str
+        Which of its servers this is; may be left out if it has one.
+    database : str
+        A SQLite file or postgresql://...; by default STUDY_ID-SERVER.db.
+    keys : Path, optional
+        The folder of the reports' keys, by default beside the file.
+    create : bool
+        Make the collection if there is none: people will be asked.
+
+    Raises
+    ------
+    Untrainable
+        If it would be made under a study that nobody could ever train under.
+    InvalidInput
+        If there is no such server or collection, or the database is another's.
+
+    Examples
+    --------
+    >>> with Collection(Study.load("study.toml"), "alice") as collection:  # doctest: +SKIP
+    ...     print(collection.status().totals.reports)
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        server: str = "",
+        *,
+        database: str = "",
+        keys: Path | None = None,
+        create: bool = False,
+    ) -> None:
+        if create:
+            trainable.check(study)
+        if not server and len(study.servers) > 1:
+            raise InvalidInput(
+                f"the study has several servers: say which with --server {study.servers[0].name}"
+            )
+        self.study = study
+        self.server = server or study.servers[0].name
+        who = collection_id(study, self.server)
+        self.database = database or f"{study.id}-{self.server}.db"
+        self.store: Store = open_store(self.database, who, create=create, keys=keys)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *how: object) -> None:
+        self.store.close()
+
+    @property
+    def url(self) -> str:
+        """Where people reach the service, as the study says."""
+        return self.study.server(self.server).url.rstrip("/")
+
+    def status(self) -> Status:
+        """What it holds now.
+
+        Returns
+        -------
+        Status
+            Totals alone: no report is looked at.
+        """
+        return Status(study=self.study, server=self.server, totals=self.store.totals())
+
+    def invite(self, count: int, file: Path) -> None:
+        """Make invitations: links that work once.
+
+        Parameters
+        ----------
+        count : int
+            How many people.
+        file : Path
+            A new CSV file of token and link, for its owner alone: the only copy, because the
+            store keeps hashes.
+
+        Guarantees
+        ----------
+        - The file reaches the disk before the store knows the invitations; if the store refuses
+          them, it does not stay.
+        """
+        tokens = [secrets.token_hex(16) for _ in range(count)]
+        lines = "".join(f"{token},{self.url}/#t={token}\n" for token in tokens)
+        if not write_private(file, f"token,link\n{lines}", first=True):
+            raise InvalidInput(f"{file} exists already: it may hold other invitations")
+        try:
+            self.store.invite(map(hash_token, tokens))
+        except BaseException:
+            file.unlink(missing_ok=True)
+            raise
+
+    def withdraw(self, report: str) -> bool:
+        """Erase a report but for its id, which stays refused.
+
+        Parameters
+        ----------
+        report : str
+            The id of its receipt.
+
+        Returns
+        -------
+        bool
+            False if it was withdrawn before.
+
+        Raises
+        ------
+        InvalidInput
+            For an unknown report or a frozen collection.
+        """
+        if not re.fullmatch("[0-9a-f]{32}", report):
+            raise InvalidInput(
+                f"report must be the 32 lower-case hex digits of a receipt's id, got {report!r}"
+            )
+        return self.store.withdraw(bytes.fromhex(report))
+
+    def set_open(self, is_open: bool) -> None:
+        """Take no more reports, at once, also in a running service; or take them again.
+
+        Parameters
+        ----------
+        is_open : bool
+            Whether reports are taken from now on.
+        """
+        self.store.set_open(is_open)
+
+    def export(self, folder: Path, *, force_small: bool = False) -> Manifest:
+        """Freeze the collection for good and write its data set for training.
+
+        Parameters
+        ----------
+        folder : Path
+            Must not exist.
+        force_small : bool
+            Also with fewer reports than the study's ``min_records``.
+
+        Returns
+        -------
+        Manifest
+            With the number of records and their digest; exporting again gives the same bytes.
+
+        Raises
+        ------
+        Untrainable
+            If nobody could ever train under the study: nothing is frozen then.
+        DataError
+            If there are too few reports, or the database was altered since the first export.
+        """
+        trainable.check(self.study)
+        least = 1 if force_small else self.study.min_records
+        return export(self.store, folder, hour=int(time.time() // 3600), min_records=least)

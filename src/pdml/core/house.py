@@ -1,0 +1,70 @@
+"""A model for the house: one server's own exact sums together with the others' noisy ones.
+
+Nothing is released by using it inside. Both are unbiased measurements of the same moments; each is
+weighted by its precision, Q and S apart: where the others' noise is large they hardly count, and
+the model is the one from the server's own records.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from pdml.core.losses import Loss
+from pdml.core.sums import Sums
+from pdml.core.sums_model import Measured, Noise, SumsModel, fit_measured, measured
+
+
+def fit_house(
+    own: Sums,
+    others: Sums,
+    noise: Noise,
+    *,
+    loss: Loss,
+    norm_bound: float = 1.0,
+    intercept: bool = True,
+) -> SumsModel:
+    """The model of a server that keeps its own sums exact.
+
+    Parameters
+    ----------
+    own : Sums
+        Exact, of this server's records.
+    others : Sums
+        The total of all other servers, noise included.
+    noise : Noise
+        Of ``others``.
+    loss : Loss
+        As in `fit_sums`.
+    norm_bound, intercept
+        As in `fit_sums`.
+
+    Returns
+    -------
+    SumsModel
+        A secret of the server: a function of its exact sums.
+
+    Guarantees
+    ----------
+    - As the others' noise grows, the result tends to the model from ``own`` alone.
+    """
+    mine = measured(own, Noise(label=0.0, square=0.0), loss=loss, norm_bound=norm_bound)
+    theirs = measured(others, noise, loss=loss, norm_bound=norm_bound)
+    features = np.diag(mine.s)[: own.width - intercept]
+    typical = float(features.mean()) if features.size else 1.0  # of x_i x_k
+    label = _share(mine.report * typical, theirs.report * typical + theirs.label**2)
+    square = _share(typical**2 / own.size, typical**2 / others.size + theirs.square**2 / 2)
+    both = Measured(
+        q=(1 - label) * mine.q + label * theirs.q,
+        s=(1 - square) * mine.s + square * theirs.s,
+        label=label * theirs.label,
+        square=square * theirs.square,
+        report=(1 - label) ** 2 * mine.report + label**2 * theirs.report,
+        intercept=intercept,
+    )
+    model = fit_measured(both, loss)
+    return replace(model, weights=model.weights / norm_bound)
+
+
+def _share(mine: float, theirs: float) -> float:
+    """The weight of theirs in the mean with the least variance."""
+    return mine / (mine + theirs) if mine + theirs else 0.5

@@ -1,0 +1,205 @@
+"""How good the model from totals is, told by the same totals: no record is read, nothing more is
+released (docs/sums.md, "A forecast after the exchange").
+
+A model judged by the totals it was made from looks better than it is. But Gaussian noise of known
+size can be *split*: with fresh noise e of the same law, totals + a·e and totals - e/a are
+independent. Models from the first are judged by the second: unbiased for E[y z], E[z²] and E[z] of
+their margins z. A posterior of these numbers and of E[y], and classes that are Gaussian along z,
+give accuracy and AUC with their intervals.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pdml import _special
+from pdml._types import Array
+from pdml.core.losses import Loss
+from pdml.core.sums import Sums
+from pdml.core.sums_model import Measured, Noise, SumsModel, fit_measured, measured
+from pdml.errors import InvalidInput
+
+_SPLIT, _SPLITS = 0.7, 6  # a, and how many pairs are averaged
+# Chosen on synthetic populations, for 80% of true values within the intervals:
+_INFLATION = 1.1  # of the deviations: a split's model is not quite the released one
+_FEW = 15.0  # and more so with few records: by this many records' share
+_BEYOND = 0.025  # what Gaussian classes leave out
+_VARIANCE, _SPREAD = 1.25, 0.4  # E[z²] relative to the estimate that the model relied on
+_CENTRE, _BALANCE = 0.2, 0.4  # E[z] about the model's own estimate, E[y] about 0
+_POINTS = 5
+_CORRELATIONS = np.linspace(-0.3, 0.97, 52)
+# A model may have learnt nothing, or anything.
+_PRIOR = 4 * np.exp(-0.5 * (_CORRELATIONS / 0.1) ** 2) + (_CORRELATIONS > 0)
+_VARIANCES = np.linspace(-1.0, 1.6, 27)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """An estimate, and the interval in which the truth lies in 80% of trainings."""
+
+    low: float
+    middle: float
+    high: float
+
+
+_UNKNOWN = Range(low=0.0, middle=0.5, high=1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """What to expect of a model on records like those it was made from.
+
+    ``confidence`` is the mean probability that the model gives to its own choices: where it lies
+    above ``accuracy`` the model is overconfident.
+    """
+
+    accuracy: Range
+    auc: Range
+    confidence: float
+
+
+def expect(totals: Sums, noise: Noise, *, loss: Loss, norm_bound: float = 1.0) -> Expectation:
+    """Accuracy, AUC and calibration of `fit_sums`'s model, from what `fit_sums` takes.
+
+    Parameters
+    ----------
+    totals : Sums
+        Of two classes.
+    noise : Noise
+        Of the totals.
+    loss : Loss
+        As in `fit_sums`.
+    norm_bound : float
+        As in `fit_sums`.
+
+    Returns
+    -------
+    Expectation
+
+    Raises
+    ------
+    InvalidInput
+        For more than two classes.
+
+    Guarantees
+    ----------
+    - A function of its arguments alone: the noise that splits the totals is always the same.
+    """
+    if len(totals.label_sum) != 1:
+        raise InvalidInput(
+            f"totals must be of two classes, got {len(totals.label_sum)}: "
+            "no forecast is known for more",
+            setting="totals",
+        )
+    given = measured(totals, noise, loss=loss, norm_bound=norm_bound)
+    model = fit_measured(given, loss)
+    size = np.sqrt(model.weights[0] @ model.moments @ model.weights[0])
+    if not size:  # no label said anything
+        return Expectation(accuracy=_UNKNOWN, auc=_UNKNOWN, confidence=0.5)
+    said = _judged(given, model, loss)
+    # Axes: correlation of y and z, log variance of z, mean of y, mean of z.
+    correlation, log_variance = _CORRELATIONS[:, None, None, None], _VARIANCES[:, None, None]
+    balance, balanced = _nodes(*said.balance)
+    balance, balanced = balance[:, None], balanced[:, None]
+    centre, centred = _nodes(*said.centre)
+    inner, mixed = (1 - centre**2) * np.exp(log_variance), 1 - balance**2
+    shared = correlation * np.sqrt(inner * mixed)  # cov(y, z)
+    log = -0.5 * (
+        ((said.told[0] - shared - balance * centre) / said.told[1]) ** 2
+        + ((said.square[0] - inner - centre**2) / said.square[1]) ** 2
+        + ((log_variance - np.log(_VARIANCE)) / _SPREAD) ** 2
+    )
+    chance = np.exp(log - log.max()) * _PRIOR[:, None, None, None] * balanced * centred
+    chance /= chance.sum()
+
+    positive, gap = (1 + balance) / 2, 2 * shared / mixed
+    within = np.sqrt(inner * (1 - correlation**2))
+    right = positive * _special.ndtr((centre + gap * (1 - positive)) / within)
+    right += (1 - positive) * _special.ndtr(-(centre - gap * positive) / within)
+    return Expectation(
+        accuracy=_range(right, chance),
+        auc=_range(_special.ndtr(gap / (np.sqrt(2) * within)), chance),
+        confidence=_confidence(size, inner, centre, chance),
+    )
+
+
+def _confidence(size: float, inner: Array, centre: Array, chance: Array) -> float:
+    """The mean of e^|z|/(1 + e^|z|)."""
+    typical = _special.ndtri((np.arange(512) + 0.5) / 512)
+    mean = float(np.sum(chance * centre))
+    spread = np.sqrt(max(float(np.sum(chance * (inner + centre**2))) - mean**2, 0.0))
+    return float(np.mean(1 / (1 + np.exp(-size * np.abs(mean + spread * typical)))))
+
+
+def _nodes(mean: float, deviation: float) -> tuple[Array, Array]:
+    """Points and weights that stand for a normal variable."""
+    at, weights = np.polynomial.hermite_e.hermegauss(_POINTS)
+    return np.clip(mean + deviation * at, -0.95, 0.95), weights / weights.sum()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Said:
+    """What totals say of margins z with E[z²] = 1 under the model's own S: each with its
+    deviation.
+    """
+
+    told: tuple[float, float]  # E[y z]
+    square: tuple[float, float]  # E[z²]
+    centre: tuple[float, float]  # E[z]
+    balance: tuple[float, float]  # E[y]
+
+
+def _judged(given: Measured, model: SumsModel, loss: Loss) -> _Said:
+    s, width, c = model.moments, len(model.moments), loss.label_weight
+    noise = given.label**2 * np.eye(width) + given.report * s
+    root, rng = np.linalg.cholesky(noise), np.random.default_rng(0)
+    louder = 1 + _SPLIT**2
+    told, square, centre = [], [], []
+    for _ in range(_SPLITS):
+        label = root @ rng.normal(size=width)
+        fresh = rng.normal(size=(width, width))
+        fresh = (fresh + fresh.T) / 2 * given.square
+        first = replace(
+            given,
+            q=given.q + _SPLIT * label,
+            s=given.s + _SPLIT * fresh,
+            label=given.label * np.sqrt(louder),
+            square=given.square * np.sqrt(louder),
+            report=given.report * louder,
+        )
+        w = fit_measured(first, loss).weights[0]
+        w = w / np.sqrt(w @ s @ w)
+        left = given.s - fresh / _SPLIT
+        told.append((given.q[0] - label / _SPLIT) @ w / c)
+        square.append(w @ left @ w)
+        centre.append(w @ left[:, -1])
+    w = model.weights[0] / np.sqrt(model.weights[0] @ s @ model.weights[0])
+    unit, more = np.sqrt(s[-1, -1]), _INFLATION * np.sqrt(1 + 1 / (_SPLIT**2 * _SPLITS))
+    more *= 1 + _FEW * given.report / c**2
+    blurred = np.sqrt(noise[-1, -1]) / unit / c
+    beside = given.square * np.linalg.norm(w) / np.sqrt(2) / unit
+    return _Said(
+        told=(float(np.mean(told)), max(more * np.sqrt(w @ noise @ w) / c, 1e-2)),
+        square=(float(np.mean(square)), max(more * given.square * (w @ w), 1e-2)),
+        centre=_both(np.mean(centre) / unit, more * beside, w @ s[:, -1] / unit, _CENTRE),
+        balance=_both(given.q[0, -1] / unit / c, more * blurred, 0.0, _BALANCE),
+    )
+
+
+def _both(value: float, deviation: float, typical: float, spread: float) -> tuple[float, float]:
+    """A measured number and what is typical, weighted by their precisions; with its deviation."""
+    trust = spread**2 / (spread**2 + deviation**2)
+    return float(typical + trust * (value - typical)), float(np.sqrt(trust) * deviation)
+
+
+def _range(values: Array, chance: Array) -> Range:
+    """Mean and the 10% and 90% quantiles, widened by what the mathematics leaves out."""
+    order = np.argsort(values, axis=None)
+    shares = np.cumsum(chance.ravel()[order])
+    low, high = np.interp([0.1, 0.9], shares, values.ravel()[order])
+    middle = float(np.sum(chance * values))
+    return Range(
+        low=max(0.0, middle - float(np.hypot(middle - low, _BEYOND))),
+        middle=middle,
+        high=min(1.0, middle + float(np.hypot(high - middle, _BEYOND))),
+    )

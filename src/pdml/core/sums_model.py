@@ -1,0 +1,232 @@
+"""From noisy totals to a model: the one function that turns (Q, S), their noise levels and public
+sizes into weights (docs/sums.md).
+
+Everything here is post-processing of what was released: it may be repeated and changed at will, and
+costs no privacy.
+
+1. S/V without its noise (`core.denoise`), then the posterior of the linear model β
+   (`core.posterior`).
+2. A share of Q's own direction is added, as large as the noise of S is beside S itself: where S
+   tells little, its leading directions are known worse than Q's, and β took them for exact.
+3. Scale: β predicts labels as a linear function. The loss itself, minimised along that direction
+   on Gaussian margins with the moments found, gives weights whose probabilities mean something. How
+   wide the margins are is asked of S with its noise, too: a direction is chosen where S without it
+   looks small.
+"""
+
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from pdml import _special, _validate
+from pdml._types import Array
+from pdml.core import denoise, labels
+from pdml.core.losses import Loss
+from pdml.core.posterior import posterior
+from pdml.core.sums import Sums
+from pdml.errors import InvalidInput
+
+_SHARE = 0.6  # of Q's direction, where noise is as large as S
+_NODES = 512
+_WIDER = 1.3, 0.5  # how much wider than expected margins are, where nothing else is known
+_STEEPEST = 3.0  # root mean square margin: no totals tell that labels are surer than this
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """Standard deviations of the noise in totals: ``label`` of every entry of Q, ``square`` of S's
+    diagonal (S is symmetric, and ``square``/√2 beside the diagonal).
+    """
+
+    label: float
+    square: float
+
+    def __post_init__(self) -> None:
+        _validate.real("label", self.label, low=0, high=1e300)
+        _validate.real("square", self.square, low=0, high=1e300)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Totals per record, in units of rows with norm <= 1, and the deviations of what was added."""
+
+    q: Array  # (C, d): Q/V
+    s: Array  # (d, d): S/V
+    label: float  # deviation of privacy noise in every entry of q
+    square: float  # of S's diagonal
+    report: float  # the labels' own noise in q has the covariance report·S
+    intercept: bool = True  # whether the last column is the constant one
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumsModel:
+    """What the totals tell: the model, and the beliefs it was made of (in units of rows with norm
+    <= 1, per record).
+    """
+
+    weights: Array  # (C, d): margins are weights @ x
+    moments: Array  # (d, d): S/V without its noise
+    linear: Array  # (C, d): β, Q/V = S/V β
+
+
+def fit_sums(
+    totals: Sums, noise: Noise, *, loss: Loss, norm_bound: float = 1.0, intercept: bool = True
+) -> SumsModel:
+    """The model that noisy totals tell best.
+
+    Parameters
+    ----------
+    totals : Sums
+        Of all servers together, noise included.
+    noise : Noise
+        Of the totals, not of one server.
+    loss : Loss
+        The loss that c in Q belongs to, and whose probabilities are wanted.
+    norm_bound : float
+        B.
+    intercept : bool
+        Whether the last column of the records is the constant one.
+
+    Returns
+    -------
+    SumsModel
+
+    Raises
+    ------
+    InvalidInput
+        If shapes do not fit or numbers are not finite.
+
+    Guarantees
+    ----------
+    - A function of its arguments alone: the same totals give the same weights.
+    - Columns other than the last may come in any order.
+    - Without noise and with growing V, β tends to S⁻¹Q, and for features with elliptical
+      distribution the weights tend to the minimiser of the loss.
+
+    Examples
+    --------
+    >>> from pdml.core.losses import LOGISTIC
+    >>> totals = Sums(label_sum=np.array([[30.0, 5.0]]), square_sum=50 * np.eye(2), size=100.0)
+    >>> model = fit_sums(totals, Noise(label=1.0, square=1.0), loss=LOGISTIC)
+    >>> bool(model.weights[0, 0] > model.weights[0, 1] > 0)
+    True
+    """
+    given = measured(totals, noise, loss=loss, norm_bound=norm_bound, intercept=intercept)
+    model = fit_measured(given, loss)
+    return replace(model, weights=model.weights / norm_bound)
+
+
+def measured(
+    totals: Sums, noise: Noise, *, loss: Loss, norm_bound: float = 1.0, intercept: bool = True
+) -> Measured:
+    """Totals as `fit_measured` takes them; parameters as in `fit_sums`."""
+    _check(totals, norm_bound)
+    size, codes = totals.size * norm_bound, len(totals.label_sum)
+    return Measured(
+        q=totals.label_sum / size,
+        s=totals.square_sum / (size * norm_bound),
+        label=noise.label / size,
+        square=noise.square / (size * norm_bound),
+        report=labels.code_variance(inf, loss, max(2, codes)) / totals.size,  # 1/κ² of κ²
+        intercept=intercept,
+    )
+
+
+def fit_measured(given: Measured, loss: Loss) -> SumsModel:
+    """`fit_sums` for moments per record, of rows with norm <= 1.
+
+    Parameters
+    ----------
+    given : Measured
+        Moments and their noise.
+    loss : Loss
+        As in `fit_sums`.
+
+    Returns
+    -------
+    SumsModel
+    """
+    codes, width = given.q.shape
+    q = given.q
+    if codes > 1:
+        q = q - q.mean(axis=0)  # codes of one person add up to 1: no news there
+    s = denoise.denoised(given.s, given.square, intercept=given.intercept)
+    values, vectors = np.linalg.eigh(s)
+    linear = posterior(
+        q,
+        values,
+        vectors,
+        label=given.label,
+        report=given.report,
+        deviation=float(np.sqrt(labels.code_variance(inf, loss, max(2, codes)))),
+        intercept=given.intercept,
+    )
+    doubt = min(1.0, denoise.radius(width, given.square) / float(values[-1]))
+    direction = _mixed(linear, q, s, _SHARE * doubt, given.intercept)
+    wanted = float(np.sum((linear @ s) * direction))
+    margins = _margins(direction, s, given.intercept) * np.sqrt(_variance(direction, s, given))
+    weights = _scale(margins, wanted, loss) * direction
+    return SumsModel(weights=weights, moments=s, linear=linear)
+
+
+def _check(totals: Sums, norm_bound: float) -> None:
+    _validate.real("norm_bound", norm_bound, low=0, high=1e12, open_low=True)
+    _validate.real("size", totals.size, low=0, high=1e300, open_low=True)
+    wide = (totals.width, totals.width)
+    if totals.square_sum.shape != wide or totals.label_sum.shape[1:] != wide[:1]:
+        raise InvalidInput(
+            "totals must be Q (C, d) and S (d, d), got shapes "
+            f"{totals.label_sum.shape} and {totals.square_sum.shape}",
+            setting="totals",
+        )
+    if not (np.isfinite(totals.label_sum).all() and np.isfinite(totals.square_sum).all()):
+        raise InvalidInput("totals must be finite numbers", setting="totals")
+
+
+def _mixed(linear: Array, q: Array, s: Array, share: float, intercept: bool) -> Array:
+    """β, and ``share`` as much of q's direction in all columns but the constant one."""
+    mean, news = linear.copy(), q.copy()
+    if intercept:
+        mean[:, -1] = news[:, -1] = 0.0
+    sizes = [float(np.sqrt(np.sum((part @ s) * part))) for part in (mean, news)]
+    return linear + (share * sizes[0] / sizes[1] if sizes[1] else 0.0) * news
+
+
+def _margins(weights: Array, s: Array, intercept: bool) -> Array:
+    """Margins (512, C) of a model on records with moments S, if they were Gaussian and the constant
+    the same in every row: a Sobol sequence, so the same points every time.
+    """
+    from scipy.stats import qmc
+
+    centre = weights @ s[:, -1] / np.sqrt(s[-1, -1]) if intercept else np.zeros(len(weights))
+    values, vectors = np.linalg.eigh(weights @ s @ weights.T - np.outer(centre, centre))
+    grid = qmc.Sobol(len(weights), scramble=False).random(_NODES) + 0.5 / _NODES
+    return np.asarray(
+        centre + _special.ndtri(grid) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    )
+
+
+def _variance(direction: Array, s: Array, given: Measured) -> float:
+    """How much larger the margins' second moment is than S without its noise says: what S with its
+    noise says of it, and what is typical, by their precisions.
+    """
+    size = max(float(np.sum((direction @ s) * direction)), 1e-300)
+    noisy = float(np.sum((direction @ given.s) * direction)) / size
+    doubt = given.square * float(np.linalg.norm(direction.T @ direction)) / size
+    typical, spread = _WIDER
+    return max((noisy * spread**2 + typical * doubt**2) / (spread**2 + doubt**2), 0.5)
+
+
+def _scale(margins: Array, wanted: float, loss: Loss) -> float:
+    """k > 0 with E[g'(k·z)·z] = E[c y·z], the loss's own minimum along a direction."""
+    from scipy.optimize import brentq
+
+    def excess(scale: float) -> float:
+        return float(np.mean(np.sum(loss.slope(scale * margins) * margins, axis=1))) - wanted
+
+    largest = _STEEPEST / max(float(np.sqrt(np.mean(np.sum(margins**2, axis=1)))), 1e-300)
+    least = 1e-6 * largest
+    if excess(largest) <= 0:
+        return largest
+    return float(brentq(excess, least, largest, xtol=least)) if excess(least) < 0 else least

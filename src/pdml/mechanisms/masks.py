@@ -1,0 +1,130 @@
+"""Sums that only exist as a whole: every pair of servers adds and subtracts the same secret words.
+
+Server i sends  z_i = x_i + Σ_{l > i} PRG(s_il) - Σ_{l < i} PRG(s_il)  modulo 2^64. All masks
+cancel in the total of all servers, to the last bit; the z_i of any fewer look like uniform words to
+whoever lacks one seed of each missing pair. So a coalition of k servers learns the total of the
+other n - k and nothing else (privacy.md, "Coalitions").
+
+That rests on computation, not on noise: X25519, HKDF and ChaCha20 must hold, no seed may be known
+to a third party, and no seed may serve twice. A seed is bound to the digest of its job, which is
+never used for a second release.
+"""
+
+from collections.abc import Mapping
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml.errors import InvalidInput
+from pdml.mechanisms.whole_noise import Units
+
+Words = NDArray[np.uint64]
+
+SEED = 32  # bytes
+_DOMAIN = b"pdml mask 1\0"
+
+
+def seed_of(shared: bytes, *, job: str, one: str, other: str) -> bytes:
+    """The seed of one pair of servers in one job.
+
+    Parameters
+    ----------
+    shared : bytes
+        The secret that the two have in common and nobody else has.
+    job : str
+        The digest of the job's terms.
+    one, other : str
+        The two servers, in any order.
+
+    Returns
+    -------
+    bytes
+        Another for every job and pair; from it nothing can be computed about ``shared``.
+    """
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    if not job or one == other:
+        raise InvalidInput("a mask must belong to a job and to two different servers")
+    told = [part.encode() for part in (job, *sorted((one, other)))]
+    about = _DOMAIN + b"".join(len(part).to_bytes(4, "big") + part for part in told)
+    return HKDF(SHA256(), SEED, salt=None, info=about).derive(shared)
+
+
+def words(seed: bytes, count: int) -> Words:
+    """``count`` words of the stream of a seed: ChaCha20, from its beginning.
+
+    Parameters
+    ----------
+    seed : bytes
+        32 bytes of `seed_of`.
+    count : int
+        How many words.
+
+    Returns
+    -------
+    array of uint64
+        Always the same ones.
+    """
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+    if len(seed) != SEED:
+        raise InvalidInput(f"the seed of a mask must have {SEED} bytes, got {len(seed)}")
+    stream = Cipher(algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor()
+    return np.frombuffer(stream.update(bytes(8 * count)), dtype="<u8").astype(np.uint64)
+
+
+def masked(units: Units, me: str, servers: tuple[str, ...], seeds: Mapping[str, bytes]) -> Words:
+    """What server ``me`` sends instead of its noisy sums.
+
+    Parameters
+    ----------
+    units : array of int64
+        Its sums with their noise.
+    me : str
+        This server.
+    servers : tuple of str
+        All servers, in the order of the job.
+    seeds : mapping of str to bytes
+        The seed with every other server.
+
+    Returns
+    -------
+    array of uint64
+        ``units`` plus the masks with later servers, less those with earlier ones, modulo 2^64.
+
+    Raises
+    ------
+    InvalidInput
+        If a server is missing: along fewer pairs one neighbour could isolate another.
+    """
+    others = [name for name in servers if name != me]
+    if me not in servers or set(seeds) != set(others):
+        raise InvalidInput(f"{me} must have one seed with each of the other servers")
+    found = np.asarray(units, dtype=np.int64).view(np.uint64).copy()
+    for name in others:
+        mask = words(seeds[name], found.size).reshape(found.shape)
+        found = found + mask if servers.index(me) < servers.index(name) else found - mask
+    return found
+
+
+def total(sent: Mapping[str, Words], servers: tuple[str, ...]) -> Units:
+    """The exact total of all servers' sums with their noise.
+
+    Parameters
+    ----------
+    sent : mapping of str to array of uint64
+        What every server sent.
+    servers : tuple of str
+        All of them: the masks cancel in no smaller total.
+
+    Returns
+    -------
+    array of int64
+        In units of 2^-24.
+    """
+    if set(sent) != set(servers):
+        missing = ", ".join(name for name in servers if name not in sent)
+        raise InvalidInput(f"a total needs the sums of every server, and lacks those of {missing}")
+    return reduce(np.add, (sent[name] for name in servers)).view(np.int64)

@@ -1,0 +1,175 @@
+"""The records of a node: a frozen data set copied into its folder, or made there from a table."""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from pdml.accounting.provenance import ELSEWHERE, OPERATOR
+from pdml.errors import DataError, InvalidInput
+from pdml.mechanisms.label_flip import flip_labels, micro
+from pdml.mechanisms.randomness import LABELS, Secure
+from pdml.node import holdings
+from pdml.node.home import Home
+from pdml.node.party import Holdings
+from pdml.study import columns, frozen
+from pdml.tables import Table, listed
+
+
+def import_frozen(home: Home, folder: Path, *, other_people: bool = False) -> Holdings:
+    """Copy a frozen data set into a node's folder, where it is what the node trains on.
+
+    Parameters
+    ----------
+    home : Home
+        The node's folder, which is in a study.
+    folder : Path
+        As `pdml.collect.collection.Collection.export` wrote it.
+    other_people : bool
+        That nobody in these records is in a data set that the node has trained on.
+
+    Returns
+    -------
+    Holdings
+        What the node holds now.
+
+    Raises
+    ------
+    DataError
+        If it is no data set of this study and server, or too small.
+    InvalidInput
+        If the node has sent something about other records: the same people would have their budget
+        twice.
+    """
+    held = holdings.hold(home.study(), home.name, frozen.open_frozen(folder), before=home.lineage())
+    with _stage(home) as stage:
+        shutil.copytree(folder, stage)
+        os.chmod(stage, 0o700)
+        for path in stage.iterdir():
+            os.chmod(path, 0o600)
+        return _adopt(home, stage, held.dataset, other_people=other_people)
+
+
+def import_table(
+    home: Home,
+    table: Table,
+    *,
+    label: str,
+    epsilon: float | None = None,
+    epsilon_column: str = "",
+    randomise: bool,
+    other_people: bool = False,
+) -> Holdings:
+    """Encode a table's rows by the study, in an order that tells nothing, and freeze them in a
+    node's folder.
+
+    Parameters
+    ----------
+    home : Home
+        The node's folder, which is in a study.
+    table : Table
+        One row for each person, `pdml.tables.read_table("people.csv")`.
+    label : str
+        The column of labels.
+    epsilon, epsilon_column : float, str
+        The labels' ε, from the study's menu: one for all, or a column of each one's own.
+    randomise : bool
+        Whether the labels are true and are randomised now; else they were before.
+    other_people : bool
+        As for `import_frozen`.
+
+    Returns
+    -------
+    Holdings
+        What the node holds now.
+
+    Raises
+    ------
+    DataError
+        If a row does not fit the study: its number is told, never somebody's label.
+    InvalidInput
+        As for `import_frozen`, and if not exactly one ε is given.
+
+    Guarantees
+    ----------
+    - The order of the rows is drawn at random, and true labels are not stored if ``randomise``.
+    """
+    study = home.study()
+    if not label or label not in table.names:
+        raise DataError(
+            f"label must name a column of {table.source}, got {label!r}: its columns are "
+            f"{listed(table.names)}",
+            setting="label",
+        )
+    if (epsilon is None) == (not epsilon_column):
+        raise InvalidInput(
+            "give one of --epsilon and --epsilon-column: every label was or will be "
+            "randomised with one"
+        )
+    classes = columns.labels_of(study, table, label)
+    if epsilon is None:
+        epsilons = columns.epsilons_of(study, table, epsilon_column)
+    else:
+        epsilons = columns.same_epsilon(study, table, epsilon)
+    millionths = np.array([micro(value) for value in epsilons.tolist()], dtype=np.int64)
+    if randomise:
+        classes = flip_labels(classes, epsilons, len(study.classes), Secure().stream(LABELS))
+    order = np.argsort([secrets.randbits(62) for _ in range(table.n_rows)])
+    names = {"study_hash": study.hash, "study_id": study.id, "server": home.name}
+    names["randomised_by"] = OPERATOR if randomise else ELSEWHERE
+    with _stage(home) as stage:
+        with frozen.FrozenWriter(
+            stage, width=study.width, classes=len(study.classes), **names
+        ) as writer:
+            writer.append(
+                study.encode_table(table)[order], classes[order].astype(np.int32), millionths[order]
+            )
+            writer.finish(frozen_at=f"{datetime.now(UTC):%Y-%m-%dT%HZ}")
+        held = holdings.hold(study, home.name, frozen.open_frozen(stage))
+        return _adopt(home, stage, held.dataset, other_people=other_people)
+
+
+@contextmanager
+def _stage(home: Home) -> Iterator[Path]:
+    """A name in the folder that is free, and is free again afterwards."""
+    stage = home.path(f".pdml-{secrets.token_hex(8)}")
+    try:
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _adopt(home: Home, stage: Path, digest: str, *, other_people: bool) -> Holdings:
+    """Under its digest: the name of a data set is what its budget belongs to."""
+    if not other_people:
+        _refuse_fresh_budget(home, digest)
+    folder = home.path("data") / digest[:32]
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    if not folder.exists():
+        stage.rename(folder)
+    return home.save(data=f"data/{folder.name}").holdings()
+
+
+def _refuse_fresh_budget(home: Home, digest: str) -> None:
+    """The same people under another name would have their budget twice; only the operator can
+    know.
+    """
+    journal = home.committed()
+    if journal is None:
+        return
+    try:
+        used = [name for name in journal.datasets() if name != digest and journal.releases(name)]
+        known = digest in journal.datasets()
+    finally:
+        journal.close()
+    if used and not known:
+        raise InvalidInput(
+            f"{home.name} has sent vectors about the data set {used[-1][:12]}, and a new "
+            "one begins with a whole budget: say "
+            "--other-people if nobody's record is in both, or else keep the old one"
+        )

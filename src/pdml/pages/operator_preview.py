@@ -1,0 +1,163 @@
+"""What one server could train with the reports it holds now: the ledger's figures, and the answers
+with chance taken out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, sqrt
+
+from pdml.accounting import Ledger, profiles
+from pdml.collect.summary import Summary
+from pdml.core.labels import keep_weight
+from pdml.mechanisms.label_flip import MILLION, WORD, threshold
+from pdml.plan.training_plan import TrainingPlan
+from pdml.study import Study
+
+LEAST = 20  # reports before anything is estimated: of fewer, chance tells more than people do
+_SPAN = 1.96  # standard errors to either side that hold the truth in 95 of 100 cases
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A class: its reports, and the share of people whose true answer it is, with its standard
+    error.
+    """
+
+    name: str
+    reported: int
+    share: float  # unbiased, so that it may lie below 0 or above 1
+    error: float
+    # how far half a report moves the share: counts are whole numbers, and the range must not forget
+    # it
+    grain: float
+
+    @property
+    def likely(self) -> float:
+        """The share that can be and is nearest."""
+        return min(max(self.share, 0.0), 1.0)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Around `likely`, cut to what can be: wherever share ± 1.96 errors holds the truth, this
+        does too.
+        """
+        far = _SPAN * self.error + self.grain
+        return max(self.likely - far, 0.0), min(self.likely + far, 1.0)
+
+
+@dataclass(frozen=True)
+class Spending:
+    """One row of the budget: what the planned training would let the other servers learn, against
+    what is allowed.
+    """
+
+    data: str
+    planned: float  # ε; infinite without protection
+    allowed: float  # infinite without a limit
+    delta: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """What a training with the present reports would be."""
+
+    title: str
+    question: str
+    records: int
+    min_records: int
+    estimates: tuple[Estimate, ...]
+    # the most that one report can weigh, in answers without chance: κ(ε_min); 0 without reports
+    weight: float
+    worth: float  # the number of answers without chance that would be as exact
+    rounds: int | None = None  # of the study's plan; None if it settles none
+    spending: tuple[Spending, ...] = ()
+    last_safe_round: int | None = None  # None without plan or budget
+
+    @property
+    def enough(self) -> bool:
+        return self.records >= self.min_records
+
+
+def preview(study: Study, summary: Summary) -> Outlook:
+    """What a training on the reports so far would give away and cost.
+
+    Parameters
+    ----------
+    study : Study
+    summary : Summary
+        Totals alone: no report is looked at.
+
+    Returns
+    -------
+    Outlook
+        For `pdml.pages.operator.render`.
+    """
+    used = [epsilon for epsilon, count in summary.per_epsilon.items() if count]
+    m, classes = summary.reports, len(study.classes)
+    weights = {epsilon: float(keep_weight(epsilon / MILLION, classes)) for epsilon in used}
+    spread = sum(summary.per_epsilon[epsilon] * weight**2 for epsilon, weight in weights.items())
+    held = Outlook(
+        title=study.title,
+        question=study.question,
+        records=m,
+        min_records=study.min_records,
+        estimates=estimates(study.classes, summary.per_epsilon_and_class),
+        weight=max(weights.values(), default=0.0),
+        worth=m**2 / spread if used else 0.0,
+    )
+    return (
+        _with_plan(held, study, study.plan, summary.server, [epsilon / MILLION for epsilon in used])
+        if used and study.plan is not None
+        else held
+    )
+
+
+def estimates(
+    classes: tuple[str, ...], counts: Mapping[int, tuple[int, ...]]
+) -> tuple[Estimate, ...]:
+    """n̂_k = Σ_ε (c_k - m q)/(1 - p - q), unbiased: p another class is reported, q = p/(K-1) a
+    certain one, m reports with ε.
+
+    Given the true answers its variance is Σ_ε (n_k p(1-p) + (m - n_k) q(1-q))/(1 - p - q)², with
+    n̂_k put for n_k.
+    """
+    total = sum(map(sum, counts.values()))
+    found = []
+    for k, name in enumerate(classes):
+        number = variance = grain = 0.0
+        for micro, reported in counts.items():
+            m, p = sum(reported), threshold(micro, len(classes)) / WORD
+            q = p / (len(classes) - 1)
+            estimate = (reported[k] - m * q) / (1 - p - q)
+            likely = min(max(estimate, 0.0), float(m))
+            number += estimate
+            grain = max(grain, 0.5 / (1 - p - q)) if m else grain
+            variance += (likely * p * (1 - p) + (m - likely) * q * (1 - q)) / (1 - p - q) ** 2
+        reports = sum(reported[k] for reported in counts.values())
+        people = total or 1
+        found.append(
+            Estimate(name, reports, number / people, sqrt(variance) / people, grain / people)
+        )
+    return tuple(found)
+
+
+def _with_plan(
+    held: Outlook, study: Study, plan: TrainingPlan, server: str, epsilons: Sequence[float]
+) -> Outlook:
+    place = study.place(server, records=held.records, epsilons=epsilons)
+    ledger = Ledger(((place.flip(), *plan.events(place)),), source="planned", classes=place.classes)
+    rows = []
+    for data in ("features", "label"):
+        allowed, delta = (inf, ledger.delta) if study.budget is None else study.budget.limit(data)
+        rows.append(
+            Spending(
+                data,
+                profiles.epsilon_at(ledger.profile(data, "other servers", 0), delta),
+                allowed,
+                delta,
+            )
+        )
+    safe = None if study.budget is None else plan.last_safe_round(place, budget=study.budget)
+    return Outlook(
+        **{**vars(held), "rounds": plan.rounds, "spending": tuple(rows), "last_safe_round": safe}
+    )

@@ -1,0 +1,183 @@
+"""One training as one page: a self-contained HTML document without scripts that anybody can open,
+keep, mail and print.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Protocol
+
+from pdml._types import Array
+from pdml.accounting import Line
+from pdml.core.sums_expectation import Expectation
+from pdml.errors import InvalidInput
+from pdml.files import atomic_write
+from pdml.pages import figures, graph, layout
+from pdml.pages.html import document
+from pdml.pages.marks import Figure
+
+LISTED_SERVERS = 40  # a longer table is folded
+
+
+class Rounds(Protocol):
+    """What happened round by round: `pdml.release.history.History` is one."""
+
+    @property
+    def risk(self) -> Array: ...
+    @property
+    def consensus(self) -> Array: ...
+    @property
+    def noise(self) -> Array: ...
+    @property
+    def spent(self) -> Array: ...
+
+
+@dataclass(frozen=True)
+class ServerRow:
+    """One server: its records, its links, and the accuracy of its own last release."""
+
+    name: str
+    records: int
+    links: int
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """Everything that the page of a training shows: the context of ``training.html``.
+
+    Text is taken as text: markup in it is shown, not obeyed. A new section is a field here and a
+    block there.
+    """
+
+    title: str
+    lead: str = ""
+    history: Rounds | None = None  # None: nothing happened round by round
+    expected: Expectation | None = None  # of the released model, by what was released alone
+    reference_risk: float | None = None  # of a model trained without privacy
+    n_servers: int
+    edges: tuple[tuple[int, int], ...]  # none where releases did not travel along links
+    servers: tuple[ServerRow, ...] = ()
+    released_accuracy: float | None = None
+    reference_accuracy: float | None = None
+    accuracy_note: str = ""  # "on 5,000 fresh test records"
+    lines: tuple[Line, ...] = ()  # the ledger
+    coalitions: tuple[Line, ...] = ()  # against one to all other servers, where that differs
+    source: str  # of the noise; "simulated" protects nobody
+    settings: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # what no noise protects, and anything else a reader must know
+    made: str = ""
+    # Of what several organisations have signed: distances are known along links only, and the bytes
+    # are the same on every machine, which those of a layout by linear algebra are not.
+    signed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.servers and len(self.servers) != self.n_servers:
+            raise InvalidInput(
+                f"servers must have a row for each of the {self.n_servers} servers or be "
+                f"empty, got {len(self.servers)}"
+            )
+        if any(not 0 <= end < self.n_servers for edge in self.edges for end in edge):
+            raise InvalidInput(f"edges must join servers 0 to {self.n_servers - 1}")
+        if self.history is not None:
+            names = ("risk", "consensus", "noise", "spent")
+            lengths = {len(getattr(self.history, name)) for name in names}
+            if len(lengths) != 1 or 0 in lengths:
+                raise InvalidInput(
+                    "history must have one value per round in every field, got fields of "
+                    f"{sorted(lengths)} values"
+                )
+
+    @property
+    def records(self) -> int:
+        """Of all servers."""
+        return sum(row.records for row in self.servers)
+
+    @property
+    def small_coalitions(self) -> tuple[Line, ...]:
+        """Against one other server and against half of them; the table has those against all."""
+        half = max((line.colluding or 0 for line in self.coalitions), default=0) // 2
+        wanted = {1, half} if half > 1 else {1}
+        return tuple(line for line in self.coalitions if line.colluding in wanted)
+
+    @property
+    def measured(self) -> bool:
+        """Whether the accuracy of some server's own model is known."""
+        return any(row.accuracy is not None and isfinite(row.accuracy) for row in self.servers)
+
+    @property
+    def folded(self) -> bool:
+        """Whether the servers are too many to be listed at once."""
+        return len(self.servers) > LISTED_SERVERS
+
+    @property
+    def apart(self) -> list[float]:
+        """Distances between models, round by round."""
+        return [] if self.history is None else [float(each) for each in self.history.consensus]
+
+    def figures(self) -> Iterator[Figure]:
+        """As many as there is something to show in."""
+        accuracies = [row.accuracy for row in self.servers] or [None] * self.n_servers
+        if self.measured:
+            yield figures.accuracy_figure(
+                accuracies, self.released_accuracy, self.reference_accuracy, self.accuracy_note
+            )
+        if self.history is not None:
+            risk, noise, spent = (
+                [float(each) for each in getattr(self.history, name)]
+                for name in ("risk", "noise", "spent")
+            )
+            yield figures.spent_figure(spent, self._delta())
+            yield figures.agreement_figure(self.apart, noise, linked=self.signed)
+            if any(map(isfinite, risk)):
+                yield figures.risk_figure(risk, self.reference_risk)
+        if self.coalitions:
+            yield figures.coalition_figure(self.coalitions)
+        if not self.edges:
+            return
+        names = [row.name for row in self.servers] or [str(i) for i in range(self.n_servers)]
+        caption = "Models travel along links only; records never do."
+        if self.signed:
+            places = graph.circle(self.n_servers)
+        else:
+            places = [(x, y) for x, y in layout.positions(self.n_servers, self.edges).tolist()]
+            caption = (
+                "The closer two servers are drawn, the fewer links lie between them. " + caption
+            )
+        yield graph.graph_figure(names, self.edges, places, accuracies, caption)
+
+    def _delta(self) -> float | None:
+        """Of the features against other servers, if the ledger tells."""
+        wanted = ("features", "other servers")
+        told = (line.delta for line in self.lines if (line.data, line.adversary) == wanted)
+        return next(told, None)
+
+
+def write(path: str | os.PathLike[str], page: Page) -> None:
+    """Render to a file that is either the old one or the new one.
+
+    Parameters
+    ----------
+    path : path
+        Usually ``report.html``.
+    page : Page
+        What it shows.
+    """
+    atomic_write(path, render(page))
+
+
+def render(page: Page) -> str:
+    """The whole document. It loads nothing, runs nothing, and is the same for the same page.
+
+    Parameters
+    ----------
+    page : Page
+        What it shows.
+
+    Returns
+    -------
+    str
+        HTML.
+    """
+    return document("training.html", page)

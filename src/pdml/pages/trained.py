@@ -1,0 +1,160 @@
+"""The page of a simulated training: a table's, or the demo's."""
+
+from datetime import UTC, datetime
+from math import isinf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pdml
+from pdml.pages import numbers
+from pdml.pages.page import Page, ServerRow
+from pdml.release import demo as demonstration
+from pdml.release.trained import INSIDE
+
+if TYPE_CHECKING:
+    from pdml.release.demo import Demo
+    from pdml.release.trained import Trained
+
+WEAK = 0.99  # whoever can be so sure is hardly kept from knowing
+
+
+def table_page(trained: "Trained") -> Page:
+    """The page of a table's training.
+
+    Parameters
+    ----------
+    trained : Trained
+        As `pdml.release.table.train_table` gives it.
+
+    Returns
+    -------
+    Page
+        For `pdml.pages.page.write`. A function of releases and public settings, unless diagnostics
+        were asked for.
+    """
+    shown = trained.classifier.diagnostics
+    return _page(
+        trained,
+        title=f"{trained.model.label}, learnt from {Path(trained.source).name}",
+        lead=table_lead(trained),
+        accuracies=shown,
+        accuracy_note=INSIDE if trained.test_records and not shown else measured_on(trained),
+        told={"label epsilon": _label_epsilon(trained)},
+    )
+
+
+def demo_page(demo: "Demo") -> Page:
+    """The page of the demo, beside the same training without privacy.
+
+    Parameters
+    ----------
+    demo : Demo
+        As `pdml.release.demo.run_demo` gives it; its accuracies are on records that are nobody's.
+
+    Returns
+    -------
+    Page
+        For `pdml.pages.page.write`.
+    """
+    trained, unprotected = demo.private, demo.unprotected
+    risk = float(unprotected.history.risk[-1]) if trained.classifier.diagnostics else None
+    graph = trained.classifier.graph_
+    return _page(
+        trained,
+        title="PDML demo: Twonorm",
+        lead=f"{trained.records:,} simulated people flipped their labels with epsilon = "
+        f"{demo.epsilon:g}; {graph.n} servers trained over {graph.n_edges} links.",
+        accuracies=True,
+        accuracy_note=f"on {demonstration.TESTED:,} fresh records of the same kind",
+        told={"label epsilon": f"{demo.epsilon:g}", "seed": str(demo.seed)},
+        reference_accuracy=unprotected.accuracy,
+        reference_risk=risk,
+    )
+
+
+def table_lead(trained: "Trained") -> str:
+    """What was trained on, how, and by how many."""
+    model, graph = trained.model, trained.classifier.graph_
+    rounds = trained.classifier.rounds_ if len(trained.history.noise) else 0
+    known = [str(name) for name in model.classes]
+    classes = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
+    own = trained.epsilon_column
+    randomised = (
+        f"each person's own epsilon (column {own})" if own else f"epsilon {_label_epsilon(trained)}"
+    )
+    return (
+        f"{trained.records:,} records with {len(model.feature_names)} features, classes "
+        f"{classes}; labels randomised with {randomised}; "
+        f"{numbers.sizes('server', graph.n, graph.n_edges, rounds)}."
+    )
+
+
+def measured_on(trained: "Trained") -> str:
+    """What an accuracy was measured on."""
+    if not trained.test_records:
+        return "no records were kept to measure it on"
+    return f"on {trained.test_records:,} records that were not trained on"
+
+
+def remarks(trained: "Trained") -> list[str]:
+    """What whoever chose the settings should know about where they lead: it follows from them."""
+    said = []
+    line = trained.ledger.line("features", "other servers")
+    if line.certainty > WEAK:
+        spent, how = line.epsilon, "not" if isinf(line.epsilon) else "hardly"
+        way_out = (
+            "train fewer rounds, or with a larger noise scale, a slower noise decay (closer to 1), "
+            "a larger penalty, or more records per server"
+            if len(trained.history.noise)
+            else "add more noise to the sums"
+        )
+        said.append(
+            f"Against other servers, features are {how} protected (epsilon "
+            f"{numbers.significant(spent)}): {way_out}."
+        )
+    return [*said, f"The ledger counts {trained.model.privacy['counted']}."]
+
+
+def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more: Any) -> Page:
+    """``accuracies``: show them, because the records they were measured on are nobody's, or because
+    that was asked for.
+    """
+    return Page(
+        history=trained.history if len(trained.history.noise) else None,
+        n_servers=trained.classifier.graph_.n,
+        edges=trained.classifier.graph_.edges if len(trained.history.noise) else (),
+        expected=trained.expected,
+        servers=tuple(
+            ServerRow(name=name, records=m, links=links, accuracy=accuracy if accuracies else None)
+            for name, m, links, accuracy in trained.rows
+        ),
+        released_accuracy=trained.accuracy if accuracies else None,
+        lines=tuple(trained.ledger.lines()),
+        coalitions=trained.ledger.every_coalition,
+        source=trained.ledger.source,
+        settings=_settings(trained, told),
+        notes=(*trained.model.provenance["leaks"], *trained.page_leaks, *remarks(trained)),
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
+        **more,
+    )
+
+
+def _settings(trained: "Trained", told: dict[str, str]) -> dict[str, str]:
+    """The public settings, as people read them."""
+    plan = {
+        name.replace("_", " "): _plain(value)
+        for name, value in trained.model.plan.items()
+        if value is not None
+    }
+    return {**told, **plan, "norm bound": _plain(trained.model.norm_bound)}
+
+
+def _label_epsilon(trained: "Trained") -> str:
+    own, same = trained.epsilon_column, trained.classifier.epsilon
+    return f"column {own}" if own else "inf" if same is None else f"{same:g}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(_plain, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)

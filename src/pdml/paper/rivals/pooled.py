@@ -1,0 +1,67 @@
+"""Rivals without noise on what is computed: everything pooled, or nothing shared at all. Logistic
+regression with ridge 10⁻³.
+
+- ``majority``: always the larger class. Whoever stays below it has learnt nothing.
+- ``plain``: one curator sees true labels and features.
+- ``corrected``: labels randomised on the device, then the paper's corrected loss on pooled records:
+  Phase 1 alone.
+- ``uncorrected``: the same reports taken at face value. This is LP-1ST of Ghazi et al. (2021):
+  randomised response, then plain training.
+- ``alone``: each server trains on its own people's reports (corrected) and sends nothing to
+  anybody.
+"""
+
+from math import inf
+
+import numpy as np
+
+from pdml._types import Array
+from pdml.core import labels, rows
+from pdml.paper.rivals.composition import Guarantee
+from pdml.paper.rivals.task import LOSS, Task, regression
+
+RIDGE = 1e-3
+
+
+def majority(task: Task, _: None, epsilon: float) -> Array:
+    weights = np.zeros(task.width)
+    weights[-1] = 1.0 if 2 * task.y.sum() > len(task.y) else -1.0  # the constant column
+    return weights
+
+
+def plain(task: Task, _: None, epsilon: float) -> Array:
+    return regression(task.x, labels.label_mean(task.x, task.codes(inf), LOSS)[0], RIDGE)
+
+
+def corrected(task: Task, _: None, epsilon: float) -> Array:
+    return regression(task.x, labels.label_mean(task.x, task.codes(epsilon), LOSS)[0], RIDGE)
+
+
+def uncorrected(task: Task, _: None, epsilon: float) -> Array:
+    believed = labels.codes(task.reported(epsilon), inf, 2)
+    return regression(task.x, labels.label_mean(task.x, believed, LOSS)[0], RIDGE)
+
+
+def alone(task: Task, _: None, epsilon: float) -> Array:
+    """One model per server, (n, d)."""
+    codes = task.codes(epsilon)
+    parts = [(rows.take(task.x, a, b), codes[a:b]) for a, b in task.cuts]
+    return np.array(
+        [regression(part, labels.label_mean(part, code, LOSS)[0], RIDGE) for part, code in parts]
+    )
+
+
+def nothing(task: Task, _: None, epsilon: float) -> Guarantee:
+    return Guarantee(label_collector=inf, label_others=inf, features_others=inf)
+
+
+def flipped(task: Task, _: None, epsilon: float) -> Guarantee:
+    """Randomised on the device: ε against everybody. The features are in one place, and what is
+    computed from them is plain.
+    """
+    return Guarantee(label_collector=epsilon, label_others=epsilon, features_others=inf)
+
+
+def unshared(task: Task, _: None, epsilon: float) -> Guarantee:
+    """Others see nothing, as long as no model leaves its server."""
+    return Guarantee(label_collector=epsilon, label_others=0.0, features_others=0.0)

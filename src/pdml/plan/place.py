@@ -1,0 +1,122 @@
+"""One server's place in a training: everything public that its events depend on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from pdml import _validate
+from pdml.accounting.events import LabelFlipped
+from pdml.accounting.provenance import DEVICES
+from pdml.core import labels
+from pdml.core.graph import Graph
+from pdml.core.losses import Loss
+from pdml.errors import InvalidInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What the events of one server depend on, beside the plan: public sizes, and no record.
+
+    Parameters
+    ----------
+    server : int
+        i, its index.
+    n_servers : int
+        n.
+    degree : float
+        N_i, its links.
+    records : int
+        m_i.
+    epsilons : tuple of float
+        The distinct label ε in use, in any order; kept ascending.
+    width : int
+        d, the features with the constant one.
+    classes : int
+        K.
+    norm_bound : float
+        B, the longest a record may be.
+
+    Examples
+    --------
+    >>> place = Place(server=0, n_servers=5, degree=2, records=100, epsilons=(2.0, 0.5), width=7)
+    >>> place.epsilon, place.label_epsilon
+    (0.5, 2.0)
+    """
+
+    server: int
+    n_servers: int
+    degree: float
+    records: int
+    epsilons: tuple[float, ...]
+    width: int
+    classes: int = 2
+    norm_bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, low in (("n_servers", 1), ("width", 1), ("classes", 2)):
+            _validate.integer(name, getattr(self, name), low=low)
+        _validate.integer("server", self.server, high=self.n_servers - 1)
+        _validate.real("degree", self.degree, low=0)
+        _validate.integer("records", self.records, low=1, why="every server needs a record")
+        _validate.real("norm_bound", self.norm_bound, low=0, high=1e12, open_low=True)
+        used = np.unique(np.asarray(self.epsilons, dtype=float))
+        if not used.size:
+            raise InvalidInput(
+                "epsilons must hold the label ε in use, got none", setting="epsilons"
+            )
+        _validate.real("epsilons", used[0], low=0, open_low=True, why="0 would report pure noise")
+        _validate.real("epsilons", used[-1], low=0)  # NaN is last
+        object.__setattr__(self, "epsilons", tuple(used.tolist()))
+
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        server: int,
+        *,
+        records: int,
+        epsilons: Sequence[float],
+        width: int,
+        classes: int = 2,
+        norm_bound: float = 1.0,
+    ) -> Self:
+        """The place of ``server`` in ``graph``, which knows n and N_i."""
+        return cls(
+            server=server,
+            n_servers=graph.n,
+            degree=int(graph.degrees[server]),
+            records=records,
+            epsilons=tuple(epsilons),
+            width=width,
+            classes=classes,
+            norm_bound=norm_bound,
+        )
+
+    @property
+    def epsilon(self) -> float:
+        """The smallest label ε: it has the largest κ, which fixes the sensitivity."""
+        return self.epsilons[0]
+
+    @property
+    def label_epsilon(self) -> float:
+        """The largest label ε: the least that a label here is protected by."""
+        return self.epsilons[-1]
+
+    @property
+    def codes(self) -> int:
+        """C, the rows of the weights: 1 for two classes, K for more."""
+        return 1 if self.classes == 2 else self.classes
+
+    def flip(self, by: str = DEVICES) -> LabelFlipped:
+        """What the labels here went through, by whom."""
+        return LabelFlipped(epsilon=self.label_epsilon, by=by, epsilons=self.epsilons)
+
+    def label_shift(self, loss: Loss) -> float:
+        """How far one label can move m_i · q_i."""
+        return labels.label_shift(self.epsilon, self.norm_bound, loss, self.classes)
+
+    def record_shift(self, loss: Loss) -> float:
+        """How far one record can move m_i times the gradient; ∞ if the loss has steep ends."""
+        return labels.record_shift(self.epsilon, self.norm_bound, loss, self.classes)

@@ -1,0 +1,348 @@
+"""The grid of shapes (β, a, T, ρ) that a plan of rounds is chosen from, and what each costs under a
+budget.
+
+A budget fixes how much noise a shape needs; the rest does not depend on it and is computed once.
+The least noise is found by asking the `Ledger` itself about one release: T Gaussian releases of
+sensitivity D are one with Σ D²/σ_t², which is how the ledger adds them up. The plan that comes out
+is checked by the ledger of all its own events.
+
+Of a population the search needs what its margins are made of (`rounds_model`): how well the mean
+release points where the unprotected model does, and how loud each noise is beside it. That gives
+the angle between the two, and the population's own records say how many change class at it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import inf, isinf, sqrt
+
+import numpy as np
+
+from pdml._types import Array, IntArray
+from pdml.accounting import Budget
+from pdml.accounting.events import IterateReleased, ObjectiveNoised
+from pdml.accounting.profiles import gaussian_mu
+from pdml.core.graph import Graph
+from pdml.errors import BudgetExceeded
+from pdml.mechanisms.objective_noise import SIGMAS
+from pdml.plan import rehearsal
+from pdml.plan.calibration import excess, hidden, least
+from pdml.plan.place import Place
+from pdml.plan.populations import Population, choices
+from pdml.plan.rounds_model import Reached, mean_curvature, reached
+from pdml.plan.sizes import Sizes, spent
+from pdml.plan.training_plan import TrainingPlan
+
+ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32, 40, 50, 64, 80, 100)
+PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # β
+RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # a/n
+_MUCH = 1e9  # noise that hides everything
+# how far η lets a label move, as a share of the farthest that its coin hides
+_LABEL_SHARES = (0.55, 0.75, 0.87)
+_NODES = 24  # values of λ between which the responses are interpolated
+_TINY = 1e-200  # of margins where there is nothing to learn
+_TANGENTS = np.geomspace(0.01, 100.0, 41)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """One point of the grid with the noise its budget asks for."""
+
+    shape: int
+    rounds: int
+    decay: float
+    rule_decay: float  # √C
+    unit: float  # 1/μ: the noise of all rounds together, in sensitivities
+    objective_bound: float
+    agreement: float  # mean over populations, by the linear model
+    noise: float  # share of the released margins' power that is noise, likewise
+
+
+class Search:
+    """The grid of shapes with everything that does not depend on the budget."""
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        graph: Graph,
+        populations: Sequence[Population],
+        *,
+        loss: str = "logistic",
+        most_rounds: int = 100,
+    ) -> None:
+        self.sizes, self.graph, self.populations = sizes, graph, populations
+        base = TrainingPlan(rounds=1, noise_scale=1.0, objective_bound=1.0, loss=loss)
+        self.loss = base.loss_for(sizes.classes)
+        self.rounds = sorted(
+            {min(t, most_rounds) for t in ROUNDS} | ({most_rounds} if most_rounds > 100 else set())
+        )
+        self.plans = [
+            replace(base, penalty=b, regularization=r * graph.n) for b in PENALTIES for r in RIDGES
+        ]
+        largest = max(float(p.spectrum[0][-1]) for p in populations)
+        largest *= sizes.norm_bound**2
+        self.curvature = mean_curvature(self.loss, sizes.classes)  # h
+        self.nodes = self.curvature * np.geomspace(1e-6 * largest, largest, _NODES)
+
+    @cached_property
+    def reached(self) -> list[Reached]:
+        """What each shape makes of every λ."""
+        common = (self.seen.noise / self.seen.noise.sum(axis=0)).mean(axis=1)
+        records = np.asarray(self.sizes.records, dtype=float)
+        given = (self.graph, self.nodes, records, self.rounds, common)
+        return [reached(plan, self._sensitivities(plan), *given) for plan in self.plans]
+
+    @cached_property
+    def costs(self) -> list["_Costs"]:
+        """What each shape makes of every population."""
+        return [self.seen.costs(each, self.flips) for each in self.reached]
+
+    @cached_property
+    def seen(self) -> "_Seen":
+        """The populations as the linear model sees them."""
+        return _Seen.of([self._view(each) for each in self.populations])
+
+    @property
+    def flips(self) -> float:
+        """The variance that flips add to m·q along a direction with E x² = 1."""
+        return rehearsal.flip_variance(self.sizes, self.loss) * sum(self.sizes.records)
+
+    def _view(self, population: Population) -> dict[str, Array]:
+        values, vectors = population.spectrum
+        values = values * self.sizes.norm_bound**2
+        q = self._label_moment(population) @ vectors
+        wanted = population.unprotected @ vectors / self.sizes.norm_bound
+        left, share = self._between(values)
+
+        def laid(weights: Array) -> Array:
+            found = np.zeros(_NODES)
+            np.add.at(found, left, (1 - share) * weights)
+            np.add.at(found, left + 1, share * weights)
+            return found
+
+        contrasts = max(1, self.sizes.classes - 1)  # in which alone noise counts
+        return {
+            "wanted": laid(values * np.sum(q * wanted, axis=0)),
+            "found": laid(values * np.sum(q**2, axis=0)),
+            "labels": laid(values**2) * len(q),
+            "noise": laid(values) * contrasts,
+            "power": np.maximum(values @ np.sum(wanted**2, axis=0), _TINY),
+            "shares": _shares(population),
+        }
+
+    def _label_moment(self, population: Population) -> Array:
+        """q (C, d) of records as long as the norm bound."""
+        weight = self.loss.label_weight / population.loss.label_weight
+        return population.label_moment * (weight * self.sizes.norm_bound)
+
+    def _between(self, values: Array) -> tuple[IntArray, Array]:
+        """Which node lies below λ = h·s, and how far on the way to the next it is, in logs."""
+        logs = np.log(np.maximum(self.curvature * values, 1e-300))
+        at = np.interp(logs, np.log(self.nodes), np.arange(_NODES))
+        left = np.minimum(at.astype(np.int64), _NODES - 2)
+        return left, at - left
+
+    def _sensitivities(self, plan: TrainingPlan) -> Array:
+        """D_i, from the plan's own events."""
+        places = (self.sizes.place(self.graph, i) for i in range(self.graph.n))
+        return np.array([_first_events(plan, place)[1].record_sensitivity for place in places])
+
+    def best(self, budget: Budget) -> Choice | None:
+        """The best shape under ``budget``; None if no noise of rounds can meet it."""
+        return self._best(self._noises(budget))
+
+    def at_most(self, budget: Budget) -> Choice | None:
+        """What would be best if neither noise had to make up for the other: no plan of rounds can
+        be expected to do better, and asking the ledger for all of them takes seconds.
+        """
+        mu = _gaussian(budget)
+        if mu <= 0 or isinf(mu):
+            return None
+        _, sent = self._events
+        others = sent.record_sensitivity - sent.label_sensitivity + (sent.solver_slack or 0.0)
+        farthest = 1.1 * hidden(budget, self._place) * mu
+        return self._best(
+            [(others / (sent.record_sensitivity * mu), self._loud / farthest), (1 / mu, 0.0)]
+        )
+
+    def _best(self, noises: Sequence[tuple[float, float]]) -> Choice | None:
+        chosen: Choice | None = None
+        for unit, bound in noises:
+            for index, cost in enumerate(self.costs):
+                size = cost.size(unit, bound / SIGMAS)
+                agreement = self.seen.agreement(cost.wanted[:, None] / size)
+                t, k = np.unravel_index(int(np.argmax(agreement)), agreement.shape)
+                if chosen is None or agreement[t, k] > chosen.agreement:
+                    each = self.reached[index]
+                    chosen = Choice(
+                        shape=index,
+                        rounds=self.rounds[t],
+                        decay=float(each.decays[t, k]),
+                        rule_decay=float(each.decays[t, 0]),
+                        unit=unit,
+                        objective_bound=bound,
+                        agreement=float(agreement[t, k]),
+                        noise=float(np.mean(1 - cost.found[t] / size[t, k])),
+                    )
+        return chosen
+
+    def judged(self, choice: Choice, times: int) -> list[list[tuple[float, float]]]:
+        """Rehearsals of a choice on each population: releases as the linear model draws them."""
+        each = self.reached[choice.shape]
+        t = self.rounds.index(choice.rounds)
+        k = int(np.argmin(np.abs(each.decays[t] - choice.decay)))
+        eta = choice.objective_bound / SIGMAS
+        constant = eta**2 * each.objective[t] + choice.unit**2 * each.iterates[t, k]
+        found = []
+        for number, population in enumerate(self.populations):
+            values, vectors = population.spectrum
+            values = values * self.sizes.norm_bound**2
+            left, share = self._between(values)
+
+            of_nodes = np.array([each.gain[t], self.flips * each.labels[t], constant])
+            gain, flips, noise = (1 - share) * of_nodes[:, left] + share * of_nodes[:, left + 1]
+            mean, noise = self._label_moment(population) @ vectors * gain, noise + flips * values
+            rng = np.random.default_rng([3, number])
+            drawn = (mean + np.sqrt(noise) * rng.normal(size=mean.shape) for _ in range(times))
+            found.append([population.judged(w @ vectors.T) for w in drawn])
+        return found
+
+    @property
+    def _events(self) -> tuple[ObjectiveNoised, IterateReleased]:
+        """What the smallest server would send."""
+        return _first_events(self.plans[0], self._place)
+
+    @property
+    def _loud(self) -> float:
+        """R at which a label moves by one deviation of η."""
+        noised, _ = self._events
+        return noised.n_servers * noised.label_shift * SIGMAS
+
+    @property
+    def _place(self) -> Place:
+        return self.sizes.place(self.graph, int(np.argmin(self.sizes.records)))
+
+    def _noises(self, budget: Budget) -> list[tuple[float, float]]:
+        """(1/μ, R): for several sizes of η, the least θ beside it that keeps to both rows."""
+        noised, sent = self._events
+        mu = _gaussian(budget)
+        if mu <= 0:
+            return []
+
+        def over(noise: float, bound: float, limits: Budget = budget) -> float:
+            one = replace(sent, stddev=noise * sent.record_sensitivity)
+            eta = replace(noised, bound=bound, stddev=bound / SIGMAS)
+            return excess((self._place.flip(), eta, one), limits, self.sizes.classes)
+
+        guess = 1.0 if isinf(mu) else 1 / mu
+        by_theta = least(partial(over, bound=0.0), guess)
+        free = replace(budget, labels_epsilon=inf)
+        features = least(partial(over, bound=0.0, limits=free), guess)
+        found = [] if by_theta is None else [(by_theta, 0.0)]
+        farthest = hidden(budget, self._place) * mu
+        bounds = [self._loud / (share * farthest) for share in _LABEL_SHARES if not isinf(mu)]
+        if features is not None and features != by_theta:  # labels by η, beside what features need
+            bounds.append(least(lambda bound: over(features, bound), self._loud) or 0.0)
+        for bound in filter(None, bounds):
+            enough = over(_MUCH, bound) <= 0  # else no θ makes up for so little η
+            needed = least(partial(over, bound=bound), guess) if enough else None
+            found += [] if needed is None else [(needed, bound)]
+        return found
+
+    def plan(self, choice: Choice, budget: Budget) -> TrainingPlan:
+        """The plan of a choice, with noise per server; raised by hairs until the ledger itself
+        agrees.
+        """
+        base = replace(
+            self.plans[choice.shape],
+            rounds=choice.rounds,
+            noise_decay=choice.decay,
+            objective_bound=choice.objective_bound,
+        )
+        total = sqrt(float(np.sum(choice.decay ** -np.arange(choice.rounds, dtype=float))))
+        scales = choice.unit * total * self._sensitivities(base)
+        for hair in (1e-9, 1e-8, 1e-7, 1e-6, 1e-4, 1e-3):
+            grown = tuple(float(v) for v in scales * (1 + hair))
+            plan = replace(
+                base, noise_scale=grown, objective_bound=choice.objective_bound * (1 + hair)
+            )
+            if all(row.spent <= row.allowed for row in spent(plan, budget, self.sizes, self.graph)):
+                return plan
+        raise BudgetExceeded(
+            "the plan found does not meet the budget by its own ledger, so none is proposed"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """Populations as the linear model sees them: what their margins are made of, at each node."""
+
+    wanted: Array  # (K, P): of q's margins, along those of the unprotected model
+    found: Array  # (K, P): of q's margins
+    labels: Array  # (K, P): of flips
+    noise: Array  # (K, P): of noise that is the same in all directions
+    power: Array  # (P,): of the unprotected model's margins
+    shares: Array  # (tangents, P): agreement at `_TANGENTS`
+
+    @classmethod
+    def of(cls, views: Sequence[dict[str, Array]]) -> "_Seen":
+        return cls(**{name: np.array([view[name] for view in views]).T for name in views[0]})
+
+    def costs(self, each: Reached, flips: float) -> "_Costs":
+        return _Costs(
+            wanted=np.square(each.gain @ self.wanted) / self.power,
+            found=each.gain**2 @ self.found,
+            labels=flips * (each.labels @ self.labels),
+            objective=each.objective @ self.noise,
+            iterates=each.iterates @ self.noise,
+        )
+
+    def agreement(self, cosine: Array) -> Array:
+        """Means over populations, from squared cosines (..., P) with the unprotected margins."""
+        tangent = np.sqrt(1 / np.clip(cosine, 1e-12, 1.0) - 1)
+        step = np.log(_TANGENTS[1] / _TANGENTS[0])
+        at = np.log(np.maximum(tangent / _TANGENTS[0], 1.0)) / step
+        left = np.minimum(at.astype(np.int64), len(_TANGENTS) - 2)
+        share, one = np.minimum(at - left, 1.0), np.arange(cosine.shape[-1])
+        found = (1 - share) * self.shares[left, one] + share * self.shares[left + 1, one]
+        return np.asarray(found.mean(axis=-1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Costs:
+    """What one (β, a) makes of every population after every number of rounds, per unit of noise."""
+
+    wanted: Array  # (T, P): power of the wanted part of the release
+    found: Array  # (T, P): of its mean
+    labels: Array  # (T, P)
+    objective: Array  # (T, P)
+    iterates: Array  # (T, R, P)
+
+    def size(self, unit: float, eta: float) -> Array:
+        """Power of the release's margins, noise included, (T, R, P)."""
+        fixed = self.found + self.labels + eta**2 * self.objective
+        return np.asarray(np.maximum(fixed[:, None] + unit**2 * self.iterates, _TINY))
+
+
+def _shares(population: Population) -> Array:
+    """The agreement when noise of so many times the margins' own size is added: never rising."""
+    margins = population.test_x @ population.unprotected.T
+    codes = max(1, margins.shape[1] - 1)
+    size = sqrt(float(np.mean(np.sum(margins**2, axis=1))) / codes)
+    noise = size * np.random.default_rng(0).normal(size=margins.shape)
+    plain = choices(margins)
+    found = [np.mean(choices(margins + t * noise) == plain) for t in _TANGENTS]
+    return np.minimum.accumulate(found)
+
+
+def _first_events(plan: TrainingPlan, place: Place) -> tuple[ObjectiveNoised, IterateReleased]:
+    events = plan.events(place)
+    noised = next(event for event in events if isinstance(event, ObjectiveNoised))
+    return noised, next(event for event in events if isinstance(event, IterateReleased))
+
+
+def _gaussian(budget: Budget) -> float:
+    """The largest μ of features that the budget allows; 0 if none."""
+    if isinf(budget.features_epsilon):
+        return inf
+    return gaussian_mu(budget.features_epsilon, budget.features_delta)

@@ -1,0 +1,128 @@
+"""How much noise one exchange of sums needs under a budget, and how to divide it between Q and S.
+
+The budget leaves one choice: the share of it that S may use up. For each of a few shares the least
+noise of Q beside it is found by asking the `Ledger` about the plan's own event, and the populations
+say which pair loses the least. Sums are not divided by the number of records, and a total hides a
+server among others by what they add up to: so the noise depends neither on m nor on who colludes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import isinf, sqrt
+
+import numpy as np
+
+from pdml._types import Array
+from pdml.accounting import Budget
+from pdml.accounting.events import SumsReleased
+from pdml.accounting.profiles import gaussian_mu
+from pdml.core.graph import Graph
+from pdml.core.sums_model import Noise
+from pdml.mechanisms.whole_noise import LARGEST
+from pdml.plan import rehearsal
+from pdml.plan.calibration import excess, hidden, least
+from pdml.plan.place import Place
+from pdml.plan.populations import Population
+from pdml.plan.sizes import Sizes
+from pdml.plan.training_plan import TrainingPlan
+
+SHARES = (0.2, 0.35, 0.55)  # of the features' budget, in μ², that S may use up
+WIDEST = 300  # columns: S has d(d+1)/2 numbers, and a model from it costs d³
+_COMPARED = 12  # populations on which shares are compared
+
+
+def calibrated(
+    budget: Budget, place: Place, share: float, *, loss: str = "logistic"
+) -> TrainingPlan | None:
+    """The quietest exchange of sums that keeps to a budget.
+
+    Parameters
+    ----------
+    budget : Budget
+        The most that others may learn; its ``colluding`` becomes the plan's.
+    place : Place
+        Any server's: of the records only rounding errors depend on how many they are.
+    share : float
+        Of what features may spend, as μ², that S uses up; 1 leaves nothing for Q.
+    loss : str
+        Of the plan.
+
+    Returns
+    -------
+    TrainingPlan or None
+        None if no Gaussian noise meets the budget.
+
+    Guarantees
+    ----------
+    - The ledger of the plan's own event keeps to the budget at this place.
+    - σ_Q is about 0.5% above the least that does, if σ_S is given.
+    """
+    rounded = replace(place, records=1 << (place.records - 1).bit_length(), server=0, degree=0.0)
+    return _calibrated(budget, rounded, share, loss)
+
+
+@lru_cache(maxsize=256)
+def _calibrated(budget: Budget, place: Place, share: float, loss: str) -> TrainingPlan | None:
+    """With as many records as the next power of two, so that few questions are asked twice."""
+    silent = TrainingPlan(
+        method="sums", label_noise=0.0, square_noise=0.0, colluding=budget.colluding, loss=loss
+    )
+    event = silent.events(place)[0]
+    assert isinstance(event, SumsReleased)
+    square, guess = 0.0, 1.0
+    if not isinf(budget.features_epsilon):
+        mu = gaussian_mu(budget.features_epsilon, budget.features_delta)
+        if mu <= 0 or event.square_shift > sqrt(share) * mu * LARGEST:
+            return None
+        square = event.square_shift / (sqrt(share) * mu)
+        guess = event.record_shift / (hidden(budget, place) * (1 - share) ** 0.35 * mu)
+
+    def plan(noise: float) -> TrainingPlan:
+        return replace(silent, label_noise=noise, square_noise=square)
+
+    def over(noise: float) -> float:
+        return excess((place.flip(), *plan(noise).events(place)), budget, place.classes)
+
+    noise = least(over, guess, LARGEST)
+    return None if noise is None else plan(noise)
+
+
+def noise_of_total(plan: TrainingPlan, servers: int) -> Noise:
+    """Of what all servers send together."""
+    label, square = plan.sum_stddevs(servers)
+    return Noise(label=sqrt(servers) * label, square=sqrt(servers) * square)
+
+
+def best(
+    budget: Budget,
+    sizes: Sizes,
+    graph: Graph,
+    populations: Sequence[Population],
+    *,
+    loss: str = "logistic",
+) -> TrainingPlan | None:
+    """The calibrated plan whose model is right most often in rehearsals; None if there is none."""
+    place = sizes.place(graph, int(np.argmax(sizes.records)))
+    shares = SHARES if not isinf(budget.features_epsilon) else SHARES[:1]
+    found = (calibrated(budget, place, share, loss=loss) for share in shares)
+    plans = [plan for plan in found if plan is not None]
+    if len(plans) < 2:
+        return plans[0] if plans else None
+    few, times = populations[:_COMPARED], _COMPARED if len(populations) == 1 else 1
+
+    def accuracy(plan: TrainingPlan) -> float:
+        return float(np.mean(judged(plan, sizes, few, times)[..., 1]))
+
+    return max(plans, key=accuracy)
+
+
+def judged(
+    plan: TrainingPlan, sizes: Sizes, populations: Sequence[Population], times: int
+) -> Array:
+    """(Agreement, accuracy) of rehearsals, (populations, times, 2)."""
+    noise = noise_of_total(plan, len(sizes.records))
+    loss = plan.loss_for(sizes.classes)
+    return np.array(
+        [rehearsal.sums_judged(each, sizes, noise, loss, times) for each in populations]
+    )

@@ -1,0 +1,248 @@
+"""A table of people's records: trained on, predicted, evaluated."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml import _validate
+from pdml._types import IntArray
+from pdml.errors import InvalidInput
+from pdml.mechanisms.label_flip import LabelFlip
+from pdml.release.estimator import PDMLClassifier
+from pdml.release.model import Model
+from pdml.release.records import Records, hold_back, labelled, read_records
+from pdml.release.trained import Trained, measured, released
+from pdml.study.encoder import Attribute
+from pdml.tables import Table, columns, read_table
+from pdml.tables.roles import Roles
+
+SERVERS = 10  # where nobody says how many
+
+Readable = Table | str | PathLike[str]
+
+
+def train_table(
+    table: Readable,
+    label: str,
+    *,
+    attributes: Iterable[Attribute] = (),
+    from_data: bool = False,
+    classes: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    epsilon_column: str = "",
+    server_column: str = "",
+    test: Readable | None = None,
+    test_fraction: float = 0.0,
+    **settings: Any,
+) -> Trained:
+    """Train on a table, with simulated people and servers in one process.
+
+    Every label is randomised before the training sees it; the servers then train together and add
+    noise to what they send.
+
+    Parameters
+    ----------
+    table : Table or path
+        One row for each person (.csv, .csv.gz or .parquet).
+    label : str
+        The column to predict.
+    attributes : iterable of Number or Category
+        Declared ranges and levels of the columns to predict from.
+    from_data : bool
+        Take what is not declared from the data: a release no noise protects.
+    classes : sequence of str
+        The classes of the label, in order; by default those in the data, which is such a release.
+    ignore : sequence of str
+        Columns that are no features.
+    epsilon_column : str
+        The column of each person's own ε.
+    server_column : str
+        The column that says which server each record belongs to; by default they are dealt out.
+    test : Table or path, optional
+        Records to measure the accuracy on.
+    test_fraction : float
+        Or the share of the table that is held back for it.
+    **settings
+        Of `PDMLClassifier`: ``epsilon``, ``n_servers``, ``plan``, ``random_state`` and so on.
+
+    Returns
+    -------
+    Trained
+        With ``model``, ``ledger``, ``history`` and ``accuracy``.
+
+    Raises
+    ------
+    Undeclared
+        If a column has neither range nor levels; its ``columns`` say which.
+    DataError
+        If the table cannot be used as it is: with the row, never with somebody's label.
+    InvalidInput
+        If a setting lies outside its domain.
+
+    Guarantees
+    ----------
+    - ``model`` and ``history`` are functions of noisy releases and public settings, except for what
+      ``model.provenance["leaks"]`` names.
+    - One process plays every party and draws simulated noise: the ledger says what a deployment
+      with these settings would give away, while this run itself protects nobody.
+
+    Examples
+    --------
+    >>> from pdml.study.encoder import Category, Number
+    >>> age, sex = Number(name="age", low=18, high=100), Category(name="sex", levels=("f", "m"))
+    >>> trained = train_table("people.csv", "diagnosis", attributes=[age, sex])  # doctest: +SKIP
+    >>> trained.model.save("model.json")  # doctest: +SKIP
+    """
+    _refuse_early(settings, test, test_fraction)
+    read = _read(table)
+    roles = Roles(label=label, epsilon=epsilon_column, server=server_column, ignored=tuple(ignore))
+    people = read_records(read, roles, attributes=attributes, from_data=from_data, classes=classes)
+    taught, tested = people, None
+    if test is not None:
+        tested = labelled(people, _read(test), label)
+    elif test_fraction:
+        taught, tested = hold_back(people, test_fraction, settings.get("random_state"))
+    fitted = _fit(taught, settings)
+    trained = Trained(
+        classifier=fitted,
+        model=released(
+            fitted,
+            leaks=people.leaks,
+            classes=people.classes,
+            encoder=people.encoder.to_dict(),
+            feature_names=people.encoder.feature_names,
+            label=label,
+        ),
+        servers=people.names or tuple(f"server {i + 1}" for i in range(fitted.graph_.n)),
+        source=read.source,
+        epsilon_column=epsilon_column,
+    )
+    return trained if tested is None else measured(trained, tested.x, tested.codes)
+
+
+def predict_table(model: Model, table: Readable, *, proba: bool = False) -> dict[str, NDArray[Any]]:
+    """Predict the class of each record, in the order of the table.
+
+    Parameters
+    ----------
+    model : Model
+        Trained on a table, or on named columns.
+    table : Table or path
+        With the columns of the training; others are passed over.
+    proba : bool
+        Also the probability of every class.
+
+    Returns
+    -------
+    dict of str to array
+        "prediction", and "probability NAME" for each class: `pdml.tables.write_predictions` takes
+        it.
+
+    Raises
+    ------
+    DataError
+        If a column is missing, or holds what the model has no feature for.
+    """
+    x = model.features(_read(table))
+    found = {"prediction": model.predict(x)}
+    if proba:
+        chances = model.predict_proba(x)
+        found |= {f"probability {name}": chances[:, k] for k, name in enumerate(model.classes)}
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """How a model does on labelled records. Computed without noise: keep it inside.
+
+    Attributes
+    ----------
+    records : int
+        How many.
+    accuracy : float
+        The share that is predicted rightly.
+    confusion : array of shape (K, K)
+        How many records of class k were predicted as class l.
+    """
+
+    records: int
+    accuracy: float
+    confusion: IntArray
+
+
+def evaluate_table(model: Model, table: Readable, label: str = "") -> Evaluation:
+    """Measure a model on records whose labels are known.
+
+    Parameters
+    ----------
+    model : Model
+        As for `predict_table`.
+    table : Table or path
+        With the columns of the training, and the label's.
+    label : str
+        The column of labels, by default the model's own.
+
+    Returns
+    -------
+    Evaluation
+        How often it is right, and where it is not.
+
+    Raises
+    ------
+    DataError
+        If a label is none of the model's classes: with its row, never with the label.
+    InvalidInput
+        If nobody says which column holds the labels.
+    """
+    name = label or model.label
+    if not name:
+        raise InvalidInput(
+            "label must name a column, got nothing: the model does not say which", setting="label"
+        )
+    read, classes = _read(table), len(model.classes)
+    truth = columns.positions(read, name, model.classes, what="the classes", private=True)
+    place = {value: k for k, value in enumerate(model.classes)}
+    guessed = np.array([place[value] for value in model.predict(model.features(read)).tolist()])
+    counts = np.bincount(truth * classes + guessed, minlength=classes**2)
+    return Evaluation(
+        records=len(truth),
+        accuracy=float(np.mean(truth == guessed)),
+        confusion=counts.reshape(classes, classes),
+    )
+
+
+def _read(table: Readable) -> Table:
+    return table if isinstance(table, Table) else read_table(table)
+
+
+def _refuse_early(settings: dict[str, Any], test: Readable | None, fraction: float) -> None:
+    """What is wrong whatever the table holds is said before it is read."""
+    if settings.get("epsilon") is not None:
+        _ = LabelFlip(settings["epsilon"]).threshold
+    why = "something must be left to train on"
+    _validate.real("test_fraction", fraction, low=0, high=1, open_high=True, why=why)
+    if test is not None and fraction:
+        raise InvalidInput(
+            "test_fraction must be left out beside a table of test records: what is measured on "
+            "comes from one place",
+            setting="test_fraction",
+        )
+
+
+def _fit(taught: Records, settings: dict[str, Any]) -> PDMLClassifier:
+    asked = settings.get("n_servers")
+    n = len(taught.names) or (SERVERS if asked is None else asked)
+    if asked not in (None, n):
+        raise InvalidInput(
+            f"n_servers must be left out or be {n}, as many as the server column names, got "
+            f"{asked}",
+            setting="n_servers",
+        )
+    chosen = {**settings, "n_servers": n, "classes": range(len(taught.classes))}
+    fitted = PDMLClassifier(**chosen)
+    fitted.fit(taught.x, taught.codes, epsilons=taught.epsilons, servers=taught.owners)
+    return fitted

@@ -1,0 +1,174 @@
+"""The model that one exchange of sums gives: post-processing of the total of all releases."""
+
+import json
+from dataclasses import asdict
+from math import ceil, log2
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from pdml._types import Array
+from pdml.core.sums_expectation import Expectation, Range, expect
+from pdml.core.sums_model import fit_sums
+from pdml.mechanisms.whole_noise import Units
+from pdml.plan.place import Place
+from pdml.plan.training_plan import TrainingPlan
+from pdml.train import sums
+
+EACH_SEEN = "every server's own sums are seen, each with all of the noise"
+MASKED = "masked by each pair of servers, so that nothing but the total of all sums can be read"
+UNMASKED = (
+    "added up without masks inside one trust domain, with the noise that they would have had if "
+    "nothing but their total could be read"
+)
+HOUSE = (
+    "made of the exact sums of one server, which no noise protects: for its own use, never to be "
+    "shared"
+)
+# Eigenvalues and logarithms differ between machines in their last digits. Weights keep 24 bits and
+# chances four digits, so that a file hardly ever does: two machines disagree where a number lies
+# within 10^-12 or so of the middle between two neighbours on this grid.
+_BITS, _DIGITS = 24, 4
+
+
+def carried(plan: TrainingPlan, *, own_nodes: bool) -> str:
+    """How the sums met, in words for a model's provenance.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        With ``method`` "sums".
+    own_nodes : bool
+        Whether each organisation ran its own node: only they mask anything.
+
+    Returns
+    -------
+    str
+    """
+    if plan.colluding is None:
+        return EACH_SEEN
+    return MASKED if own_nodes else UNMASKED
+
+
+def weights(total: Units, plan: TrainingPlan, place: Place, *, intercept: bool = True) -> Array:
+    """The model that the total of all servers' releases tells.
+
+    Parameters
+    ----------
+    total : array of int64
+        The exact sum of all rows, masks cancelled.
+    plan : TrainingPlan
+        With ``method`` "sums": it knows how much noise the total has.
+    place : Place
+        Any server's: nothing in which they differ is needed.
+    intercept : bool
+        Whether the last column is the constant one.
+
+    Returns
+    -------
+    array of shape (C, d)
+
+    Guarantees
+    ----------
+    - A function of its arguments alone, equal on every machine up to one unit of the grid on which
+      weights are rounded, 2^-24 of the largest.
+    """
+    with threadpool_limits(1):  # the same bits with any number of threads
+        found = fit_sums(
+            sums.totals(total, place.codes, place.width),
+            sums.noise_of_total(plan, place.n_servers),
+            loss=plan.loss_for(place.classes),
+            norm_bound=place.norm_bound,
+            intercept=intercept,
+        ).weights
+    largest = float(np.abs(found).max(initial=0.0))
+    if not largest:
+        return found
+    grid = 2.0 ** (ceil(log2(largest)) - _BITS)
+    return np.asarray(np.rint(found / grid) * grid)
+
+
+def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation | None:
+    """What to expect of the model from `weights`, told by the same total.
+
+    Parameters
+    ----------
+    total, plan, place
+        As for `weights`; the last column is the constant one.
+
+    Returns
+    -------
+    Expectation or None
+        Accuracy and AUC with intervals that hold the truth in 80% of trainings. None for more than
+        two classes: how to tell it from totals is not known.
+    """
+    if place.classes > 2:
+        return None
+    with threadpool_limits(1):
+        found = expect(
+            sums.totals(total, place.codes, place.width),
+            sums.noise_of_total(plan, place.n_servers),
+            loss=plan.loss_for(place.classes),
+            norm_bound=place.norm_bound,
+        )
+    return Expectation(
+        accuracy=_rounded(found.accuracy),
+        auc=_rounded(found.auc),
+        confidence=round(found.confidence, _DIGITS),
+    )
+
+
+def _rounded(found: Range) -> Range:
+    return Range(**{name: round(value, _DIGITS) for name, value in asdict(found).items()})
+
+
+def near(model: bytes, own: bytes) -> bool:
+    """Whether a file is this machine's own up to the digits in which two machines may differ.
+
+    Parameters
+    ----------
+    model : bytes
+        A model.json of sums, from anywhere.
+    own : bytes
+        The one that the same total gives here.
+
+    Returns
+    -------
+    bool
+        True if all but weights and expectations is equal to the byte, weights differ by at most
+        two units of their grid (2^-23 of the largest), and expectations by at most two of their
+        last digits.
+    """
+    try:
+        said, made = json.loads(model), json.loads(own)
+    except ValueError:
+        return False
+    if not isinstance(said, dict) or list(said) != list(made) or spelt(said) != model:
+        return False
+    largest = max(np.abs(made[name]).max(initial=0.0) for name in ("coefficients", "intercepts"))
+    grid = 2.0 ** (1 - _BITS) * float(largest)
+    within = {"coefficients": grid, "intercepts": grid, "expected": 2 * 10.0**-_DIGITS}
+    return all(
+        _alike(said.pop(name), made.pop(name), limit) for name, limit in within.items()
+    ) and spelt(said) == spelt(made)
+
+
+def spelt(values: dict[str, Any]) -> bytes:
+    """As `Model.to_bytes` spells it."""
+    return json.dumps(values, indent=1, ensure_ascii=False).encode()
+
+
+def _alike(one: Any, other: Any, within: float) -> bool:
+    """Whether two trees of JSON have the same form, and numbers within a distance of each other."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        keys = list(one) == list(other)
+        return keys and all(_alike(one[name], other[name], within) for name in one)
+    if isinstance(one, list):
+        both = zip(one, other, strict=False)
+        return len(one) == len(other) and all(_alike(a, b, within) for a, b in both)
+    if isinstance(one, float):
+        return bool(abs(one - other) <= within)
+    return bool(one == other)

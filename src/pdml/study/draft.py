@@ -1,0 +1,101 @@
+"""A new study from the few things that only its author knows; everything else is proposed."""
+
+import re
+from collections.abc import Sequence
+
+from pdml.study import trainable
+from pdml.study.contract import Study
+from pdml.study.encoder import Attribute
+
+SERVERS = ("alice", "bob", "carol")
+MENU = (0.4, 1.0, 2.0)
+FEATURES_EPSILON = 1.0
+LEAK = (
+    "TAKEN FROM THE DATA: whoever is extreme or rare shows here. Replace it by what can "
+    "be known without any record."
+)
+
+
+def new_study(
+    *,
+    title: str,
+    question: str,
+    classes: Sequence[str],
+    attributes: Sequence[Attribute],
+    servers: Sequence[str] = SERVERS,
+    id: str = "",
+    menu: Sequence[float] = MENU,
+    default: float | None = None,
+    accept_weak: bool = False,
+    topology: str = "ring",
+    features_epsilon: float = FEATURES_EPSILON,
+    labels_epsilon: float | None = None,
+) -> Study:
+    """A study that people can be asked under; `pdml.study.template.render` writes it with comments.
+
+    Parameters
+    ----------
+    title : str
+        What people read first.
+    question : str
+        The question whose answer is kept secret.
+    classes : sequence of str
+        Its possible answers.
+    attributes : sequence of Number or Category
+        What the model predicts from, with ranges and levels that can be known without a record.
+    servers : sequence of str
+        Names, or NAME=URL; a name alone gets a placeholder for its address.
+    id : str
+        A short name, by default from the title.
+    menu : sequence of float
+        Epsilons to choose from, ascending.
+    default : float, optional
+        The one suggested, by default the middle of the menu.
+    accept_weak : bool
+        Take epsilons above 2.944438, which hardly protect.
+    topology : str
+        Who talks to whom: "ring" or "complete".
+    features_epsilon, labels_epsilon : float
+        The budget: the most that all other servers together may learn about one person from all
+        trainings.
+
+    Returns
+    -------
+    Study
+
+    Raises
+    ------
+    StudyError
+        With every mistake.
+    Untrainable
+        If nobody could ever train under it.
+    """
+    limits = {"features": features_epsilon, "labels": labels_epsilon}
+    document = {
+        "study": {"id": id or _slug(title), "title": title},
+        "label": {
+            "question": question,
+            "classes": list(classes),
+            "epsilon": {
+                "menu": list(menu),
+                "default": menu[len(menu) // 2] if default is None else default,
+                "accept_weak": accept_weak,
+            },
+        },
+        "attributes": [attribute.to_dict() for attribute in attributes],
+        "servers": [_server(text) for text in servers],
+        "topology": {"kind": topology},
+        "budget": {row: {"epsilon": most} for row, most in limits.items() if most is not None},
+    }
+    study = Study.from_document(document, "what was asked for")
+    trainable.check(study)
+    return study
+
+
+def _server(text: str) -> dict[str, str]:
+    name, _, url = text.partition("=")
+    return {"name": name, "url": url or f"https://{name}.example"}
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:63].strip("-") or "study"

@@ -1,0 +1,49 @@
+"""What follows from a study and is not written in it."""
+
+from typing import Any
+
+from pdml.core.labels import keep_weight
+from pdml.mechanisms.label_flip import is_weak
+from pdml.study import trainable, words
+from pdml.study.contract import Study
+
+
+def facts(study: Study) -> dict[str, Any]:
+    """What people who are asked, and organisations that sign, want to know, as plain values.
+
+    Parameters
+    ----------
+    study : Study
+
+    Returns
+    -------
+    dict
+        ``hash`` and ``width``; for every ε of the ``menu`` what it means; the ``influence`` that
+        one report can have at most; the ``plan``, and the ``ledger`` of a job by it with as few
+        records as the study allows (None without a plan).
+    """
+    classes = len(study.classes)
+    floor = float(keep_weight(study.menu[0], classes))
+    plan = study.plan
+    return {
+        "hash": study.hash,
+        "width": study.width,
+        "menu": [
+            {
+                "epsilon": epsilon,
+                "millionths": micro,
+                "true_answer": float(words.kept(micro, classes)),
+                "certainty": float(words.certainty(micro)),
+                "weak": is_weak(micro),
+                "meaning": words.meaning(micro, study.classes),
+            }
+            for epsilon, micro in zip(study.menu, study.epsilon_micro, strict=True)
+        ],
+        "influence": {
+            "weight": floor,
+            "records": study.min_records,
+            "cap": floor / study.min_records,
+        },
+        "plan": None if plan is None else plan.to_dict(),
+        "ledger": None if plan is None else trainable.planned(study, plan).to_dict(),
+    }

@@ -1,0 +1,141 @@
+"""Every key of a study file and what it says. The rules know no other, and the reference of the
+site is made from this.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pdml.mechanisms.label_flip import MILLION, WEAK_ABOVE
+
+# below, a label weighs hundreds of times one that is told; above, nothing is randomised
+EPSILONS = (0.01, 20.0)
+MOST_CHOICES = 10
+MOST_CLASSES = 100
+MOST_LEVELS = 1_000
+MOST_SERVERS = 1_000
+MOST_ATTRIBUTES = 1_000
+MOST_FEATURES = 10_000  # a report of 53 kB
+MOST_RECORDS = 10**9
+TOPOLOGIES = ("ring", "complete")
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a table."""
+
+    says: str
+    required: bool = False
+
+
+_LIMIT = {
+    "epsilon": Key("The limit; positive.", True),
+    "delta": Key("The chance for which nothing is promised, between 0 and 1; by default 1e-6."),
+}
+
+TABLES: Mapping[str, Mapping[str, Key]] = {
+    "": {
+        "study": Key("Its name, and when people can take part.", True),
+        "label": Key("The sensitive question.", True),
+        "attributes": Key(
+            f"What the model predicts from, 1 to {MOST_ATTRIBUTES:,} tables of at most "
+            f"{MOST_FEATURES:,} features together. Their order numbers the features.",
+            True,
+        ),
+        "servers": Key(
+            f"Who collects and trains, 2 to {MOST_SERVERS:,} tables. Their order numbers them.",
+            True,
+        ),
+        "topology": Key(
+            "Who talks to whom: edges, or a kind. All servers must be connected.", True
+        ),
+        "budget": Key(
+            "The most that all other servers together may learn from all trainings. Organisations "
+            "train only under a study whose budget ends."
+        ),
+        "plan": Key("How to train: settings of a plan. Left out, each job brings its own."),
+        "relay": Key("Where nodes meet."),
+    },
+    "study": {
+        "id": Key(
+            "1 to 63 lower-case letters, digits, dots, dashes or underscores, the first a letter "
+            "or digit.",
+            True,
+        ),
+        "title": Key("What people read first.", True),
+        "description": Key("More of it; it may have paragraphs."),
+        "format": Key(
+            "The version of this file's format; by default 1. It leaves no trace in the hash."
+        ),
+        "opens": Key("A time with its zone, to the second: reports are taken from then on."),
+        "closes": Key("A later time: no reports are taken from then on."),
+        "min_records": Key("A server trains with so many reports or more; by default 50."),
+        "replaces": Key(
+            "The hash of the revision before this one, in which keys and relay alone differ."
+        ),
+    },
+    "label": {
+        "question": Key("What is kept secret.", True),
+        "classes": Key(f"Its 2 to {MOST_CLASSES} possible answers.", True),
+        "epsilon": Key("How private people may be.", True),
+    },
+    "label.epsilon": {
+        "menu": Key(
+            f"1 to {MOST_CHOICES} values in [{EPSILONS[0]:g}, {EPSILONS[1]:g}], ascending, of at "
+            "most six decimals.",
+            True,
+        ),
+        "default": Key("The one that is suggested.", True),
+        "accept_weak": Key(
+            f"`true` is needed, and allowed, only if the menu holds one above "
+            f"{WEAK_ABOVE / MILLION}."
+        ),
+    },
+    "attributes": {
+        "name": Key("Also the column's name in tables.", True),
+        "kind": Key("`number` or `category`.", True),
+        "range": Key(
+            "Of a number, which needs it: [low, high]. Answers outside are moved to the ends; form "
+            "and client refuse them."
+        ),
+        "whole": Key(
+            "Of a number: `true` refuses fractions, in form, client and tables alike. Both ends of "
+            "the range must be whole."
+        ),
+        "levels": Key(
+            f"Of a category, which needs it: 1 to {MOST_LEVELS:,} texts. Others cannot be given."
+        ),
+        "label": Key("How the form puts it."),
+        "help": Key("What the form says below it."),
+    },
+    "servers": {
+        "name": Key("Spelt like the study's id.", True),
+        "url": Key("Its collection service: `https`, or `http` on the same machine only.", True),
+        "signing_key": Key("The public key of its node; `pdml study add-server` takes both."),
+        "sealing_key": Key("The public key with which others seal messages for it."),
+    },
+    "relay": {
+        "address": Key("HOST:PORT.", True),
+        "fingerprint": Key(
+            "The sha256 of its certificate's public key; left out, any authority of the system "
+            "vouches."
+        ),
+    },
+    "topology": {
+        "edges": Key("Pairs of names of servers."),
+        "kind": Key(f"Instead of them: {' or '.join(f'`{kind}`' for kind in TOPOLOGIES)}."),
+    },
+    "budget": {
+        "features": Key("What they may learn of people's features."),
+        "labels": Key("What they may learn of people's labels."),
+        "colluding": Key("How many others together both limits hold against; by default all."),
+    },
+    "budget.features": _LIMIT,
+    "budget.labels": _LIMIT,
+}
+
+
+def of(table: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The keys that a table must have, and those that it may have."""
+    keys = TABLES[table]
+    required = tuple(name for name, key in keys.items() if key.required)
+    return required, tuple(name for name in keys if name not in required)

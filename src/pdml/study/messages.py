@@ -1,0 +1,336 @@
+"""What travels between a device and a collection service: versioned JSON, one table of problems,
+never pickle.
+
+A report is one JSON object of constant size for a given study. Features are float32 in
+little-endian order, so that both sides hold the same bits. `decode_report` checks the form; what
+depends on the study and on the store is the service's.
+"""
+
+import base64
+import binascii
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml.errors import InvalidInput, MessageError
+from pdml.formats import Format
+
+FORMAT = Format(name="report", version=1)
+MAX_BATCH = 1_000  # reports in one batch
+_HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_HOUR = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}Z", re.ASCII)
+_CODE = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+_LONGEST_NAME = 200  # letters of a server's name
+
+Features = NDArray[np.float32]
+
+
+class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One person's contribution, as it leaves the device.
+
+    Guarantees
+    ----------
+    - ``label`` was randomised on the device with ``epsilon``; no message tells if it is true.
+    - ``features`` are what the person answered, encoded: the server that receives them can read
+      them.
+    - The size does not depend on the answers (label indices of several digits aside).
+    """
+
+    version: int  # 1
+    study: str  # Study.hash
+    id: str  # 128 random bits as 32 lower-case hex digits
+    epsilon: int  # millionths, on the study's menu
+    label: int  # index into the study's classes
+    features: str  # base64 of the float32 entries, little-endian
+    token: str = ""  # an invitation, 32 hex digits; "" where the service takes open reports
+
+
+class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Asked before any person is: would a report with this token be taken now? It stays unused."""
+
+    token: str = ""  # 32 hex digits; "" without an invitation
+
+
+class Admission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The answer yes: a report to this study would be taken now."""
+
+    study: str  # Study.hash
+
+
+class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The service's promise that it holds a report."""
+
+    id: str
+    study: str
+    server: str
+    digest: str  # sha256 of the report's bytes, in hex
+    hour: str  # UTC, for example 2026-03-01T14Z: coarse, so that it tells little about the person
+
+
+class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why something was refused, as application/problem+json (RFC 9457) with a stable ``code``."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str = ""
+    id: str = ""  # of the report in question, if it has one
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One line of the table of problems."""
+
+    status: int
+    title: str
+
+
+PROBLEMS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "malformed": Kind(400, "The message is not JSON of the expected form."),
+        "too_large": Kind(413, "The message is larger than any valid one."),
+        "wrong_version": Kind(400, "The message is of a version that this service does not speak."),
+        "wrong_study": Kind(
+            409, "The report belongs to another study, or to another version of this one."
+        ),
+        "bad_id": Kind(400, "The report's id is not 32 lower-case hex digits."),
+        "epsilon_not_on_menu": Kind(422, "The epsilon is not on the study's menu."),
+        "bad_label": Kind(422, "The label is not one of the study's classes."),
+        "bad_features": Kind(
+            422,
+            "The features have a wrong length, a norm above 1, or no positive constant at the end.",
+        ),
+        "token_missing": Kind(401, "This service takes invited reports only."),
+        "token_unknown": Kind(403, "The invitation is not known."),
+        "token_used": Kind(409, "The invitation was used by another report."),
+        "id_conflict": Kind(409, "Another report has the same id."),
+        "too_early": Kind(403, "The study has not opened yet."),
+        "closed": Kind(410, "The study is closed."),
+        "frozen": Kind(409, "The data set is frozen: nothing can be added or withdrawn."),
+        "batch_too_long": Kind(413, f"A batch holds at most {MAX_BATCH:,} reports."),
+        "not_found": Kind(404, "There is nothing here."),
+        "method_not_allowed": Kind(405, "This address does not take this method."),
+        "unsupported_type": Kind(415, "The content type is not the expected one."),
+        "length_required": Kind(411, "The request must say how long it is."),
+        "timeout": Kind(408, "The request did not arrive in time."),
+        "unauthorized": Kind(401, "A token is needed here."),
+        "too_many_requests": Kind(429, "Too many requests: try again later."),
+        "storage_unavailable": Kind(503, "The report could not be stored: send it again later."),
+        "internal": Kind(500, "The service made a mistake; nothing was acknowledged."),
+    }
+)
+
+
+def problem(code: str, detail: str = "", id: str = "") -> Problem:
+    """The problem with this ``code``, which must be in the table."""
+    kind = PROBLEMS[code]
+    return Problem(f"urn:pdml:problem:{code}", kind.title, kind.status, code, detail, id)
+
+
+# Features
+
+
+def pack_features(features: NDArray[Any]) -> str:
+    """base64 of float32 entries in little-endian order; the entries must be float32 already:
+    rounding is the encoder's.
+    """
+    array = np.asarray(features)
+    if array.dtype.newbyteorder("=") != np.float32 or array.ndim != 1 or not len(array):
+        raise InvalidInput(
+            f"features must be a vector of float32, got {array.ndim} dimension(s) of {array.dtype}"
+        )
+    return base64.b64encode(array.astype("<f4").tobytes()).decode("ascii")
+
+
+def feature_bytes(text: str) -> bytes:
+    """The little-endian float32 entries behind ``text``, as they travel; any other spelling of the
+    same bytes is refused.
+    """
+    try:
+        data = binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:  # binascii.Error, and non-ASCII text
+        raise MessageError("features must be padded base64", "bad_features") from None
+    # Only the bits that padding leaves over could be spelt in several ways.
+    several = len(data) % 3 and base64.b64encode(data).decode("ascii") != text
+    if not data or len(data) % 4 or several:
+        raise MessageError("features must be base64 of whole float32 numbers", "bad_features")
+    return data
+
+
+def unpack_features(text: str) -> Features:
+    """The inverse of `pack_features`."""
+    return np.frombuffer(feature_bytes(text), dtype="<f4").astype(np.float32, copy=False)
+
+
+def features_of(report: Report) -> Features:
+    """The report's features, read-only; only their form is checked (`acceptable` checks their
+    values).
+    """
+    return unpack_features(report.features)
+
+
+ADMITTED = 1 - 2.0**-21
+"""The largest squared norm a service takes. Devices stay at 1 - 2^-19 and the proofs ask for 1:
+neither an honest report's fate nor a stored one's depends on the order in which a machine adds up.
+"""
+
+
+def acceptable(features: NDArray[Any], *, most: float = 1.0) -> NDArray[np.bool_]:
+    """Which rows of (m, d) float32 are finite, have a squared norm of at most ``most`` in float64,
+    and a positive constant at the end.
+    """
+    wide = np.asarray(features, dtype=np.float64)
+    squares = np.einsum("ij,ij->i", wide, wide)  # NaN and infinities make the comparison false
+    return np.asarray((squares <= most) & (wide[:, -1] > 0))
+
+
+# Bytes
+
+_report = msgspec.json.Decoder(Report)
+_invitation = msgspec.json.Decoder(Invitation)
+_admission = msgspec.json.Decoder(Admission)
+_receipt = msgspec.json.Decoder(Receipt)
+_problem = msgspec.json.Decoder(Problem)
+
+
+def encode_report(report: Report) -> bytes:
+    """The canonical bytes: fields in their order, no spaces."""
+    return msgspec.json.encode(report)
+
+
+def decode_report(data: bytes) -> Report:
+    """The report, its form checked; anything else is a `MessageError` with the code of its
+    problem.
+    """
+    try:
+        report: Report = _decode(_report, data, "a report")
+    except MessageError:
+        if why := FORMAT.refusal_of(data, "the report"):
+            raise MessageError(why, "wrong_version") from None
+        raise
+    if why := FORMAT.refusal(report.version, "the report"):
+        raise MessageError(why, "wrong_version")
+    if not _HASH.fullmatch(report.study):
+        raise MessageError(
+            "study must be the 64 lower-case hex digits of the study's hash", "wrong_study"
+        )
+    if not _ID.fullmatch(report.id):
+        raise MessageError("id must be 32 lower-case hex digits", "bad_id")
+    if report.token and not _ID.fullmatch(report.token):
+        raise MessageError("token must be 32 lower-case hex digits or empty", "token_unknown")
+    if not 0 < report.epsilon < 1 << 53:
+        raise MessageError("epsilon must be a positive number of millionths", "epsilon_not_on_menu")
+    if not 0 <= report.label < 1 << 31:
+        raise MessageError("label must be the index of a class", "bad_label")
+    # A field that is there twice would mean one thing here and may mean another elsewhere. No value
+    # holds a quotation mark, so that counting them finds every one more: two of each name and of
+    # each of the texts.
+    if data.count(b'"') != (22 if b'"token"' in data else 18):
+        raise MessageError("each field must be there once, and spelt without escapes")
+    return report
+
+
+def encode_invitation(token: str) -> bytes:
+    return msgspec.json.encode(Invitation(token))
+
+
+def decode_invitation(data: bytes) -> Invitation:
+    """The invitation, its form checked; anything else is a `MessageError` with a problem's code."""
+    invitation: Invitation = _decode(_invitation, data, "an invitation")
+    if invitation.token and not _ID.fullmatch(invitation.token):
+        raise MessageError("token must be 32 lower-case hex digits or empty", "token_unknown")
+    if data.count(b'"') > 4:  # as for a report: the one field twice, or hidden behind an escape
+        raise MessageError("the token must be there once")
+    return invitation
+
+
+def decode_admission(data: bytes) -> Admission | Problem:
+    """What a service says to an invitation; a problem as in `decode_answer`."""
+    try:
+        admission: Admission = _admission.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _safe_problem(_decode(_problem, data, "an admission or a problem"))
+    return admission
+
+
+def decode_answer(data: bytes) -> Receipt | Problem:
+    """What a service says about one report; nothing in it can move a terminal's cursor, and a known
+    problem has our own title.
+    """
+    try:
+        receipt: Receipt = _receipt.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _safe_problem(_decode(_problem, data, "a receipt or a problem"))
+    patterns = (
+        (_ID, receipt.id),
+        (_HASH, receipt.study),
+        (_HASH, receipt.digest),
+        (_HOUR, receipt.hour),
+    )
+    named = 0 < len(receipt.server) <= _LONGEST_NAME and receipt.server.isprintable()
+    if not named or not all(pattern.fullmatch(text) for pattern, text in patterns):
+        raise MessageError(
+            "a receipt must hold hex digits, an hour such as 2026-03-01T14Z, and a "
+            "printable name, got something else"
+        )
+    return receipt
+
+
+def _safe_problem(said: Problem) -> Problem:
+    if not _CODE.fullmatch(said.code):
+        raise MessageError(
+            "a problem's code must be lower-case letters, digits and underscores, got "
+            "something else"
+        )
+    title = PROBLEMS[said.code].title if said.code in PROBLEMS else _printable(said.title)
+    kind, detail, id = map(_printable, (said.type, said.detail, said.id))
+    return Problem(kind, title, said.status, said.code, detail, id)
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+
+
+def split_batch(data: bytes) -> list[bytes]:
+    """The lines of a batch, undecoded, so that each is answered by itself; only the end may lack
+    its newline.
+    """
+    lines = data.split(b"\n")
+    return lines[:-1] if lines[-1] == b"" else lines
+
+
+MAX_INVITATION_BYTES = 256
+
+
+def max_report_bytes(width: int) -> int:
+    """No valid report of ``width`` features is longer: its canonical bytes with the longest
+    numbers, and room for spaces.
+    """
+    return 4 * ((4 * width + 2) // 3) + 1024
+
+
+def _decode(decoder: Any, data: bytes, what: str) -> Any:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        # msgspec's text names fields and types; it never quotes values, which may be somebody's.
+        raise MessageError(f"the message is not {what}: {error}") from None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``, so that reports may travel unencrypted; names
+    but localhost may mean anything.
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,15 @@
+"""Tables of people's records: one reader of files, and one of the columns that mean something.
+
+| file | what is in it |
+|---|---|
+| `table.py` | `Table`: named columns in which every complaint names the row and the column |
+| `cells.py` | which cells say nothing, which are numbers, how one may be quoted |
+| `files.py`, `csv_text.py`, `parquet.py` | from a file to a table, and predictions to a file |
+| `columns.py` | labels, epsilons, owners and levels |
+"""
+
+from pdml.tables.cells import MISSING, listed, number, shown
+from pdml.tables.files import read_table, write_predictions
+from pdml.tables.table import Table
+
+__all__ = ["MISSING", "Table", "listed", "number", "read_table", "shown", "write_predictions"]

@@ -1,0 +1,181 @@
+"""Columns that mean something: the label, people's own ε, whose records they are, a category's
+levels.
+
+What is private is never quoted: an error about somebody's label names the row and nothing else.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml._types import Array, IntArray
+from pdml.errors import DataError, InvalidInput
+from pdml.tables.cells import listed, shown
+from pdml.tables.table import Table
+
+MAX_CLASSES = 50
+MAX_SERVERS = 1_000
+
+
+def positions(
+    table: Table, name: str, known: Sequence[Any], *, what: str, private: bool = False
+) -> IntArray:
+    """Which of ``known`` each cell of a column is.
+
+    Parameters
+    ----------
+    table : Table
+        The records.
+    name : str
+        The column.
+    known : sequence
+        Texts, or numbers for a column of numbers.
+    what : str
+        What they are, for a sentence: "the classes".
+    private : bool
+        Whether a cell must not be quoted.
+
+    Raises
+    ------
+    DataError
+        If a cell is none of them.
+    """
+    text = isinstance(known[0], str)
+    column = table.text(name, private=private) if text else table.numeric(name, private=private)
+    cells = column.tolist()
+    place = {value: k for k, value in enumerate(known)}
+    found = np.fromiter((place.get(cell, -1) for cell in cells), dtype=np.int64, count=len(cells))
+    if (found < 0).any():
+        row = int(np.argmin(found))
+        got = "something else" if private else shown(cells[row])
+        raise DataError(
+            f"column {name!r} must hold one of {what} {listed([str(value) for value in known])}, "
+            f"got {got} in {table.where(row)}"
+        )
+    return found
+
+
+def labels(
+    table: Table, name: str, classes: Sequence[str] = ()
+) -> tuple[tuple[Any, ...], IntArray]:
+    """The classes in order, and each record's index among them.
+
+    Parameters
+    ----------
+    table : Table
+        The records.
+    name : str
+        The column of labels.
+    classes : sequence of str
+        The classes as people write them, in order. By default those that the column holds, which
+        is a release no noise protects.
+
+    Raises
+    ------
+    InvalidInput
+        If ``classes`` are not two or more different names, or not numbers where the column is.
+    DataError
+        If a label is none of them, or if the column cannot be a label.
+    """
+    if classes:
+        known = _declared(table, name, classes)
+        return known, positions(table, name, known, what="the classes", private=True)
+    found, codes = np.unique(_values(table, name, private=True), return_inverse=True)
+    if len(found) < 2:
+        raise DataError(
+            f"column {name!r} of {table.source} must hold two classes or more, got the same "
+            "value in every row"
+        )
+    if len(found) > MAX_CLASSES:
+        raise DataError(
+            f"column {name!r} must hold at most {MAX_CLASSES} classes to be a label, got "
+            f"{len(found):,} distinct values: "
+            "PDML classifies, so put a continuous quantity into a few groups first"
+        )
+    return tuple(found.tolist()), codes
+
+
+def epsilons(
+    table: Table,
+    name: str,
+    *,
+    allowed: Callable[[float], bool] = lambda epsilon: True,
+    domain: str = "positive epsilons",
+) -> Array:
+    """A column of people's own ε.
+
+    Parameters
+    ----------
+    table : Table
+        The records.
+    name : str
+        The column.
+    allowed : callable
+        Whether a positive number may be chosen; asked once for each value.
+    domain : str
+        What the column must hold, for a sentence.
+
+    Raises
+    ------
+    DataError
+        If a cell is no such number.
+    """
+    values = table.numeric(name)
+    different, which = np.unique(values, return_inverse=True)
+    good = np.array([value > 0 and allowed(value) for value in different.tolist()])[which]
+    if not good.all():
+        row = int(np.argmin(good))
+        raise DataError(
+            f"column {name!r} must hold {domain}, got {values[row]:g} in {table.where(row)}"
+        )
+    return values
+
+
+def owners(table: Table, name: str) -> tuple[tuple[str, ...], IntArray]:
+    """The servers' names in order, and the number of each record's server.
+
+    Raises
+    ------
+    DataError
+        If the column does not name 2 to `MAX_SERVERS` servers.
+    """
+    found, numbers = np.unique(_values(table, name), return_inverse=True)
+    if not 2 <= len(found) <= MAX_SERVERS:
+        raise DataError(
+            f"column {name!r} must name 2 to {MAX_SERVERS:,} servers, got {len(found):,} "
+            "distinct values"
+        )
+    return tuple(map(str, found.tolist())), numbers
+
+
+def _declared(table: Table, name: str, classes: Sequence[str]) -> tuple[Any, ...]:
+    if len(set(classes)) < max(2, len(classes)) or "" in classes:
+        raise InvalidInput(
+            f"classes must be two or more different names, got {','.join(classes)!r}",
+            setting="classes",
+        )
+    if not table.is_numeric(name):
+        return tuple(classes)
+    try:
+        return tuple(_whole(np.array([float(value) for value in classes])).tolist())
+    except ValueError:
+        raise InvalidInput(
+            f"classes must be numbers, as column {name!r} is, got {','.join(classes)!r}",
+            setting="classes",
+        ) from None
+
+
+def _values(table: Table, name: str, *, private: bool = False) -> NDArray[Any]:
+    """Numbers if the whole column is, so that 1 and 1.0 are one value and 10 comes after 9; else
+    text.
+    """
+    if table.is_numeric(name):
+        return _whole(table.numeric(name, private=private))
+    return table.text(name, private=private)
+
+
+def _whole(values: NDArray[Any]) -> NDArray[Any]:
+    whole = (values == np.round(values)).all() and (np.abs(values) < 2**53).all()
+    return values.astype(np.int64) if whole else values

@@ -1,0 +1,210 @@
+"""`Table`: named columns in which every complaint names the row and the column.
+
+Cells stay as they were written until a column is asked for as numbers or as text: what is not used
+cannot be wrong, and the same data give the same answers from either format.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml._types import Array, IntArray
+from pdml.errors import DataError
+from pdml.tables.cells import MISSING, listed, number, shown
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Table:
+    """Named columns of equal length: numbers as float64 or whole numbers, everything else as Python
+    strings.
+
+    Truth values become the text "True" and "False", as CSV files spell them. A missing cell (None,
+    NaN or one of `MISSING`) is refused when its column is used. Spaces at the ends of a cell never
+    count.
+    """
+
+    columns: Mapping[str, NDArray[Any]]
+    source: str = "the table"
+    # the line on which each row begins, if the rows come from a text file
+    lines: IntArray | None = None
+    # columns already read as numbers
+    _read: dict[str, Array] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise DataError(f"{self.source} must have at least one column, got none")
+        columns = {
+            name: _storage(name, values, self.source) for name, values in self.columns.items()
+        }
+        lengths = {len(values) for values in columns.values()}
+        if len(lengths) > 1:
+            raise DataError(
+                f"the columns of {self.source} must be equally long, got lengths {sorted(lengths)}"
+            )
+        object.__setattr__(self, "columns", columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.columns)
+
+    @property
+    def n_rows(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def where(self, row: int) -> str:
+        """Where people find the record with index ``row``: data rows count from 1, lines from the
+        header.
+        """
+        return (
+            f"row {row + 1} of {self.source}"
+            if self.lines is None
+            else f"row {row + 1} (line {self.lines[row]} of {self.source})"
+        )
+
+    def numeric(self, name: str, *, private: bool = False) -> Array:
+        """The column as finite float64, read-only; ``private`` keeps cells (say, somebody's label)
+        out of error messages.
+        """
+        column = self._column(name)
+        try:
+            values = self._floats(name, column)
+        except ValueError:
+            self._blame(name, private)
+        if not np.isfinite(values).all():
+            self._blame(name, private)
+        return values
+
+    def text(self, name: str, *, private: bool = False) -> NDArray[Any]:
+        """The column as strings without spaces at the ends; a whole number reads "3", a float as
+        Python writes it.
+        """
+        column = self._column(name)
+        cells = list(map(str.strip if column.dtype.kind == "O" else str, column.tolist()))
+        if not MISSING.isdisjoint(cells):
+            row = next(i for i, cell in enumerate(cells) if cell in MISSING)
+            self._refuse_missing(name, row, column[row], private)
+        return objects(cells)
+
+    def is_numeric(self, name: str) -> bool:
+        """Whether every cell that is not missing reads as a number, and at least one is not
+        missing.
+        """
+        column = self._column(name)
+        try:
+            return not np.isnan(self._floats(name, column)).all()
+        except ValueError:
+            cells = {cell.strip() for cell in column.tolist()} - MISSING
+            return bool(cells) and all(number(cell) is not None for cell in cells)
+
+    def _column(self, name: str) -> NDArray[Any]:
+        if name not in self.columns:
+            raise DataError(
+                f"{self.source} has no column {name!r}: its columns are {listed(self.names)}"
+            )
+        return self.columns[name]
+
+    def _floats(self, name: str, column: NDArray[Any]) -> Array:
+        """The whole column at once by the rule of `cells.number`, or ValueError."""
+        if name not in self._read:
+            if column.dtype.kind == "O" and "_" in "".join(column.tolist()):
+                raise ValueError("underscore")
+            values = column.astype(np.float64, copy=False).view()
+            values.flags.writeable = False
+            self._read[name] = values
+        return self._read[name]
+
+    def _refuse_missing(self, name: str, row: int, cell: object, private: bool) -> NoReturn:
+        found = (
+            f" (it says {cell.strip()})"
+            if isinstance(cell, str) and cell.strip() and not private
+            else ""
+        )
+        raise DataError(
+            f"column {name!r} must have a value in every row, got none in {self.where(row)}{found}"
+        )
+
+    def _blame(self, name: str, private: bool) -> NoReturn:
+        """Name the first cell that is not a finite number: a slow search, only once the fast
+        conversion has failed.
+        """
+        for row, cell in enumerate(self.columns[name].tolist()):
+            if str(cell).strip() in MISSING:
+                self._refuse_missing(name, row, cell, private)
+            value = number(cell)
+            if value is None or not math.isfinite(value):
+                got = "something else" if private else shown(cell)
+                decimal_comma = (
+                    value is None and not private and number(cell.replace(",", ".")) is not None
+                )
+                hint = ": write decimals with a point" if decimal_comma else ""
+                raise DataError(
+                    f"column {name!r} must hold finite numbers, got {got} in "
+                    f"{self.where(row)}{hint}"
+                )
+        raise AssertionError(f"column {name!r} failed as a whole, but none of its cells does")
+
+
+def kept_columns(path: Path, names: Sequence[str], wanted: Sequence[str] | None) -> dict[str, int]:
+    """Name and position of the columns to keep, once all names are known to be good."""
+    if not names:
+        raise DataError(f"{path} must begin with the column names, got none")
+    for position, name in enumerate(names):
+        if not name:
+            raise DataError(
+                f"column {position + 1} of {path} must have a name, got none (pandas: write "
+                "with index=False)"
+            )
+        if names.index(name) < position:
+            raise DataError(
+                f"the column names of {path} must differ, got {name!r} for columns "
+                f"{names.index(name) + 1} and {position + 1}"
+            )
+    for name in wanted or ():
+        if name not in names:
+            raise DataError(f"{path} has no column {name!r}: its columns are {listed(names)}")
+    return {name: names.index(name) for name in (names if wanted is None else wanted)}
+
+
+def objects(cells: Sequence[Any]) -> NDArray[Any]:
+    """Strings as an array of Python objects."""
+    return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+def _storage(name: object, values: Any, source: str) -> NDArray[Any]:
+    """A column as float64, whole numbers or an object array of `str`, in which "" is a missing
+    cell.
+    """
+    if not isinstance(name, str):
+        raise DataError(f"the column names of {source} must be text, got {name!r}")
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "fiubOUT":
+        raise DataError(
+            f"column {name!r} of {source} must be a list of numbers or texts, got "
+            f"{array.ndim} dimension(s) of {array.dtype}"
+        )
+    if array.dtype.kind in "iu":
+        return array
+    if array.dtype.kind == "f":
+        return array.astype(np.float64, copy=False)
+    cells = array.tolist()
+    kinds = set(map(type, cells))
+    if kinds <= {str}:
+        return objects(cells) if array.dtype.kind != "O" else array
+    if kinds <= {int, float, type(None)}:
+        return np.array(cells, dtype=np.float64)  # None becomes NaN
+    for cell in cells:
+        if not (
+            cell is None
+            or isinstance(cell, (str, bool))
+            or (isinstance(cell, float) and math.isnan(cell))
+        ):
+            raise DataError(
+                f"column {name!r} of {source} must hold only numbers or only text, got a "
+                f"mixture with {type(cell).__name__}"
+            )
+    return objects([str(cell) if isinstance(cell, (str, bool)) else "" for cell in cells])

@@ -1,0 +1,260 @@
+"""The features line with the device's coin: real records through the real sums, coin and noise, as
+one mixture of Gaussians, never tell more than the ledger says.
+"""
+
+from dataclasses import replace
+from math import exp, hypot, inf, sqrt
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from pdml.accounting import Ledger, Reports, bounds, profiles
+from pdml.accounting.coin import coin_profile
+from pdml.accounting.events import LabelFlipped, SumsReleased
+from pdml.core import labels, sums
+from pdml.core.losses import LOGISTIC
+from pdml.mechanisms.randomness import Simulated
+from pdml.plan.place import Place
+from pdml.plan.training_plan import TrainingPlan
+from pdml.train.node import Node, NodeState, Server
+
+DELTA = 1e-6
+RECORDS, WIDTH = 8, 2
+PLACE = Place(server=0, n_servers=4, degree=2, records=RECORDS, epsilons=(1.0,), width=WIDTH)
+DRAWS = 200_000
+SEEN = 0.02  # δ at which divergences are compared: enough draws fall where they differ
+
+
+def direction(angle: float) -> np.ndarray:
+    return np.array([np.cos(angle), np.sin(angle)])
+
+
+def centre(record: np.ndarray, said: int, epsilon: float, event: SumsReleased) -> np.ndarray:
+    """Q and S of a server whose first record and reported class are given, in units of noise."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(RECORDS, WIDTH))
+    x /= np.linalg.norm(x, axis=1)[:, None]
+    answers = rng.integers(0, 2, RECORDS)
+    x[0], answers[0] = record, said
+    own = sums.exact(x, labels.codes(answers, epsilon, 2), LOGISTIC)
+    across = own.square_sum[np.triu_indices(WIDTH)] * np.array([1, sqrt(2), 1])
+    return np.concatenate(
+        [own.label_sum.ravel() / event.label_stddev, across / event.square_stddev]
+    )
+
+
+def divergence(first, second, weights, target: float) -> tuple[float, float]:
+    """∫ max(0, p - e^ε q) of two mixtures of unit Gaussians, and its standard error."""
+    rng = np.random.default_rng(7)
+    which = rng.choice(len(weights), DRAWS, p=weights)
+    at = first[which] + rng.normal(size=(DRAWS, first.shape[1]))
+
+    def density(centres):
+        far = ((at[:, None, :] - centres[None]) ** 2).sum(axis=2)
+        return np.exp(-far / 2) @ weights
+
+    gained = np.maximum(0.0, 1 - exp(target) * density(second) / density(first))
+    return float(gained.mean()), float(gained.std() / sqrt(DRAWS))
+
+
+def worst(epsilon: float, event: SumsReleased, target: float, **slips) -> float:
+    """Of pairs of records at all angles, what the noisy sums tell of which one it is."""
+    coin, noise = slips.get("coin", epsilon), slips.get("noise", 1.0)
+    keep = 1 / (1 + exp(-coin))
+    quiet = replace(
+        event, label_stddev=noise * event.label_stddev, square_stddev=noise * event.square_stddev
+    )
+    found = []
+    for angle in np.linspace(0.1, 1, 10) * np.pi:
+        each = [
+            np.array([centre(x, said, epsilon, quiet) for said in (1, 0)])
+            for x in (direction(0.3), direction(0.3 + angle))
+        ]
+        told, error = divergence(*each, np.array([keep, 1 - keep]), target)
+        found.append(told - 4 * error)
+    return max(found)
+
+
+@pytest.mark.parametrize("epsilon", [0.4, 1.0, 2.0])
+def test_no_pair_of_real_records_tells_more_than_the_line(epsilon):
+    """Four standard errors: a false alarm in 10⁴ for each of ten angles. Half the noise, and a coin
+    of twice the ε, are seen."""
+    place = replace(PLACE, epsilons=(epsilon,))
+    plan = TrainingPlan(method="sums", label_noise=0.4, square_noise=0.8)
+    (event,) = plan.events(place)
+    profile = Ledger(((place.flip(), event),)).profile("features", "other servers", 0)
+    target = profiles.epsilon_at(profile, SEEN)
+    assert worst(epsilon, event, target) <= SEEN
+    assert worst(epsilon, event, target, noise=0.5) > SEEN
+    assert worst(epsilon, event, target, coin=2 * epsilon) > SEEN
+    closed = profiles.gaussian_profile(
+        hypot(event.record_shift / event.label_stddev, event.square_shift / event.square_stddev)
+    )
+    assert target < 0.95 * profiles.epsilon_at(closed, SEEN)
+
+
+def test_a_second_exchange_is_the_same_coin():
+    """Two exchanges with one coin tell more than two with a coin each would: the ledger counts what
+    is true."""
+    epsilon, plan = 1.0, TrainingPlan(method="sums", label_noise=0.5, square_noise=5.0)
+    (event,) = plan.events(PLACE)
+    book = Ledger(((PLACE.flip(), event, event),))
+    target = profiles.epsilon_at(book.profile("features", "other servers", 0), SEEN)
+    keep = 1 / (1 + exp(-epsilon))
+    told = {"one coin": [], "a coin each": []}
+    for angle in np.linspace(0.4, 1, 4) * np.pi:
+        pairs = [
+            np.array([centre(x, said, epsilon, event) for said in (1, 0)])
+            for x in (direction(0.0), direction(angle))
+        ]
+        same = [np.hstack([each, each]) for each in pairs]
+        fresh = [
+            np.array([np.hstack([one, other]) for one in each for other in each]) for each in pairs
+        ]
+        chances = np.array([keep, 1 - keep])
+        for name, both, weights in (
+            ("one coin", same, chances),
+            ("a coin each", fresh, np.outer(chances, chances).ravel()),
+        ):
+            found, error = divergence(*both, weights, target)
+            told[name].append((found - 4 * error, found + 4 * error))
+    assert max(low for low, _ in told["one coin"]) <= SEEN
+    assert max(low for low, _ in told["one coin"]) > 0.8 * SEEN
+    assert max(high for _, high in told["a coin each"]) < 0.8 * SEEN
+
+
+def test_what_the_coin_is_asked_with():
+    """The line is that of the plan's own sizes: Q moves by 2cB/κ, S by √2·B²/κ²."""
+    plan = TrainingPlan(method="sums", label_noise=3.0, square_noise=4.0)
+    for k, place in ((None, PLACE), (1, PLACE), (3, replace(PLACE, epsilons=(0.5,)))):
+        masked = plan if k is None else replace(plan, colluding=2)
+        kappa = 1 / np.tanh(place.epsilon / 2)
+        share = 1.0 if k is None else sqrt((4 - k) / 2)
+        known = coin_profile(
+            place.epsilon,
+            1 / kappa / 3.0 / share,
+            0.0,
+            square_mu=sqrt(2) / kappa**2 / 4.0 / share,
+        )
+        book = Ledger(((place.flip(), *masked.events(place)),), delta=DELTA)
+        line = book.line("features", "other servers", colluding=k)
+        assert line.epsilon == pytest.approx(profiles.epsilon_at(known, DELTA), rel=2e-3)
+        assert "with the device's coin" in line.reason
+
+
+ROUNDS = TrainingPlan(rounds=12, objective_bound=1.2, noise_scale=1.0)
+PEOPLE = replace(PLACE, records=400, width=6)
+
+
+def test_rounds_ask_the_coin_for_the_label_part_once():
+    """q moves by κB/m, hidden by η; what remains is g and the solver, hidden by θ in every round;
+    truncation keeps its term, twice."""
+    flip, noised, *sent = PEOPLE.flip(), *ROUNDS.events(PEOPLE)
+    line = Ledger(((flip, noised, *sent),), delta=DELTA).line("features", "other servers")
+    rest = sqrt(
+        sum(
+            ((e.record_sensitivity - e.label_sensitivity + e.solver_slack) / e.stddev) ** 2
+            for e in sent
+        )
+    )
+    own = 4 * (noised.label_shift - noised.fixed_shift) / noised.stddev
+    off = 4 * noised.fixed_shift / noised.stddev
+    bare = coin_profile(1.0, own, rest, rounding_mu=off)
+    strip = 2 * sqrt(6) * (norm.cdf(own + off - 6) - norm.cdf(-6))
+    outside = -np.expm1(6 * np.log1p(-2 * norm.cdf(-6)))
+
+    def known(target):
+        return (bare(target) + strip) / (1 - outside)
+
+    assert line.epsilon == pytest.approx(profiles.epsilon_at(known, DELTA), rel=1e-6)
+    assert line.reason == "label part counted once, with the device's coin"
+    without = Ledger(((replace(flip, epsilon=inf, epsilons=()), noised, *sent),), delta=DELTA)
+    assert line.epsilon < 0.98 * without.line("features", "other servers").epsilon
+
+
+@pytest.mark.parametrize("tolerance", [1e-9, 0.02])
+def test_given_the_noisy_vector_a_real_server_moves_by_no_more_than_the_rest(tolerance):
+    """The same q - η/n, another record: the iterate moves by g's part and the solver's slack, not
+    by the label's, whatever was heard."""
+    plan = TrainingPlan(rounds=2, noise_scale=0.0, objective_bound=0.0, tolerance=tolerance)
+    rng, largest = np.random.default_rng(1), 0.0
+    _, first, _ = plan.events(replace(PLACE, width=3))
+    rest = first.record_sensitivity - first.label_sensitivity + first.solver_slack
+    for _ in range(60):
+        x = rng.normal(size=(RECORDS, 3))
+        x /= np.linalg.norm(x, axis=1)[:, None]
+        other = x.copy()
+        other[0] = -x[0] if rng.random() < 0.3 else rng.permutation(x[0])
+        said = labels.codes(rng.integers(0, 2, RECORDS), 1.0, 2)
+        past, dual, heard = rng.normal(size=(3, 1, 3)) * 10 ** rng.uniform(-1, 2)
+        place, linear = replace(PLACE, width=3), rng.normal(size=(1, 3))
+
+        def moved(matrix, place=place, said=said, linear=linear, past=past, dual=dual, heard=heard):
+            node = Node(Server(place, matrix, said), plan, Simulated(1), linear=linear)
+            return node.step(NodeState(1, past, dual), [heard, -heard])[1]
+
+        largest = max(largest, float(np.linalg.norm(moved(x) - moved(other))))
+    assert 0.1 * rest < largest <= rest * (1 + 1e-9)
+
+
+def test_where_the_coin_counts_for_nothing():
+    """Several reports have several coins, more classes other coins, uniform noise and none hide no
+    label's part: there a record counts in every round, or once without a coin."""
+    flip, noised, *sent = PEOPLE.flip(), *ROUNDS.events(PEOPLE)
+    (exchange,) = TrainingPlan(method="sums").events(PEOPLE)
+    twice = (flip, LabelFlipped(epsilon=0.5))
+    cases = {
+        "two reports": ((*twice, noised, *sent), 2),
+        "two reports and sums": ((*twice, exchange), 2),
+        "three classes": ((flip, noised, *sent), 3),
+        "uniform": ((flip, replace(noised, kind="uniform_ball"), *sent), 2),
+        "none": ((flip, replace(noised, kind="none", bound=0.0), *sent), 2),
+    }
+    for name, (events, classes) in cases.items():
+        line = Ledger((events,), classes=classes).line("features", "other servers")
+        assert "coin" not in line.reason, name
+        bare = tuple(e for e in events if not isinstance(e, LabelFlipped))
+        alone = Ledger((bare,), classes=classes).line("features", "other servers")
+        assert line.epsilon >= alone.epsilon * (1 - 1e-9), name
+    true = (replace(flip, epsilon=inf, epsilons=()), exchange)
+    assert "coin" not in Ledger((true,)).line("features", "other servers").reason
+
+
+def test_many_people_share_tables_that_cover_them():
+    """Each of forty has a line of a few tables: not below that of a table of their own, nor above that
+    of people a little less private; the worst one's is the server's."""
+    menu = np.linspace(0.5, 2.0, 40)
+    place = replace(PEOPLE, epsilons=tuple(menu))
+    plan = TrainingPlan(method="sums", label_noise=2.0, square_noise=4.0)
+    reports = Reports(np.zeros(40, dtype=np.int64), menu, np.ones(40))
+    book = Ledger(((place.flip(), *plan.events(place)),), reports=reports)
+    lines = book.user_lines().features_other_servers
+    assert lines.max() == pytest.approx(book.line("features", "other servers").epsilon, rel=1e-6)
+    for j in (0, 17, 36):
+        near = []
+        for epsilon in (menu[j], menu[j + 3]):
+            own = replace(place, epsilons=(float(epsilon),))
+            alone = Ledger(((own.flip(), *plan.events(own)),))
+            near.append(alone.line("features", "other servers").epsilon)
+        assert near[0] * (1 - 2e-3) <= lines[j] <= near[1]
+
+
+def test_servers_that_are_covered_by_others_do_not_change_the_line():
+    plan = TrainingPlan(rounds=6, objective_bound=1.0, noise_scale=1.0)
+    places = [replace(PEOPLE, records=m, degree=n) for m in (200, 300, 500) for n in (1, 2)]
+    book = Ledger(tuple((place.flip(), *plan.events(place)) for place in places))
+    each = [book.line("features", "other servers", i).epsilon for i in range(len(places))]
+    assert book.line("features", "other servers").epsilon == pytest.approx(max(each), rel=1e-9)
+
+
+def test_a_covering_never_lowers_anything():
+    rng = np.random.default_rng(0)
+    each = rng.uniform(size=(7, 60))
+    each[:, 30:45] = each[:, :15]
+    for worst_only in (True, False):
+        covered = bounds._covered(each, worst_only)
+        assert (covered >= each).all()
+        assert len(np.unique(covered, axis=1).T) <= 16
+    few = each[:, :5]
+    np.testing.assert_array_equal(bounds._covered(few, False), few)

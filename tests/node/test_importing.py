@@ -1,0 +1,106 @@
+"""Records come into a node's folder: checked, shuffled, private, and with one budget."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+
+from joined import join, people, spend
+
+from pdml.errors import DataError, InvalidInput, JournalError
+from pdml.node.account import look
+from pdml.node.home import Home
+from pdml.node.importing import import_frozen, import_table
+from pdml.tables import Table
+
+
+@pytest.fixture
+def alice(tmp_path: Path) -> Home:
+    return join(tmp_path)
+
+
+def test_a_table_becomes_a_data_set_for_its_owner_alone(alice: Home) -> None:
+    held = import_table(alice, people(), label="diagnosed", epsilon_column="eps", randomise=False)
+    assert (held.server.place.records, held.server.place.epsilons) == (150, (2.0,))
+    assert all(path.stat().st_mode & 0o077 == 0 for path in alice.path("data").rglob("*"))
+    found = look(Home.open(alice.folder))
+    assert (found.records, found.running, found.jobs) == (150, False, ())
+
+
+def test_labels_that_are_randomised_here_change(alice: Home) -> None:
+    """At ε = 1 each is flipped with probability 0.27: none of 150 with probability 10^-20."""
+    seen = []
+    for randomise in (False, True):
+        import_table(alice, people(), label="diagnosed", epsilon=1.0, randomise=randomise)
+        data = Home.open(alice.folder).frozen()
+        seen.append(
+            sorted(zip(map(tuple, data.features.tolist()), data.labels.tolist(), strict=True))
+        )
+    assert seen[0] != seen[1] and len(seen[0]) == len(seen[1]) == 150
+
+
+def test_the_order_of_the_rows_tells_nothing(alice: Home) -> None:
+    """Two imports agree in all 150 places with a probability of 1/150!."""
+    ages = []
+    for _ in range(2):
+        import_table(alice, people(), label="diagnosed", epsilon=1.0, randomise=False)
+        ages.append(np.array(Home.open(alice.folder).frozen().features[:, 0]))
+    assert not np.array_equal(*ages) and np.array_equal(*map(np.sort, ages))
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ({"label": "diagnosed", "epsilon": 3.0}, r"on the study's menu \(1, 2\)"),
+        ({"label": "diagnosed"}, "give one of --epsilon and --epsilon-column"),
+        ({"label": "diagnosed", "epsilon": 1.0, "epsilon_column": "eps"}, "give one of"),
+        ({"label": "none", "epsilon": 1.0}, "label must name a column"),
+        (
+            {"label": "sex", "epsilon": 1.0},
+            r"column 'sex' must hold one of the study's classes .* row 1",
+        ),
+    ],
+)
+def test_what_does_not_fit_the_study_is_refused(alice: Home, how: dict, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        import_table(alice, people(), randomise=False, **how)
+    assert not Home.open(alice.folder).config.data
+    assert not list(alice.folder.glob(".pdml-*"))
+
+
+def test_too_few_records_are_refused(alice: Home) -> None:
+    table: Table = people(99)
+    with pytest.raises(DataError, match="fewer than the 100"):
+        import_table(alice, table, label="diagnosed", epsilon=1.0, randomise=False)
+
+
+def test_another_data_set_after_a_training_is_taken_only_for_other_people(alice: Home) -> None:
+    """Else the same people would have their budget again, by importing their table twice."""
+    how = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
+    for _ in range(2):  # before a training nothing is lost by changing one's mind
+        import_table(alice, people(), **how)
+    before = Home.open(alice.folder)
+    spend(before)
+    before = Home.open(alice.folder)
+    with pytest.raises(InvalidInput, match="say --other-people if nobody's record is in both"):
+        import_table(before, people(), **how)
+    assert Home.open(alice.folder).config.data == before.config.data
+    import_frozen(before, before.path(before.config.data))  # the same is the same
+    import_table(before, people(), **how, other_people=True)
+    assert Home.open(alice.folder).config.data != before.config.data
+
+
+def test_a_lost_journal_is_no_fresh_start(alice: Home) -> None:
+    how = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
+    import_table(alice, people(), **how)
+    spend(Home.open(alice.folder))
+    assert look(Home.open(alice.folder)).datasets[0].ledger.source == "secure"
+    for path in alice.folder.glob("journal.db*"):
+        path.unlink()
+    gone = "is gone: without it nobody can say what alice has released"
+    with pytest.raises(JournalError, match=gone):
+        look(Home.open(alice.folder))
+    with pytest.raises(JournalError, match=gone):
+        import_table(Home.open(alice.folder), people(), **how)

@@ -1,0 +1,349 @@
+"""Three organisations that exchange sums over a real relay, with real processes: the units of one
+trust domain whatever is killed, nothing unmasked on the way, and every liar named.
+"""
+
+import contextlib
+import json
+import random
+import stat
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("nats")
+
+from evil_relay import EvilRelay
+from federation import MASKED, NAMES, SUMS, Ended, Federation, study_of
+from lying import Bent, TwoFaced, at_work
+
+from pdml.errors import InvalidInput
+from pdml.mechanisms import whole_noise
+from pdml.node import desk as states
+from pdml.node import summing
+from pdml.node.journal import FINISHED
+from pdml.release.model import load_model
+from pdml.release.nodes import gather
+from pdml.train import sums
+
+PLANS = {"seen": SUMS, "masked": MASKED}
+
+
+@pytest.fixture(scope="module", params=PLANS)
+def federation(request, tmp_path_factory):
+    """Started once, with a first job done, so that tests may run in any order."""
+    study = study_of(plan=PLANS[request.param], edges=(("alice", "bob"), ("bob", "carol")))
+    with Federation(tmp_path_factory.mktemp("sums"), study) as made:
+        made.start()
+        made.train("first")
+        yield made
+
+
+def masked(federation):
+    return federation.study.plan.colluding is not None
+
+
+def ended(federation, attempt, names=NAMES):
+    for name in names:
+        federation.wait(lambda name=name: federation.state(attempt, name)[0] in states.ENDED)
+
+
+def outbox(federation, job, name):
+    with federation.journal(name) as journal:
+        return journal.outgoing(job, 1)
+
+
+def spent(federation, job, name):
+    with federation.journal(name) as journal:
+        return journal.events_of(job)
+
+
+def test_the_total_is_that_of_one_trust_domain_to_the_bit_at_every_member(federation):
+    rows = federation.rows()
+    for name in NAMES:
+        federation.wait(lambda name=name: finished(federation, "first", name))
+        np.testing.assert_array_equal(federation.total("first", name), rows.sum(axis=0))
+        (event,) = spent(federation, "first", name)
+        assert event.hidden_among == (3 if masked(federation) else 1)
+    sent = federation.released("first")[:, 0].view(np.int64)
+    assert (sent == rows).all() != masked(federation)
+
+
+def finished(federation, job, name):
+    with federation.journal(name) as journal:
+        known = journal.job(job)
+        return known is not None and known.state == FINISHED
+
+
+def test_the_commands_train_verify_and_keep_a_house_model(federation, tmp_path):
+    """As people type them: one result, the same bytes at every member; a model for each house, for
+    its owner alone, that is in no result.
+    """
+    study = federation.folder / "study.toml"
+    job, out = "typed", tmp_path / "alice"
+    home = federation.homes["alice"].folder
+    done = federation.pdml(
+        "train", study, "--engine", "nodes", "--node", home, "--job", job, "--out", out
+    )
+    assert done.returncode == 0, done.stderr
+    assert "house.json is made of your exact sums: it is not to be shared" in done.stdout
+    checked = federation.pdml("verify", out, "--study", study)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    for name in ("bob", "carol"):
+        folder = federation.homes[name].folder
+        federation.wait(lambda name=name: finished(federation, job, name))
+        told = federation.pdml("node", "result", folder, job, "--out", tmp_path / name, "--json")
+        assert told.returncode == 0, told.stderr
+        assert json.loads(told.stdout)["files"]["house"] == str(federation.homes[name].house(job))
+    contents = [
+        {p.relative_to(tmp_path / name): p.read_bytes() for p in (tmp_path / name).rglob("*.*")}
+        for name in NAMES
+    ]
+    assert contents[0] == contents[1] == contents[2]
+    assert not any("house" in path.name for path in contents[0])
+    houses = []
+    for name in NAMES:
+        path = federation.homes[name].house(job)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        houses.append(load_model(path))
+        assert houses[-1].house == name
+        assert "never to be shared" in houses[-1].provenance["keep"]
+    weights = [model.coefficients for model in (*houses, load_model(out / "model.json"))]
+    assert len({each.tobytes() for each in weights}) == 4
+
+
+def test_a_house_model_is_made_of_its_own_exact_sums_and_the_others_noisy_ones(federation):
+    """By the same function as in one trust domain, where nothing is masked."""
+    rows = federation.rows()
+    for i, name in enumerate(NAMES):
+        federation.wait(lambda name=name: finished(federation, "first", name))
+        found, server = gather(federation.homes[name], "first"), federation.servers()[i]
+        own = sums.exact(server, federation.study.plan)
+        place, total = server.place, rows.sum(axis=0)
+        wanted = sums.house_weights(own, rows[i], total, federation.study.plan, place)
+        np.testing.assert_allclose(found.house.coefficients, wanted[:, :-1], rtol=1e-9)
+
+
+def test_without_its_data_there_is_no_house_model(federation):
+    home = federation.homes["bob"]
+    federation.wait(lambda: finished(federation, "first", "bob"))
+    ended = gather(home.save(data=""), "first")
+    home.save(data="data")
+    assert ended.problem == "" and ended.house is None
+
+
+def test_a_relay_that_records_everything_reads_nothing(tmp_path):
+    """Neither rows, masked or not, nor statements."""
+    for plan in (SUMS, MASKED):
+        with Federation(tmp_path / f"{plan.colluding}", study_of(plan=plan)) as federation:
+            with EvilRelay(federation) as evil:
+                federation.start(*NAMES)
+                federation.train("recorded")
+                seen = bytes(evil.seen)
+            assert len(evil.subjects) > 20
+            for name in NAMES:
+                row = outbox(federation, "recorded", name)
+                assert row[:48] not in seen and row[-48:] not in seen
+                for statement in federation.signed("recorded").values():
+                    assert statement[200:264] not in seen
+            federation.close()
+
+
+class Tapped(Bent):
+    """Keeps everything that leaves its node before it is sealed, statements included."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.left, ask = [], self.carrier.ask
+
+        def tapped(kind, messages, **options):
+            self.left += messages.values()
+            return ask(kind, messages, **options)
+
+        self.carrier.ask = tapped
+
+    def handle(self, context, content):
+        answer = super().handle(context, content)
+        self.left.append(answer or b"")
+        return answer
+
+
+def test_an_unmasked_row_never_leaves_a_node_of_a_masked_job(federation):
+    federation.kill("carol")
+    with at_work(federation, kind=Tapped) as carol:
+        federation.train("tapped")
+        federation.wait(lambda: finished(federation, "tapped", "carol"))
+        left = b"\0".join(carol.left)
+    federation.start("carol")
+    row = federation.rows()[NAMES.index("carol")]
+    sent = outbox(federation, "tapped", "carol")
+    assert sent in left and (row.tobytes() in left) != masked(federation)
+    exact = sums.exact(federation.servers()[NAMES.index("carol")], federation.study.plan)
+    for part in (exact.label_sum, exact.square_sum, whole_noise.settled(exact.square_sum)):
+        assert part.tobytes()[:24] not in left
+    if masked(federation):  # not two numbers of it in a row
+        assert not any(row[i : i + 2].tobytes() in left for i in range(len(row) - 1))
+
+
+def test_killed_at_random_moments_it_goes_on_with_the_same_bytes(tmp_path):
+    """With secure noise, which nobody can draw a second time: what was committed stays, what all
+    heard is what was sent, and the ledger holds one release.
+    """
+    rng = random.Random(8)
+    for plan in (SUMS, MASKED):
+        folder = tmp_path / f"{plan.colluding}"
+        with Federation(folder, study_of(plan=plan), seed=None) as federation:
+            federation.start()
+            for job in ("one", "two", "three"):
+                attempt = federation.offer(job, start_timeout=30, round_timeout=30)
+                time.sleep(rng.uniform(0.1, 0.8))
+                victims = rng.sample(NAMES, rng.choice((1, 2)))
+                for name in victims:
+                    federation.kill(name)
+                released = [name for name in NAMES if federation.round(job, name)]
+                before = {name: outbox(federation, job, name) for name in released}
+                federation.start(*victims)
+                for _ in range(10):
+                    if all(finished(federation, job, name) for name in NAMES):
+                        break
+                    with contextlib.suppress(Ended, TimeoutError):  # killed, it may know no offer
+                        federation.finish(attempt, timeout=10)
+                    attempt = federation.offer(job, resume=True, start_timeout=30)
+                said = [federation.statements(job, name) for name in NAMES]
+                assert said[0] == said[1] == said[2]
+                for name in NAMES:
+                    payload = outbox(federation, job, name)
+                    assert payload == before.get(name, payload) == said[0][name].release
+                    assert len(spent(federation, job, name)) == 1
+                assert gather(federation.homes["alice"], job).problem == ""
+
+
+class Silent(Bent):
+    """Commits its release and sends it to nobody."""
+
+    mute = True
+
+    def said(self, contract, peer, data):
+        return b"" if self.mute else data
+
+
+def test_a_missing_node_ends_the_job_with_its_name_and_what_was_spent(federation):
+    """Everybody else has released and is debited; what they sent is the same when the job goes on,
+    and without carol's row the others' tell nothing.
+    """
+    federation.kill("carol")
+    with at_work(federation, kind=Silent) as carol:
+        attempt = federation.offer("missing", round_timeout=3)
+        with pytest.raises(
+            Ended, match="waited 3 s for carol to send their release of round 1; what "
+        ) as caught:
+            federation.finish(attempt)
+        ended(federation, attempt)
+        unread = "which nobody can read without everybody's" in str(caught.value)
+        assert unread == masked(federation) and "counts as spent" in str(caught.value)
+        before = {name: outbox(federation, "missing", name) for name in ("alice", "bob")}
+        assert all(len(spent(federation, "missing", name)) == 1 for name in NAMES)
+        with pytest.raises(InvalidInput, match="stands at round 1 and is not finished"):
+            gather(federation.homes["alice"], "missing")
+        if masked(federation):
+            part = [np.frombuffer(before[name], dtype="<u8") for name in ("alice", "bob")]
+            places = [server.place for server in federation.servers()[:2]]
+            contract = federation.contract("missing")
+            assert summing.impossible((part[0] + part[1]).view(np.int64), contract, places)
+        carol.mute = False
+        federation.train("missing", resume=True)
+    federation.start("carol")
+    assert before == {name: outbox(federation, "missing", name) for name in ("alice", "bob")}
+    np.testing.assert_array_equal(federation.total("missing"), federation.rows().sum(axis=0))
+
+
+def test_who_is_not_there_at_the_start_costs_nothing(federation):
+    federation.kill("carol")
+    attempt = federation.offer("absent", start_timeout=2)
+    with pytest.raises(Ended, match=r"carol.*nothing was released"):
+        federation.finish(attempt)
+    ended(federation, attempt, ("alice", "bob"))
+    assert all(federation.round("absent", name) == 0 for name in ("alice", "bob"))
+    federation.start("carol")
+
+
+class Lying(Bent):
+    """Sends what ``lie`` makes of its row."""
+
+    lie = staticmethod(lambda office, data: data)
+
+    def said(self, contract, peer, data):
+        return self.lie(self, data)
+
+
+def floats(office, data):
+    size = len(office.home.holdings().server.matrix.T)
+    return office.signed(data, dtype="<f8", payload=np.zeros(sums.length(1, size)).tobytes())
+
+
+def out_of_range(office, data):
+    size = sums.length(1, office.study.width)
+    return office.signed(data, payload=np.full(size, 2**62).tobytes())
+
+
+LIES = {
+    "floats": (floats, r"carol sent <f8 of shape"),
+    "short": (lambda office, data: office.signed(data, payload=bytes(8)), "carol sent <.8 of"),
+    "out of range": (out_of_range, "with a sum that no number of records has"),
+    "another job": (
+        lambda office, data: office.signed(data, contract="0" * 64),
+        "carol trains under another contract",
+    ),
+    "forged": (
+        lambda office, data: data[:-8] + bytes(8),
+        "carol sent a message whose signature is not carol's",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LIES)
+def test_who_breaks_the_protocol_is_named_and_the_job_goes_on_without_lies(federation, kind):
+    if masked(federation) and kind == "out of range":
+        pytest.skip("masks hide it: only the total can be checked")
+    federation.kill("carol")
+    job, (lie, said) = f"lie-{kind.replace(' ', '-')}", LIES[kind]
+    with at_work(federation, kind=Lying) as carol:
+        carol.lie = lie
+        attempt = federation.offer(job, round_timeout=3)
+        with pytest.raises(Ended, match=said):
+            federation.finish(attempt)
+        ended(federation, attempt)
+        carol.lie = Lying.lie
+        federation.train(job, resume=True)
+    federation.start("carol")
+    np.testing.assert_array_equal(federation.total(job), federation.rows().sum(axis=0))
+
+
+class FirstRow(TwoFaced):
+    round = 1
+
+
+def test_who_sends_two_rows_is_proved_to_everybody(federation):
+    federation.kill("carol")
+    with at_work(federation, kind=FirstRow):
+        attempt = federation.offer("two-faced", round_timeout=5)
+        federation.wait(lambda: federation.state(attempt, "bob")[0] in states.ENDED)
+        assert FirstRow.caught(federation.state(attempt, "bob")[1])
+        for name in ("alice", "bob"):
+            proof = federation.homes[name].evidence("two-faced") / "carol.evidence"
+            federation.wait(proof.exists)
+    federation.start("carol")
+
+
+def test_no_secret_of_a_finished_job_is_left(federation):
+    """Of the pairs' seeds and the rows that were heard nothing is on disk."""
+    federation.wait(lambda: all(finished(federation, "first", name) for name in NAMES))
+    contract = federation.contract("first")
+    for name in NAMES:
+        home = federation.homes[name]
+        shared = home.shared(federation.study)
+        secret = [*shared.values(), *summing.seeds(contract, name, shared).values()]
+        content = b"".join(p.read_bytes() for p in home.folder.glob("*.db*"))
+        assert not any(each in content or each.hex().encode() in content for each in secret)
+        with pytest.raises(Exception, match="finished"), federation.journal(name) as journal:
+            journal.sealed("first")

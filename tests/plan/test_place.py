@@ -1,0 +1,61 @@
+"""A server's place: which ε decide, and what is no place at all."""
+
+from dataclasses import replace
+from math import inf, nan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdml.core.graph import Graph
+from pdml.errors import InvalidInput
+from pdml.plan.place import Place
+from pdml.plan.training_plan import TrainingPlan
+
+PLACE = Place(server=1, n_servers=3, degree=2, records=40, epsilons=(1.0,), width=6)
+PLAN = TrainingPlan(rounds=3, noise_scale=0.5)
+
+epsilons = st.lists(st.floats(0.05, 20) | st.just(inf), min_size=1, max_size=6)
+
+
+@given(epsilons)
+def test_the_smallest_epsilon_fixes_the_sensitivity_and_the_largest_the_flip(used):
+    place = replace(PLACE, epsilons=tuple(used))
+    assert place.epsilons == tuple(sorted(set(used)))
+    assert PLAN.events(place) == PLAN.events(replace(PLACE, epsilons=(min(used),)))
+    assert place.flip().epsilon == max(used)
+
+
+def test_a_graph_knows_the_number_of_servers_and_the_links():
+    star = Graph(4, ((0, 1), (0, 2), (0, 3)))
+    found = [Place.of(star, i, records=5, epsilons=(1.0,), width=2) for i in range(4)]
+    assert [(p.server, p.n_servers, p.degree) for p in found] == [
+        (0, 4, 3),
+        (1, 4, 1),
+        (2, 4, 1),
+        (3, 4, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("server", -1),
+        ("server", 3),
+        ("n_servers", 0),
+        ("degree", -1),
+        ("records", 0),
+        ("records", 1.5),
+        ("epsilons", ()),
+        ("epsilons", (0.0, 1.0)),
+        ("epsilons", (1.0, nan)),
+        ("width", 0),
+        ("classes", 1),
+        ("norm_bound", 0.0),
+        ("norm_bound", nan),
+    ],
+)
+def test_what_is_no_place_is_refused_by_name(name, value):
+    with pytest.raises(InvalidInput, match=f"^{name} must") as error:
+        replace(PLACE, **{name: value})
+    assert error.value.setting == name

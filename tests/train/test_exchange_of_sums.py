@@ -1,0 +1,133 @@
+"""One exchange of sums: what is released is the exact sums and noise of the stated size."""
+
+from math import inf, sqrt
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import chi2
+
+from pdml.core import labels
+from pdml.core.graph import Graph
+from pdml.core.house import fit_house
+from pdml.errors import InvalidInput
+from pdml.mechanisms import masks, whole_noise
+from pdml.mechanisms.randomness import source_named
+from pdml.plan.training_plan import TrainingPlan
+from pdml.train import sums
+from pdml.train.engines import local
+from pdml.train.node import Server
+
+WIDTH, RECORDS = 9, 40
+
+
+def servers(n=3, classes=2, epsilon=1.0):
+    rng = np.random.default_rng(7)
+    graph = Graph(n, tuple((i, j) for i in range(n) for j in range(i)))
+    for i in range(n):
+        x = rng.normal(size=(RECORDS, WIDTH)) / 10
+        said = rng.integers(0, classes, RECORDS)
+        codes = labels.codes(said, epsilon, classes)
+        yield Server.of(graph, i, x, codes, epsilons=[epsilon], classes=classes)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_without_noise_a_release_is_the_sums(classes):
+    plan = TrainingPlan(method="sums", label_noise=0.0, square_noise=0.0)
+    server = next(servers(classes=classes))
+    own = sums.exact(server, plan)
+    units = sums.released(own, server, plan, source_named("secure"))
+    assert units.shape == (sums.length(server.place.codes, WIDTH),)
+    told = sums.totals(units, server.place.codes, WIDTH)
+    np.testing.assert_allclose(told.label_sum, own.label_sum, atol=whole_noise.UNIT)
+    np.testing.assert_allclose(told.square_sum, own.square_sum, atol=whole_noise.UNIT)
+    assert told.size == pytest.approx(own.size, abs=whole_noise.UNIT)
+
+
+def deviations(plan, source, factor=1.0):
+    """Of the three kinds of numbers in many releases of one server, each as a share of what the
+    plan's event states, with how many were drawn."""
+    server = next(servers())
+    own = sums.exact(server, plan)
+    clean = np.concatenate(
+        [own.label_sum.ravel(), own.square_sum[np.triu_indices(WIDTH)], [own.size]]
+    )
+    drawn = np.array(
+        [whole_noise.valued(sums.released(own, server, plan, source)) for _ in range(400)]
+    )
+    off = drawn - clean
+    (event,) = plan.events(server.place)
+    rows, columns = np.triu_indices(WIDTH)
+    label, triangle = off[:, :WIDTH], off[:, WIDTH:-1]
+    assert np.abs(off[:, -1]).max() <= whole_noise.UNIT
+    yield label / (factor * event.label_stddev)
+    yield triangle[:, rows == columns] / (factor * event.square_stddev)
+    yield triangle[:, rows != columns] / (factor * event.square_stddev / sqrt(2))
+
+
+@pytest.mark.parametrize("colluding", [None, 1])
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
+def test_the_secure_noise_is_that_of_the_event_and_neither_half_nor_twice(colluding, factor):
+    """Two-sided χ² on each kind: all three pass with a false-alarm rate below 3·10⁻⁹, and half or
+    twice the stated noise is always seen.
+    """
+    plan = TrainingPlan(method="sums", label_noise=2.0, square_noise=3.0, colluding=colluding)
+    for share in deviations(plan, source_named("secure"), factor):
+        low, high = chi2.ppf([5e-10, 1 - 5e-10], share.size) / share.size
+        assert (low <= np.mean(share**2) <= high) == (factor == 1.0)
+
+
+def test_masked_releases_add_up_to_the_total_and_tell_nothing_alone():
+    plan = TrainingPlan(method="sums", colluding=1)
+    members, names = list(servers()), ("a", "b", "c")
+    source = source_named("simulated", 3)
+    rows = [sums.released(sums.exact(each, plan), each, plan, source) for each in members]
+    sent = {}
+    for i, name in enumerate(names):
+        seeds = {
+            other: masks.seed_of(bytes(32), job="job", one=name, other=other)
+            for other in names
+            if other != name
+        }
+        sent[name] = masks.masked(rows[i], name, names, seeds)
+    np.testing.assert_array_equal(masks.total(sent, names), sum(rows))
+    assert all((sent[name].view(np.int64) != rows[i]).mean() > 0.9 for i, name in enumerate(names))
+    noise = sums.noise_of_total(plan, 3)
+    assert noise.label == pytest.approx(plan.label_noise * sqrt(3 / 2))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_local_engine_releases_what_each_server_would(classes):
+    """To the bit, in any number of threads; the house's models are those made by hand."""
+    plan = TrainingPlan(method="sums", colluding=1)
+    members, source = list(servers(classes=classes)), source_named("simulated", 3)
+    own = [sums.exact(each, plan) for each in members]
+    rows = [sums.released(*pair, plan, source) for pair in zip(own, members, strict=True)]
+    run = local.Run(plan, members, source_named("simulated", 3))
+    for threads in (1, 3):
+        found = local.exchange(run, house=True, threads=threads)
+        np.testing.assert_array_equal(found.released, rows)
+        np.testing.assert_array_equal(found.total, sum(rows))
+    others = sums.totals(rows[0] + rows[2], members[1].place.codes, WIDTH)
+    noise = sums.noise_of_total(plan, 3, parts=2)
+    kept = fit_house(own[1], others, noise, loss=plan.loss_for(classes))
+    np.testing.assert_array_equal(found.house[1], kept.weights)
+    assert local.exchange(run).house == ()
+
+
+def test_records_that_are_too_wide_are_refused():
+    x = sp.csr_array((RECORDS, sums.WIDEST + 1))
+    codes = labels.codes(np.zeros(RECORDS, dtype=int), 1.0, 2)
+    wide = Server.of(Graph(2, ((0, 1),)), 0, x, codes, epsilons=[1.0])
+    with pytest.raises(InvalidInput, match="method must be 'rounds' for records of 20,001 columns"):
+        sums.exact(wide, TrainingPlan(method="sums"))
+
+
+def test_people_who_ask_for_more_privacy_count_less():
+    plan = TrainingPlan(method="sums")
+    places = [next(servers(epsilon=epsilon)).place for epsilon in (0.5, 1.0, inf)]
+    shifts = [plan.events(place)[0].record_shift for place in places]
+    squares = [plan.events(place)[0].square_shift for place in places]
+    assert sorted(shifts) == shifts and sorted(squares) == squares
+    assert shifts[-1] == pytest.approx(1.0, rel=1e-5)
+    assert squares[-1] == pytest.approx(sqrt(2), rel=1e-5)

@@ -1,0 +1,213 @@
+"""Write formats/: one small specimen of every version of every format that is read, for
+tests/test_formats.py.
+
+    PYTHONPATH=tests:tests/node:tests/collect python tests/vectors/make_formats.py
+
+A specimen that is there stays as it is: it was written by the pdml of its time. Only what is missing
+is made, by the pdml of today; so raise a version, and run this.
+"""
+
+import contextlib
+import hashlib
+import shutil
+import sqlite3
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import first_schema
+import msgspec
+import numpy as np
+from collecting import TRIAL, entry, report
+from consortium import MASKED, NAMES, SUMS, WIDTH, Consortium
+from example_study import TEXT
+from results import SHORT, Studied
+from test_journal import put_back
+
+from pdml import Budget, PDMLClassifier, TrainingPlan
+from pdml.collect.rules import collection_id
+from pdml.collect.sqlite import SqliteStore
+from pdml.contribute.crowd import Origin
+from pdml.contribute.memo import Memo
+from pdml.core.sums_expectation import Expectation, Range
+from pdml.node import desk, evidence, wire
+from pdml.node.home import Home
+from pdml.node.offers import Offer
+from pdml.node.sealing import Context, Sealer, SealingKey
+from pdml.plan.saved import SavedPlan
+from pdml.study import frozen, template
+from pdml.study.messages import Receipt
+
+FORMATS = Path(__file__).parent / "formats"
+HOUR = "2026-03-01T14Z"
+
+
+def dump(path: Path) -> str:
+    """A SQLite file as text, its numbers of version and kind included."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        pragmas = [(name, *db.execute(f"PRAGMA {name}").fetchone()) for name in PRAGMAS]
+        return "\n".join([*db.iterdump(), *(f"PRAGMA {name} = {n};" for name, n in pragmas), ""])
+
+
+PRAGMAS = ("application_id", "user_version")
+
+
+def keys_in(folder: Path) -> Path:
+    """Keys that anybody can make."""
+    for name in NAMES:
+        (folder / f"{name}.key").write_text(hashlib.sha256(name.encode()).hexdigest())
+        (folder / f"{name}.key").chmod(0o600)
+    return folder
+
+
+def consortium_in(folder: Path) -> Consortium:
+    """Whose keys and contract every run makes again."""
+    return Studied(keys_in(folder), plan=SHORT)
+
+
+def of_nodes(place: Path) -> None:
+    made = consortium_in(place)
+    made.run()
+    alice, bob, contract = made.party("alice"), made.party("bob"), made.contract
+    keep("consortium.toml", template.plain(made.study))
+    keep("training-message-2.vector", alice.message("bob", 2))
+    keep("training-message-2.hello", alice.hello("bob"))
+    terms = {"attempt": "7" * 32, "offerer": "alice", "resume": False}
+    offer = Offer.of(contract, **terms, start_timeout=60.0, round_timeout=60.0)
+    keep("offer-1.msgpack", offer.signed(made.identities["alice"]))
+    keep("statement-1.statement", alice.statement())
+    who = {"sender": "bob", "t": 1}
+    faces = [
+        wire.vector(
+            contract, made.identities["bob"], **who, recipient=name, payload=wire.packed(values)
+        )
+        for name, values in (("alice", np.zeros((1, WIDTH))), ("carol", np.ones((1, WIDTH))))
+    ]
+    said = [
+        wire.open_vector(face, contract, carrier="bob", me=name, keys=made.keys)[0]
+        for face, name in zip(faces, ("alice", "carol"), strict=True)
+    ]
+    keep("evidence-1.evidence", evidence.packed([wire.voucher_of(each) for each in said]))
+    bob.statement()
+    made.close()
+    keep("journal-3.sql", dump(place / "alice.db"))
+    put_back(place / "alice.db")
+    keep("journal-2.sql", dump(place / "alice.db"))
+
+
+def of_sums(place: Path) -> None:
+    for kind, plan in (("sums", SUMS), ("masked", MASKED)):
+        folder = place / kind
+        folder.mkdir()
+        made = Studied(keys_in(folder), plan=plan)
+        made.run()
+        keep(f"training-message-2.{kind}", made.party("alice").message("bob", 1))
+        keep(f"statement-1.{kind}", made.party("alice").statement())
+        made.close()
+
+
+def of_sealing(place: Path) -> None:
+    if (FORMATS / "sealed-message-1.msgpack").exists():  # its key would be another one
+        return
+    made, bob = consortium_in(place), SealingKey.create(place / "bob.sealing")
+    alice = (made.identities["alice"], SealingKey.create(place / "alice.sealing"))
+    sealer = Sealer("alice", *alice, signing=made.keys, sealing={"bob": bob.public})
+    context = Context(made.contract.study, "", 0, "question", "alice", "bob", "1" * 32)
+    keep("sealed-message-1.msgpack", sealer.seal(context, b"for bob alone"))
+    keep("bob.sealing", (place / "bob.sealing").read_bytes())
+
+
+def of_a_home(place: Path) -> None:
+    home = Home.create(place / "node", "alice")
+    keep("card-1.card", home.path("alice.card").read_bytes())
+    keep("node-folder-2", place / "node")
+    with contextlib.closing(desk.Desk(place)) as told:
+        asked = {"attempt": "7" * 32, "job": "job-1", "contract": "8" * 64, "offerer": "bob"}
+        told.put(desk.Attempt(**asked, offer=b"", state=desk.ASKED, sentence=""))
+        told.wish("stop", "job-1", why="enough")
+    keep("desk-1.sql", dump(place / desk.DESK))
+
+
+def of_a_collection(place: Path) -> None:
+    who, entries = collection_id(TRIAL, "alice"), [entry(label=i % 2) for i in range(3)]
+    first_schema.write(str(place / "1.db"), who, entries, withdrawn=1, tokens=[b"1" * 32])
+    keep("collection-1.sql", dump(place / "1.db"))
+    store = SqliteStore(place / "2.db", who)
+    store.commit(entries)
+    store.close()
+    keep("collection-2.sql", dump(place / "2.db"))
+    keep("collection-2.keys", place / "2.keys")
+
+
+def of_data(place: Path) -> None:
+    told = {"study_hash": TRIAL.hash, "study_id": TRIAL.id, "server": "alice"}
+    features = np.array([[0.25, 0.5, 0.5], [0.0, 0.75, 0.5]], dtype=np.float32)
+    older = ""
+    for version in (2, 1):  # the first version's name is known from the second's rows
+        folder = place / str(version)
+        with frozen.FrozenWriter(folder, width=3, classes=2, **told) as writer:
+            writer.append(features, np.array([0, 1]), np.array([400_000, 1_000_000]))
+            manifest = writer.finish(frozen_at=HOUR, known=older)
+        older = replace(manifest, version=1).digest
+        keep(f"frozen-data-set-{version}", folder)
+
+
+def of_a_device(place: Path) -> None:
+    sent = report(id="3" * 32)
+    keep("report-1.json", sent)
+    digest = hashlib.sha256(sent).hexdigest()
+    receipt = Receipt(id="3" * 32, study=TRIAL.hash, server="alice", digest=digest, hour=HOUR)
+    told = {"study": TRIAL.hash, "id": "3" * 32, "epsilon": 400_000, "label": 0}
+    memo = Memo(**told, sent=sent.decode(), receipt=receipt)
+    keep("memo-1.json", msgspec.json.encode(memo))
+    lines = [Origin(study=TRIAL.hash, source="5" * 64, reports=2), receipt]
+    first, answer = (msgspec.json.encode(line) + b"\n" for line in lines)
+    keep("outbox-1.ndjson", first + sent + b"\n" + report(id="4" * 32) + b"\n")
+    keep("receipts-1.ndjson", answer)
+
+
+def of_a_model(place: Path) -> None:
+    x = np.random.default_rng(0).uniform(-1, 1, (400, 2))
+    fitted = PDMLClassifier(random_state=0, n_servers=4).fit(x, x[:, 0] > 0)
+    fitted.model_.save(place / "model.json")
+    keep("model-1.json", (place / "model.json").read_bytes())
+    half = Range(low=0.25, middle=0.5, high=0.75)
+    told = Expectation(accuracy=half, auc=half, confidence=0.625)
+    replace(fitted.model_, expected=told, house="alice").save(place / "house.json")
+    keep("model-2.json", (place / "house.json").read_bytes())
+
+
+def of_a_plan(place: Path) -> None:
+    plan = TrainingPlan(rounds=7, noise_scale=(0.1, 0.2, 0.3))
+    saved = SavedPlan(plan=plan, links=((0, 1), (1, 2)), budget=Budget(features_epsilon=0.5))
+    saved.save(place / "plan.json")
+    keep("saved-plan-1.json", (place / "plan.json").read_bytes())
+
+
+def keep(name: str, made: bytes | str | Path) -> None:
+    """Put a specimen in its place, unless one is there."""
+    target = FORMATS / name
+    if target.exists():
+        return
+    if isinstance(made, Path):
+        shutil.copytree(made, target)
+    else:
+        target.write_bytes(made.encode() if isinstance(made, str) else made)
+
+
+if __name__ == "__main__":
+    FORMATS.mkdir(exist_ok=True)
+    keep("study-1.toml", TEXT)
+    for make in (
+        of_nodes,
+        of_sums,
+        of_sealing,
+        of_a_home,
+        of_a_collection,
+        of_data,
+        of_a_device,
+        of_a_model,
+        of_a_plan,
+    ):
+        with tempfile.TemporaryDirectory() as place:
+            make(Path(place))
