@@ -51,48 +51,53 @@ def proposed(sizes: Sizes, epsilon: float, colluding: int | None, method: str | 
     """The planner's answer for features and labels at (ε, δ) against other servers; its synthetic
     populations never see the data.
     """
-    budget = Budget(
+    return planner.propose(budget(epsilon, colluding), sizes, setting.graph(), method=method)
+
+
+def budget(epsilon: float, colluding: int | None) -> Budget:
+    """(ε, δ) for features and for labels."""
+    return Budget(
         features_epsilon=epsilon,
         features_delta=setting.DELTA,
         labels_epsilon=epsilon,
         labels_delta=setting.DELTA,
         colluding=colluding,
     )
-    return planner.propose(budget, sizes, setting.graph(), method=method)
 
 
-def plan_for(task: Task, asked: Asked, epsilon: float) -> TrainingPlan:
+def answer(task: Task, asked: Asked, epsilon: float) -> Proposal:
+    """`proposed` for the sizes of a task."""
     flips = UNFLIPPED if isinf(asked.flips) else asked.flips
-    return proposed(task.sizes(flips), epsilon, asked.colluding, asked.method).plan
+    return proposed(task.sizes(flips), epsilon, asked.colluding, asked.method)
 
 
 def told(task: Task, asked: Asked, epsilon: float) -> str:
     """What the planner chose, in words."""
-    plan = plan_for(task, asked, epsilon)
+    plan = answer(task, asked, epsilon).plan
     if plan.method == "sums":
         return f"sums, noise of Q {plan.label_noise:.3g}, of S {plan.square_noise:.3g}"
     return f"{plan.rounds} rounds, penalty {plan.penalty:g}"
 
 
 def planned(task: Task, asked: Asked, epsilon: float) -> Array:
-    return _trained(task, plan_for(task, asked, epsilon), asked.flips)
+    return trained(task, answer(task, asked, epsilon).plan, asked.flips)
 
 
 def planned_guarantee(task: Task, asked: Asked, epsilon: float) -> Guarantee:
     """Against as many servers as were asked for. Models for the house add nothing: they are not
     sent.
     """
-    return _guarantee(task, plan_for(task, asked, epsilon), asked.flips, asked.colluding)
+    return _guarantee(task, answer(task, asked, epsilon).plan, asked.flips, asked.colluding)
 
 
 def house(task: Task, asked: Asked, epsilon: float) -> Array:
     """What each server would keep for itself of an exchange of sums, (n, d)."""
-    run = _run(task, plan_for(task, asked, epsilon), asked.flips)
+    run = _run(task, answer(task, asked, epsilon).plan, asked.flips)
     return np.array([kept[0] for kept in local.exchange(run, house=True, threads=1).house])
 
 
 def as_paper(task: Task, plan: TrainingPlan, epsilon: float) -> Array:
-    return _trained(task, plan, epsilon)
+    return trained(task, plan, epsilon)
 
 
 def as_paper_guarantee(task: Task, plan: TrainingPlan, epsilon: float) -> Guarantee:
@@ -105,7 +110,7 @@ def exchanged(task: Task, plan: TrainingPlan, flips: float) -> tuple[Units, Plac
     return local.exchange(run, threads=1).total, run.servers[0].place
 
 
-def _trained(task: Task, plan: TrainingPlan, flips: float) -> Array:
+def trained(task: Task, plan: TrainingPlan, flips: float) -> Array:
     """The model of the total, or the mean over servers of their last releases, (d,)."""
     if plan.method == "sums":
         total, place = exchanged(task, plan, flips)
