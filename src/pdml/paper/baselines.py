@@ -3,9 +3,8 @@ accurate each is on eight data sets.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from math import isinf, sqrt
+from math import isinf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,24 +12,12 @@ from threadpoolctl import threadpool_limits
 
 from pdml._types import Array
 from pdml.paper import baselines_figure, setting
-from pdml.paper.reproduction import Claim, Progress, Reproduction
+from pdml.paper.baselines_claims import claims, means_of, names_of
+from pdml.paper.reproduction import Progress, Reproduction
 from pdml.paper.rivals import pdml_plans, task
 from pdml.paper.rivals.composition import Guarantee
 from pdml.paper.rivals.pdml_plans import Asked
-from pdml.paper.rivals.roster import (
-    ALL,
-    ALONE,
-    CURATORS,
-    EPSILON,
-    EQUAL,
-    FLOOR,
-    HALF,
-    HOUSE,
-    ONE,
-    PLAIN,
-    PLANNED,
-    RIVALS,
-)
+from pdml.paper.rivals.roster import ALL, EPSILON, FLOOR, PLANNED, RIVALS, Score
 from pdml.paper.rivals.task import Task
 from pdml.train.engines.jobs import spread
 
@@ -39,20 +26,6 @@ if TYPE_CHECKING:
 
 SEEDS = 10
 FIRST_SEED = 1000  # nothing in this product was chosen while looking at splits from here on
-
-
-@dataclass(frozen=True)
-class Score:
-    """One rival on one set: its accuracies, one per seed, under its best setting, and what that
-    proves.
-    """
-
-    rival: str
-    trusts: str
-    name: str
-    setting: str
-    accuracies: Array
-    guarantee: Guarantee
 
 
 def baselines(*, seeds: int | None, processes: int, progress: Progress) -> Reproduction:
@@ -152,141 +125,11 @@ _COLUMNS: Mapping[str, Callable[[Score], Any]] = {  # of the CSV
 }
 
 
-def claims(results: Sequence[Score]) -> tuple[Claim, ...]:
-    """What the comparison is about."""
-    return (
-        within_budget(results),
-        joining_pays(results),
-        house_is_safe(results),
-        ahead_of_equals(results),
-        behind_curators(results),
-    )
-
-
-def within_budget(results: Sequence[Score]) -> Claim:
-    """Equal privacy means that nobody spends more than the budget where it promises to protect; a
-    proof that is lost (∞) spends more.
-    """
-    promised = {rival.name: rival.protects for rival in RIVALS}
-    spent = [getattr(r.guarantee, column) for r in results for column in promised[r.rival]]
-    return Claim(
-        text="wherever a rival promises protection (the paper's own settings: of labels "
-        f"only), it proves ε <= {EPSILON:g}",
-        holds=max(spent) <= EPSILON + 1e-9,
-        measured=f"the largest ε is {max(spent):.6f}",
-    )
-
-
-def joining_pays(results: Sequence[Score]) -> Claim:
-    """Against a server that keeps its reports to itself. Where even the model without privacy does
-    not beat the larger class there is nothing to join for.
-    """
-    means = _means(results)
-    names = [name for name in _names(results) if means[PLAIN, name] > means[FLOOR, name]]
-    return _above_alone(
-        results,
-        names,
-        (PLANNED, HALF, ONE),
-        "joining pays wherever a linear model can learn: with all, five or one of the others "
-        "colluding PDML's plan is above a server alone, by either of two ways to train alone, on "
-        "every such set",
-        allowed=0.0,
-    )
-
-
-def house_is_safe(results: Sequence[Score]) -> Claim:
-    """What a server keeps for itself can fall back on its own records."""
-    return _above_alone(
-        results,
-        _names(results),
-        (HOUSE,),
-        "a server's model for its own house is on no set below that of a server alone, by either "
-        "of two ways to train alone, by more than two standard errors",
-        allowed=2.0,
-    )
-
-
-def _above_alone(
-    results: Sequence[Score], names: Sequence[str], of: Sequence[str], text: str, *, allowed: float
-) -> Claim:
-    """The better of the two ways to be alone is what counts; ``allowed`` standard errors below are
-    forgiven.
-    """
-    means, found = _means(results), _found(results)
-    told, holds = [], True
-    for rival in of:
-        leads = {}
-        for name in names:
-            rest = max(ALONE, key=lambda alone: means[alone, name])
-            lead = found[rival, name] - found[rest, name]  # seed by seed: the same splits
-            leads[name] = lead
-            holds &= float(lead.mean()) >= -allowed * _error(lead)
-        said = ", ".join(
-            f"{n} {each.mean():+.1f} ± {_error(each):.1f}" for n, each in leads.items()
-        )
-        told.append(f"{rival}: {said}")
-    return Claim(text=text, holds=holds, measured="; ".join(told))
-
-
-def _error(leads: Array) -> float:
-    """The standard error of their mean."""
-    return float(leads.std(ddof=1)) / sqrt(len(leads))
-
-
-def ahead_of_equals(results: Sequence[Score]) -> Claim:
-    """Against rivals that prove the same against the same adversaries; on single sets either may
-    win, and all are told.
-    """
-    means, found = _means(results), _found(results)
-    best = {name: max(EQUAL, key=lambda rival: means[rival, name]) for name in _names(results)}
-    # seed by seed: both have the same splits
-    leads = {name: found[PLANNED, name] - found[best[name], name] for name in best}
-    mean = np.mean(list(leads.values()), axis=0)
-    return Claim(
-        text=(
-            "at the same trust and the same ε in every column PDML's plan is ahead of Zhang-Zhu on "
-            "average over the sets, and on Adult, the paper's own, each by more than two standard "
-            "errors"
-        ),
-        holds=all(float(each.mean()) > 2 * _error(each) for each in (mean, leads["adult"])),
-        measured=f"{', '.join(f'{name} {lead.mean():+.1f}' for name, lead in leads.items())}; "
-        f"mean {mean.mean():+.1f}, standard errors {_error(mean):.2f}, "
-        f"on adult {_error(leads['adult']):.2f}",
-    )
-
-
-def behind_curators(results: Sequence[Score]) -> Claim:
-    """What not trusting anybody costs."""
-    means = _means(results)
-    lost = {
-        name: max(means[rival, name] for rival in CURATORS) - means[PLANNED, name]
-        for name in _names(results)
-    }
-    return Claim(
-        text="PDML pays for trusting nobody: a trusted curator at the same ε for records "
-        "is ahead on average",
-        holds=float(np.mean(list(lost.values()))) > 0,
-        measured=", ".join(f"{name} {value:+.1f}" for name, value in lost.items()),
-    )
-
-
-def _names(results: Sequence[Score]) -> list[str]:
-    return list(dict.fromkeys(r.name for r in results))
-
-
-def _found(results: Sequence[Score]) -> dict[tuple[str, str], Array]:
-    return {(r.rival, r.name): r.accuracies for r in results}
-
-
-def _means(results: Sequence[Score]) -> dict[tuple[str, str], float]:
-    return {(r.rival, r.name): float(r.accuracies.mean()) for r in results}
-
-
 def summary(results: Sequence[Score]) -> tuple[tuple[str, ...], ...]:
     """One line per rival: whom it trusts, the worst ε over the sets, and its mean accuracy on
     each.
     """
-    names, means = _names(results), _means(results)
+    names, means = names_of(results), means_of(results)
     lines = [("rival", "trusts", "ε own", "ε oth", "ε feat", *(name[:4] for name in names))]
     for rival in RIVALS:
         proofs = [r.guarantee for r in results if r.rival == rival.name]

@@ -87,21 +87,13 @@ def planned_guarantee(task: Task, asked: Asked, epsilon: float) -> Guarantee:
     """Against as many servers as were asked for. Models for the house add nothing: they are not
     sent.
     """
-    return _guarantee(task, answer(task, asked, epsilon).plan, asked.flips, asked.colluding)
+    return guarantee(task, answer(task, asked, epsilon).plan, asked.flips, asked.colluding)
 
 
 def house(task: Task, asked: Asked, epsilon: float) -> Array:
     """What each server would keep for itself of an exchange of sums, (n, d)."""
     run = _run(task, answer(task, asked, epsilon).plan, asked.flips)
     return np.array([kept[0] for kept in local.exchange(run, house=True, threads=1).house])
-
-
-def as_paper(task: Task, plan: TrainingPlan, epsilon: float) -> Array:
-    return trained(task, plan, epsilon)
-
-
-def as_paper_guarantee(task: Task, plan: TrainingPlan, epsilon: float) -> Guarantee:
-    return _guarantee(task, plan, epsilon)
 
 
 def exchanged(task: Task, plan: TrainingPlan, flips: float) -> tuple[Units, Place]:
@@ -124,9 +116,10 @@ def _run(task: Task, plan: TrainingPlan, flips: float) -> local.Run:
     return local.Run(plan, setting.members(task.x, task.y, setting.graph(), flips, source), source)
 
 
-def _guarantee(
+def guarantee(
     task: Task, plan: TrainingPlan, flips: float, colluding: int | None = None
 ) -> Guarantee:
+    """By the ledger: the worst server's people, against ``colluding`` others (None: all)."""
     sizes = replace(task.sizes(1.0), epsilon=flips)
     book = planner.ledger(plan, sizes, setting.graph(), setting.DELTA)
     return Guarantee(

@@ -49,6 +49,20 @@ class Rival:
     settings: tuple[Any, ...] = (None,)
 
 
+@dataclass(frozen=True)
+class Score:
+    """One rival on one set: its accuracies, one per seed, under its best setting, and what that
+    proves.
+    """
+
+    rival: str
+    trusts: str
+    name: str
+    setting: str
+    accuracies: Array
+    guarantee: Guarantee
+
+
 def _descent(name: str, protects: tuple[str, ...], settings: tuple[Any, ...]) -> Rival:
     train, guarantee = gradient_descent.descend, gradient_descent.guarantee
     return Rival(name, CURATOR, train, guarantee, protects, settings)
@@ -108,8 +122,8 @@ RIVALS = (
     Rival(
         AS_PAPER,
         NOBODY,
-        pdml_plans.as_paper,
-        pdml_plans.as_paper_guarantee,
+        pdml_plans.trained,
+        pdml_plans.guarantee,
         LABELS,
         (pdml_plans.PAPER,),
     ),
