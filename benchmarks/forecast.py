@@ -7,7 +7,8 @@ the other servers colluding; the splits of `pdml reproduce baselines`.
   sizes alone, and with public records: half of the test records, while the other half judges. The
   forecast for a set is right if it is within 6 points of what is measured, both means over splits.
 - After it: whether accuracy and AUC on all test records lie in the interval that `expected` of the
-  model states, which should hold the truth in 80% of trainings.
+  model states, which should hold the truth in 80% of trainings; and how sure the model is of its
+  own choices, which is told without an interval: it counts as held within 6 points.
 """
 
 import sys
@@ -17,6 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
 from benchmarks import strangers as unknown
@@ -45,7 +47,7 @@ def _given(name, seed):
 
 def measured(name, seed, colluding):
     """Of one training: (told, measured, held) of the agreement by sizes alone and with public
-    records, of the accuracy and of the AUC; what was not asked is not a number.
+    records, of the accuracy, the AUC and the confidence; what was not asked is not a number.
     """
     given, wanted = _given(name, seed)
     by_sizes = pdml_plans.answer(given, Asked(EPSILON, colluding), EPSILON)
@@ -54,12 +56,14 @@ def measured(name, seed, colluding):
     agreement = _against(by_sizes.forecast.agreement, np.mean((margins > 0) == wanted))
     public = _with_public(colluding, given, wanted) if seed < FIRST_SEED + WITH_PUBLIC else NOTHING
     if plan.method != "sums":
-        return agreement, public, NOTHING, NOTHING
+        return agreement, public, NOTHING, NOTHING, NOTHING
     total, place = pdml_plans.exchanged(given, plan, EPSILON)
     said = totals.expected(total, plan, place)
     accuracy = _against(said.accuracy, np.mean((margins > 0) == (given.test_y == 1)))
     auc = _against(said.auc, roc_auc_score(given.test_y, margins))
-    return agreement, public, accuracy, auc
+    sure = 100 * float(np.mean(expit(np.abs(margins))))
+    confidence = (100 * said.confidence, sure, float(abs(100 * said.confidence - sure) <= WITHIN))
+    return agreement, public, accuracy, auc, confidence
 
 
 def _with_public(colluding, given, wanted):
@@ -86,7 +90,7 @@ def forecast(names=task.NAMES, seeds=SEEDS):
         line = bar.add_task("Forecasts", total=len(jobs))
         answers = spread(measured, jobs, 0, lambda done, of: bar.update(line, completed=done))
     found = dict(zip(jobs, answers, strict=True))
-    kinds = ("agreement by sizes", "with public records", "accuracy", "AUC")
+    kinds = ("agreement by sizes", "with public records", "accuracy", "AUC", "confidence")
     table = Table(
         "set",
         "colluding",
@@ -111,7 +115,8 @@ def forecast(names=task.NAMES, seeds=SEEDS):
             f"{words} colluding: agreement within {WITHIN:g} points on {right[0]} of {len(names)} "
             f"sets by sizes alone, on {right[1]} with public records (in the range told: "
             f"{held[0]:.0%} and {held[1]:.0%} of trainings); accuracy in its interval in "
-            f"{held[2]:.1%} of trainings, AUC in {held[3]:.1%}"
+            f"{held[2]:.1%} of trainings, AUC in {held[3]:.1%}, confidence within {WITHIN:g} "
+            f"points in {held[4]:.1%}"
         )
 
 

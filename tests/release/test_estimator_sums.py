@@ -201,7 +201,7 @@ def gains(x, y, seeds, servers=5):
 @pytest.mark.parametrize("name", raetsch.NAMES)
 def test_the_house_is_not_worse_off_than_alone(data_dir, name):
     """Mean over 6 splits of at most 2,000 records, two standard errors; Adult is measured by `pdml
-    reproduce baselines`. False alarms where there is nothing to gain (banana): one in ten.
+    reproduce baselines`. False alarms where there is nothing to gain (banana): one in twenty.
     """
     x, y = raetsch.load(name)
     x, y = x[:: -(-len(y) // 2000)], y[:: -(-len(y) // 2000)]
