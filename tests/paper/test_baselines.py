@@ -73,8 +73,8 @@ def test_claims_hold_on_twonorm(results: list[Score]) -> None:
     clear = [r for r in results if r.name == "twonorm"]
     for claim in (
         baselines_claims.within_budget(results),
-        baselines_claims.joining_pays(clear),
-        baselines_claims.half_pays(clear),
+        baselines_claims.joining_is_safe(clear),
+        baselines_claims.estimator_gains_by_joining(clear),
         baselines_claims.house_is_safe(clear),
         baselines_claims.behind_curators(clear),
     ):
@@ -98,21 +98,20 @@ def test_claims_can_fail(results: list[Score]) -> None:
     )
     assert not baselines_claims.behind_curators(moved(results, 50, PLANNED)).holds
     for name in (PLANNED, HALF, ONE):  # each coalition counts
-        assert not baselines_claims.joining_pays(moved(results, -20, name)).holds
-    for name in (HALF, ONE):
-        assert not baselines_claims.half_pays(moved(results, -20, name)).holds
+        assert not baselines_claims.joining_is_safe(moved(results, -20, name)).holds
+    assert not baselines_claims.estimator_gains_by_joining(moved(results, -20, ONE)).holds
     assert not baselines_claims.house_is_safe(moved(results, -20, HOUSE)).holds
     for name in ALONE:  # and the better way to be alone
         assert not baselines_claims.house_is_safe(moved(results, 20, name)).holds
-        assert not baselines_claims.half_pays(moved(results, 20, name)).holds
-    assert not baselines_claims.joining_pays(moved(results, 20, ALONE[0])).holds
+        assert not baselines_claims.estimator_gains_by_joining(moved(results, 20, name)).holds
+    assert not baselines_claims.joining_is_safe(moved(results, 20, ALONE[0])).holds
 
 
 def test_nothing_is_gained_where_nothing_can_be_learnt(results: list[Score]) -> None:
     """A set on which even the model without privacy is no better than the larger class."""
     hopeless = [replace(r, name="hopeless") for r in results if r.name == "twonorm"]
     hopeless = moved(moved(hopeless, -60, PLAIN), -90, PLANNED)
-    assert "hopeless" not in baselines_claims.joining_pays(results + hopeless).measured
+    assert "hopeless" not in baselines_claims.joining_is_safe(results + hopeless).measured
     assert "hopeless" in baselines_claims.house_is_safe(results + hopeless).measured
 
 

@@ -27,8 +27,8 @@ def claims(results: Sequence[Score]) -> tuple[Claim, ...]:
     """What the comparison is about."""
     return (
         within_budget(results),
-        joining_pays(results),
-        half_pays(results),
+        joining_is_safe(results),
+        estimator_gains_by_joining(results),
         house_is_safe(results),
         ahead_of_equals(results),
         behind_curators(results),
@@ -49,40 +49,39 @@ def within_budget(results: Sequence[Score]) -> Claim:
     )
 
 
-def joining_pays(results: Sequence[Score]) -> Claim:
+def joining_is_safe(results: Sequence[Score]) -> Claim:
     """Against a server that keeps its reports to itself and trains on them as the rivals do."""
-    return _above(
+    return _not_below(
         results,
         _learnable(results),
         (PLANNED, HALF, ONE),
         ALONE[:1],
-        "joining pays wherever a linear model can learn: with all, five or one of the others "
-        "colluding PDML's plan is above each server alone on every such set",
+        "with all, five or one of the others colluding PDML's plan is below each server alone on "
+        "no set where a linear model can learn",
     )
 
 
-def half_pays(results: Sequence[Score]) -> Claim:
-    """Against a server alone that makes the most of its reports, which is far harder to beat."""
-    return _above(
+def estimator_gains_by_joining(results: Sequence[Score]) -> Claim:
+    """Against a server alone that has our estimator too, which is far harder to beat."""
+    return _not_below(
         results,
         _learnable(results),
-        (HALF, ONE),
+        (ONE,),
         ALONE,
-        "with at most half of the others colluding PDML's plan is above a server alone wherever a "
-        "linear model can learn, even if that server has our estimator too",
+        "with one of the others colluding it is not even below a server alone that has our "
+        "estimator, on the same sets",
     )
 
 
 def house_is_safe(results: Sequence[Score]) -> Claim:
     """What a server keeps for itself can fall back on its own records."""
-    return _above(
+    return _not_below(
         results,
         names_of(results),
         (HOUSE,),
         ALONE,
-        "a server's model for its own house is on no set below that of a server alone, with our "
-        "estimator or without, by more than two standard errors",
-        allowed=2.0,
+        "a server's model for its own house is below a server alone, with our estimator or "
+        "without, on no set",
     )
 
 
@@ -94,23 +93,19 @@ def _learnable(results: Sequence[Score]) -> list[str]:
     return [name for name in names_of(results) if means[PLAIN, name] > means[FLOOR, name]]
 
 
-def _above(
+def _not_below(
     results: Sequence[Score],
     names: Sequence[str],
     ours: Sequence[str],
     theirs: Sequence[str],
     text: str,
-    *,
-    allowed: float = 0.0,
 ) -> Claim:
-    """On each of these sets each of ours is above the best of theirs; ``allowed`` standard errors
-    below are forgiven.
-    """
+    """On each of these sets none of ours is below the best of theirs."""
     leads = {rival: _leads(results, rival, theirs, names) for rival in ours}
     return Claim(
-        text=text,
+        text=f"{text}, by more than two standard errors",
         holds=all(
-            float(lead.mean()) >= -allowed * _error(lead)
+            float(lead.mean()) >= -2 * _error(lead)
             for each in leads.values()
             for lead in each.values()
         ),
