@@ -30,6 +30,7 @@ EXTRAS = MappingProxyType(
         "pyarrow": ("pyarrow", "parquet"),
         "onnx": ("onnx", "onnx"),
         "mlflow": ("mlflow-skinny", "mlflow"),
+        "pandas": ("pandas", "mlflow"),
         "ray": ("ray", "ray"),
     }
 )
