@@ -11,7 +11,9 @@ ENCODER = Encoder(
     attributes=(
         Number(name="age", low=18, high=100, whole=True),
         Category(name="town", levels=("Öhringen", "Ulm", "Aalen")),
-        Number(name="year", low=1e9, high=1e9 + 3),  # far from 0: where careless scaling loses digits
+        Number(
+            name="year", low=1e9, high=1e9 + 3
+        ),  # far from 0: where careless scaling loses digits
     )
 )
 RANGES = np.array([[0.0, 1.0], [-5.0, 5.0], [1e9, 1e9 + 3], [2.0, 2.5]])
@@ -32,7 +34,9 @@ def model(
     )
 
 
-def trained_on_a_table(rng: np.random.Generator, classes: tuple[Any, ...] = ("ja", "nein")) -> Model:
+def trained_on_a_table(
+    rng: np.random.Generator, classes: tuple[Any, ...] = ("ja", "nein")
+) -> Model:
     names, width = ENCODER.feature_names, ENCODER.n_features
     taught = {"encoder": ENCODER.to_dict(), "feature_names": names, "label": "ill"}
     return model(rng, classes=classes, width=width, **taught)

@@ -47,7 +47,7 @@ def test_a_table_s_model_takes_its_columns_by_name(classes):
 
 def test_a_level_that_is_not_declared_fails():
     session, cells = running(to_onnx(trained_on_a_table(RNG))), people(RNG, 3)
-    with pytest.raises(Exception, match="[Uu]nknown"):
+    with pytest.raises(Exception, match=r"[Uu]nknown"):
         session.run(None, as_given(cells | {"town": np.array(["Ulm", "Bonn", "Ulm"], object)}))
 
 

@@ -127,9 +127,18 @@ class Model:
         ----------
         - A model for the house (usually house.json) can be read by its owner alone: mode 0600.
         """
-        self._write(path, self.to_bytes())
+        self.write(path, self.to_bytes())
 
-    def _write(self, path: str | Path, data: bytes) -> None:
+    def write(self, path: str | Path, data: bytes) -> None:
+        """Write bytes that were made of the model, under the same guarantees as `save`.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        data : bytes
+            All that it is to hold.
+        """
         if self.house:
             write_private(path, data)
         else:
@@ -180,7 +189,7 @@ class Model:
         """
         from pdml.release.to_onnx import to_onnx
 
-        self._write(path, to_onnx(self))
+        self.write(path, to_onnx(self))
 
     def lines(self) -> list[Line]:
         """The ledger of its training: who can learn what.
