@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import fields, replace
 
 import joblib
 import numpy as np
@@ -13,6 +14,9 @@ from scipy.sparse import csr_array
 
 from pdml import PDMLClassifier
 from pdml.datasets import twonorm
+from pdml.errors import InvalidInput
+from pdml.release import recipe
+from pdml.release.model import Model
 from pdml.tables import Table
 
 RNG = np.random.default_rng(0)
@@ -81,3 +85,12 @@ def test_columns_in_another_order_are_noticed():
     np.testing.assert_array_equal(pipeline.predict(frame), fitted.predict(frame))
     with pytest.raises(ValueError, match="order"):
         pipeline.predict(frame.iloc[:, ::-1])
+
+
+def test_every_field_of_a_model_is_translated_or_only_describes_it():
+    known = recipe._TRANSLATED | recipe._DESCRIBES
+    assert known == {field.name for field in fields(Model)}
+    table = trained_on_a_table(RNG)
+    later = replace(table, encoder={**table.encoder, "waves": 3})
+    with pytest.raises(InvalidInput, match="encoder's waves cannot be expressed"):
+        later.to_sklearn()

@@ -4,13 +4,20 @@ other programs are taught to do what `Model` does (`to_sklearn.py`, `to_onnx.py`
     answers -> numbers -> entries -> (entries, constant) -> shrunk to the norm bound -> margins
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from pdml._types import Array
+from pdml.errors import InvalidInput
 from pdml.release.model import Model
 from pdml.study.encoder import Attribute, Category, Encoder
+
+# What a record meets, and what only describes the model: whatever else a model has is refused, for
+# another program would silently do without it.
+_TRANSLATED = {"coefficients", "intercepts", "norm_bound", "fit_intercept", "ranges", "encoder"}
+_DESCRIBES = {"classes", "feature_names", "label", "plan", "privacy", "provenance", "expected"}
+_DESCRIBES |= {"house"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +88,17 @@ def recipe(model: Model) -> Recipe:
     -------
     Recipe
         Which gives the margins of `Model.decision_function`, to rounding.
+
+    Raises
+    ------
+    InvalidInput
+        If the model does something with a record that is no step of a recipe.
     """
+    for each in fields(model):
+        if each.name not in _TRANSLATED | _DESCRIBES and getattr(model, each.name):
+            raise _no_step(each.name)
+    if unknown := set(model.encoder or {}) - {"attributes"}:
+        raise _no_step(f"encoder's {min(unknown)}")
     encoder = None if model.encoder is None else Encoder.from_dict(model.encoder)
     ranges = model.ranges if encoder is None else np.vstack([*map(_ranges, encoder.attributes)])
     weights = model.coefficients
@@ -95,6 +112,12 @@ def recipe(model: Model) -> Recipe:
         constant=1.0 if model.fit_intercept else None,
         bound=model.norm_bound,
         weights=weights,
+    )
+
+
+def _no_step(what: str) -> InvalidInput:
+    return InvalidInput(
+        f"the model's {what} cannot be expressed in other programs: use the model itself"
     )
 
 
