@@ -10,6 +10,7 @@ from pdml.cli.collect import collect
 from pdml.cli.contribute import contribute
 from pdml.cli.data import data
 from pdml.cli.demo import demo
+from pdml.cli.export import export
 from pdml.cli.node import node
 from pdml.cli.options import flag, option
 from pdml.cli.plan import plan
@@ -65,7 +66,7 @@ def _main(
 
 _GROUPS = {"train": train, "data": data, "study": study}
 _GROUPS |= {"collect": collect, "node": node, "relay": relay}
-for command in (demo, predict, privacy, audit, plan, bound, reproduce, contribute, verify):
+for command in (demo, predict, export, privacy, audit, plan, bound, reproduce, contribute, verify):
     app.command()(command)
 for name, group in _GROUPS.items():
     app.add_typer(group, name=name)

@@ -127,10 +127,22 @@ class Model:
         ----------
         - A model for the house (usually house.json) can be read by its owner alone: mode 0600.
         """
+        self.write(path, self.to_bytes())
+
+    def write(self, path: str | Path, data: bytes) -> None:
+        """Write bytes that were made of the model, under the same guarantees as `save`.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        data : bytes
+            All that it is to hold.
+        """
         if self.house:
-            write_private(path, self.to_bytes())
+            write_private(path, data)
         else:
-            atomic_write(path, self.to_bytes())
+            atomic_write(path, data)
 
     def to_bytes(self) -> bytes:
         """The file's bytes: the same for the same model, whatever writes it.
@@ -150,6 +162,34 @@ class Model:
             default=lambda own: asdict(own) if isinstance(own, Expectation) else own.tolist(),
         )
         return text.encode("utf-8")
+
+    def to_sklearn(self) -> Any:
+        """A scikit-learn pipeline that predicts the same and needs no pdml.
+
+        Returns
+        -------
+        sklearn.pipeline.Pipeline
+            Ready to predict, and to be pickled: `pdml.release.to_sklearn.pipeline`.
+        """
+        from pdml.release.to_sklearn import pipeline
+
+        return pipeline(self)
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the model as ONNX, for programs in any language.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; one that is there is replaced. What it holds: `pdml.release.to_onnx.to_onnx`.
+
+        Guarantees
+        ----------
+        - As `save` says of a model for the house.
+        """
+        from pdml.release.to_onnx import to_onnx
+
+        self.write(path, to_onnx(self))
 
     def lines(self) -> list[Line]:
         """The ledger of its training: who can learn what.

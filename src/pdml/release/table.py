@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml import _validate
-from pdml._types import IntArray
+from pdml._types import IntArray, Matrix
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.release.estimator import PDMLClassifier
@@ -147,7 +147,11 @@ def predict_table(model: Model, table: Readable, *, proba: bool = False) -> dict
     DataError
         If a column is missing, or holds what the model has no feature for.
     """
-    x = model.features(_read(table))
+    return predictions(model, model.features(_read(table)), proba=proba)
+
+
+def predictions(model: Model, x: Matrix, *, proba: bool = False) -> dict[str, NDArray[Any]]:
+    """The same for rows as the model was taught them."""
     found = {"prediction": model.predict(x)}
     if proba:
         chances = model.predict_proba(x)
