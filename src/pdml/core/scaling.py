@@ -176,10 +176,21 @@ def unfinished(row: NDArray[Any], mass: float) -> Array:
     InvalidInput
         If the row is not finite, or does not end with a positive constant.
     """
+    return np.asarray(shares(row) * (CONSTANT / row_factor(mass)))
+
+
+def shares(row: NDArray[Any]) -> Array:
+    """A row in units of its last entry, the constant, which is left out.
+
+    Raises
+    ------
+    InvalidInput
+        If the row is not finite, or does not end with a positive constant.
+    """
     given = np.asarray(row, dtype=np.float64)
     if not (np.isfinite(given).all() and given[-1] > 0):
         raise InvalidInput(
             "features must be finite and end with a positive constant: that is what "
             "everything is measured by"
         )
-    return np.asarray(given[:-1] / given[-1] * (CONSTANT / row_factor(mass)))
+    return np.asarray(given[:-1] / given[-1])
