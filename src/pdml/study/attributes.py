@@ -24,6 +24,7 @@ from pdml.tables.columns import positions
 NO_ANSWER = "prefer not to say"  # how the missing answer is called, on the page and in features
 NO_ANSWER_MASS = 0.1  # the expected square of a number's entry for it: most people answer
 _CLOSE = 1e-5  # what float32 entries may be off after they were divided by one another
+_FAR = 1e-6  # what is so close to three spreads may be farther away
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,21 +180,25 @@ class Number:
         digits = min(digits, 0) if self.whole else digits
         return min(max(round(value, digits), self.low), self.high) + 0.0  # nobody answered -0
 
-    def recover(self, entries: Array) -> float | None:
-        """The value behind float32 entries of version 2, to 6 digits of what can be `seen`; None
-        where there was no answer.
+    def recover(self, entries: Array) -> float | str | None:
+        """The value behind float32 entries of version 2, to 6 digits of what can be `seen`; a text
+        such as "90 or more" where that is all that can be; None where there was no answer.
         """
-        if self.missing and abs(float(entries[1]) - 1) < _CLOSE:
-            return None
-        off = float(entries[0])
-        if abs(off) > scaling.LIMIT + _CLOSE or (self.missing and abs(float(entries[1])) > _CLOSE):
+        off, silent = float(entries[0]), float(entries[1]) if self.missing else 0.0
+        if abs(off) > scaling.LIMIT + _CLOSE or min(abs(silent), abs(silent - 1)) > _CLOSE:
             raise InvalidInput(
                 f"the features of {self.name!r} must be those of an answer, got "
                 f"{shown(entries.tolist())}"
             )
+        if silent > 0.5:
+            return None
         low, high = self.seen
         digits = 5 - math.floor(math.log10(high - low))
         digits = min(digits, 0) if self.whole else digits
+        if off >= scaling.LIMIT - _FAR and high < self.high:
+            return f"{math.ceil(high - _FAR) if self.whole else round(high, digits):.15g} or more"
+        if off <= _FAR - scaling.LIMIT and low > self.low:
+            return f"{math.floor(low + _FAR) if self.whole else round(low, digits):.15g} or less"
         value = float(scaling.original(np.array(off), *self.scale))
         return min(max(round(value, digits), low), high) + 0.0
 

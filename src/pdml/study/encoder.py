@@ -181,6 +181,10 @@ class Encoder:
         """Version 2: rows with their constant, of norm at most 1, and how many were shrunk."""
         return scaling.finished(self.expanded(given), self.expansion.mass)
 
+    def lengths(self, given: Sequence[NDArray[Any]]) -> Array:
+        """Version 2: the norms of rows before they are shrunk."""
+        return scaling.lengths(self.expanded(given), self.expansion.mass)
+
     def decode(self, row: Matrix, *, single: bool = False) -> dict[str, float | str | None]:
         """The answers behind one encoded row, before constant and scale: what a person is shown
         before sending it. None where there is no answer.
