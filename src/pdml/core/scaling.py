@@ -141,6 +141,20 @@ def finished(
     - Every norm is at most ``bound``, also after each entry was rounded to float32.
     - A row depends on its own entries and on public settings alone, to the bit.
     """
+    x, norm = _measured(entries, mass, constant)
+    x *= (MARGIN / np.maximum(norm, MARGIN))[:, None]
+    if bound != 1.0:
+        x *= bound
+    return x, int(np.count_nonzero(norm > MARGIN))
+
+
+def lengths(entries: Array, mass: float, *, constant: bool = True) -> Array:
+    """The norms of rows before `finished` shrinks those that are longer than 1."""
+    return _measured(entries, mass, constant)[1]
+
+
+def _measured(entries: Array, mass: float, constant: bool) -> tuple[Array, Array]:
+    """Scaled rows with their constant, and the norm of each."""
     m, d = entries.shape
     x = np.empty((m, d + 1 if constant else d))
     x[:, :d] = entries * row_factor(mass)
@@ -149,11 +163,7 @@ def finished(
     total = np.zeros(m)
     for column in x.T:  # numpy's own sums reorder; one column after the other does not
         total += column * column
-    norm = np.sqrt(total)
-    x *= (MARGIN / np.maximum(norm, MARGIN))[:, None]
-    if bound != 1.0:
-        x *= bound
-    return x, int(np.count_nonzero(norm > MARGIN))
+    return x, np.sqrt(total)
 
 
 def row_factor(mass: float) -> float:
@@ -176,10 +186,21 @@ def unfinished(row: NDArray[Any], mass: float) -> Array:
     InvalidInput
         If the row is not finite, or does not end with a positive constant.
     """
+    return np.asarray(shares(row) * (CONSTANT / row_factor(mass)))
+
+
+def shares(row: NDArray[Any]) -> Array:
+    """A row in units of its last entry, the constant, which is left out.
+
+    Raises
+    ------
+    InvalidInput
+        If the row is not finite, or does not end with a positive constant.
+    """
     given = np.asarray(row, dtype=np.float64)
     if not (np.isfinite(given).all() and given[-1] > 0):
         raise InvalidInput(
             "features must be finite and end with a positive constant: that is what "
             "everything is measured by"
         )
-    return np.asarray(given[:-1] / given[-1] * (CONSTANT / row_factor(mass)))
+    return np.asarray(given[:-1] / given[-1])
