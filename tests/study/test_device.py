@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from studies import answers, encoders
 
 from pdml.errors import DataError, InvalidInput
-from pdml.study import Study, device
+from pdml.study import Study, device, readable
 from pdml.study.encoder import Category, Encoder, Number
 from pdml.study.messages import (
     Report,
@@ -59,39 +59,57 @@ def test_vectors(study: dict[str, Any], case: dict[str, Any]) -> None:
     assert encode_report(report).decode() == case["report_bytes"]
     assert decode_report(case["report_bytes"].encode()) == report
     assert features_of(report).tobytes() == features.tobytes()
-    columns = {name: np.array([value]) for name, value in case["answers"].items()}
+    columns = {
+        name: np.array([value], dtype=None if isinstance(value, (int, float)) else object)
+        for name, value in case["answers"].items()
+    }
     assert contract.encode_table(Table(columns=columns)).tobytes() == features.tobytes()
 
 
 SCRIPT = """
-const vectors = JSON.parse(require("fs").readFileSync(process.argv[1]));
-const hex = [];
-for (const study of vectors.studies) {
-  const {attributes} = JSON.parse(study.canonical);
-  for (const {answers} of study.cases) {
-    const e = [];
-    for (const a of attributes) {
-      const v = answers[a.name];
-      if (a.kind === "category") for (const level of a.levels) e.push(level === v ? 1 : 0);
-      else { const [low, high] = a.range; e.push((Math.min(Math.max(v, low), high) - low) / (high - low) + 0); }
+const { readFileSync } = require("fs");
+const [, ...files] = process.argv, scripts = files.slice(1).map((file) => readFileSync(file, "utf8"));
+globalThis.localStorage = undefined;
+new Function(scripts.join("\\n") + `
+  return async (studies) => {
+    const found = [];
+    for (const { canonical, cases } of studies) {
+      const coder = await coderOf(JSON.parse(canonical));
+      for (const { answers } of cases) {
+        const features = encode(coder, answers);
+        const decoded = { ...decode(coder, features) };
+        found.push([hex(new Uint8Array(features.buffer)), decoded, coder.maps.map(mapInWords)]);
+      }
     }
-    e.push(1);
-    let s = 0;
-    for (const x of e) s += x * x;
-    const factor = (1 - 2 ** -20) / Math.sqrt(s);
-    hex.push(Buffer.from(Float32Array.from(e, x => x * factor).buffer).toString("hex"));
-  }
-}
-console.log(JSON.stringify(hex));
+    console.log(JSON.stringify(found));
+  };`)()(JSON.parse(readFileSync(files[0])).studies);
 """
+SOURCES = [
+    Path(device.__file__).parents[1] / "contribute" / name for name in ("device.js", "encoding.js")
+]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs a JavaScript engine (node)")
-def test_the_formula_gives_the_same_bits_in_javascript() -> None:
+def test_the_page_gives_the_same_bits_and_words() -> None:
+    """The scripts themselves, in another engine than the browser's tests have."""
     done = subprocess.run(
-        ["node", "-e", SCRIPT, str(PATH)], capture_output=True, text=True, timeout=60, check=True
+        ["node", "-e", SCRIPT, str(PATH), *map(str, SOURCES)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
-    assert json.loads(done.stdout) == [case["features_hex"] for _, case in CASES]
+    for (study, case), (bits, decoded, words) in zip(CASES, json.loads(done.stdout), strict=True):
+        assert bits == case["features_hex"]
+        contract = Study.from_canonical(study["canonical"].encode())
+        assert words == [readable.of_map(each) for each in contract.encoder.maps]
+        for attribute in contract.attributes:
+            mine, theirs = decoded[attribute.name], case["decoded"][attribute.name]
+            if isinstance(attribute, Number) and isinstance(theirs, float):
+                width = attribute.high - attribute.low
+                assert mine == pytest.approx(theirs, abs=1.01e-5 * width, rel=1e-12)
+            else:
+                assert mine == theirs
 
 
 @given(st.data())
