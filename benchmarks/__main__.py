@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
+from benchmarks.forecast import forecast, strangers
 from benchmarks.noise import noise_speed
 from benchmarks.problems import HARD, adult_records, federation, reference
 from benchmarks.timing import fresh_process, interleaved
-from benchmarks.utility import utility
 from pdml import PDMLClassifier
 from pdml.accounting import Budget, Ledger
 from pdml.core import steps
@@ -411,7 +411,8 @@ ALL = {
     "start": start_up,
     "ledger": ledger_speed,
     "noise": noise_speed,
-    "utility": utility,
+    "forecast": forecast,
+    "strangers": strangers,
 }
 
 if __name__ == "__main__":
