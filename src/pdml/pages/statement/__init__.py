@@ -32,6 +32,7 @@ from pdml.pages.statement.trust import trust
 from pdml.study import Study
 from pdml.study.trainable import MOST_JOBS
 
+FILES = {"html": "statement.html", "markdown": "statement.md", "registry": "registry.yaml"}
 _SIMULATED = (
     "Simulation: the noise of this run came from a seeded generator, so the run protects nobody. "
     "The figures say what a deployment with real noise would guarantee."
@@ -109,6 +110,15 @@ class Statement:
         """The same as a file that is JSON and YAML alike."""
         return registry.spelt(self._entry[0])
 
+    def text(self, form: str) -> str:
+        """What a file holds: "html", "markdown" or "registry"."""
+        _validate.choice("format", form, tuple(FILES))
+        return {
+            "html": lambda: self.html,
+            "markdown": lambda: self.markdown,
+            "registry": lambda: self.registry_text,
+        }[form]()
+
     @property
     def missing(self) -> tuple[str, ...]:
         """What the organiser must fill in, on the page and in the entry."""
@@ -136,6 +146,11 @@ class Statement:
     @property
     def _uncounted(self) -> bool:
         return self.facts.spent is not None or self.facts.plan is None
+
+
+def file_names(form: str = "") -> dict[str, str]:
+    """How the files of a statement are called, by their form; of one form if it is given."""
+    return {_validate.choice("format", form, tuple(FILES)): FILES[form]} if form else FILES
 
 
 def statement(
@@ -183,7 +198,7 @@ def statement(
     >>> told.markdown.startswith("# Privacy statement")  # doctest: +SKIP
     True
     """
-    why = "more often is for the ledger of a finished training to say"
+    why = "each is counted before it happens"
     _validate.integer("trainings", trainings, low=1, high=MOST_JOBS, why=why)
     if result is None:
         return Statement(gathered.planned(study, trainings), published)

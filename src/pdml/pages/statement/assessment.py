@@ -57,8 +57,11 @@ def _necessity(facts: Facts) -> Section:
         "Necessity and proportion",
         "Is it necessary, and in proportion to the purpose?",
         (
-            f"People are asked {asked}, and nothing else is recorded of their answers. No "
-            "organisation sends records to another.",
+            f"People are asked {asked}. A report holds the answers, the ε that was chosen, a "
+            "random number and, where people are invited, the invitation.",
+            "For this training one trust domain held the records of all organisations."
+            if facts.one_domain
+            else "Between nodes no organisation sends records to another.",
             Blank("why the purpose needs each of these questions, and why less would not do"),
             Blank(
                 "how many people are to be asked, who they are, and whether any of them is in "
@@ -80,7 +83,7 @@ def _risks(facts: Facts) -> Section:
         ),
         (
             "The receiving organisation reads, passes on or loses the other answers",
-            "none by this software beyond sealed storage until the data set is frozen",
+            "sealed storage by “pdml collect” until the data set is frozen; else none here",
             "all of it: they are sent as they were given",
         ),
         (
@@ -195,9 +198,10 @@ def _rights(facts: Facts) -> Section:
             _or_blank(study, said.retention, "how long answers are kept at each organisation"),
             Items(
                 (
-                    "Before anything is sent the device shows exactly what would be sent.",
-                    "Whoever reported has a receipt, and can be erased by its number until the "
-                    "data set is frozen. What training has released cannot be called back.",
+                    "The page and the client show exactly what would be sent before they send it.",
+                    "The receiving organisation can erase a report by the number on its receipt "
+                    "until the data set is frozen. What training has released cannot be called "
+                    "back.",
                     "An answer to the sensitive question cannot be corrected: nobody knows it.",
                 )
             ),

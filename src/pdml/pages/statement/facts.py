@@ -178,14 +178,14 @@ def told(study: Study, result: str | os.PathLike[str]) -> Facts:
     model = load_model(path)
     if model.house:
         raise InvalidInput(
-            f"RESULT must be a model that was released, got one for the house of {model.house}: "
+            f"result must be a model that was released, got one for the house of {model.house}: "
             "it is made of exact sums and must not be shared",
             setting="result",
         )
     told = _provenance(model, path)
     if told.study_hash != study.hash:
         raise InvalidInput(
-            f"RESULT must be of the study {study.id} with the hash {study.hash}, got a model of "
+            f"result must be of the study {study.id} with the hash {study.hash}, got a model of "
             f"{told.study_hash}: another study, or another revision of this one",
             setting="result",
         )
@@ -222,7 +222,7 @@ def _provenance(model: Model, path: Path) -> _Provenance:
     """Whose model it is, by its file."""
     if "study_hash" not in model.provenance:
         raise InvalidInput(
-            f"RESULT must be a model that was trained under a study, got {str(path)!r}, which "
+            f"result must be a model that was trained under a study, got {str(path)!r}, which "
             "names none",
             setting="result",
         )

@@ -162,8 +162,9 @@ def exposure(facts: Facts) -> Section:
                 tuple(rows),
             ),
             _when(facts),
-            "Ranges and levels are declared in the study before anybody answers: none is taken "
-            "from people's records.",
+            "Ranges and levels are declared in the study, and answers are scaled by them one by "
+            "one.",
+            Blank("whether ranges and levels were chosen without looking at people's records"),
             "Where reports are collected with “pdml collect”, each is stored sealed under a key "
             "of its own, which a withdrawal destroys. A withdrawal is possible until the data set "
             "is frozen for training. The frozen data set holds no ids, hours or invitations; it "

@@ -149,8 +149,9 @@ def entry(
                 ),
                 implementation=Implementation(
                     preprocessing_and_hyperparameter_tuning="Ranges and levels are declared "
-                    "before anybody answers, records are scaled by them one by one, and settings "
-                    "are public and fixed before a training.",
+                    "in the study, records are scaled by them one by one, and settings are public "
+                    "and fixed before a training. Whether anything was chosen by looking at "
+                    "records is for the organiser to say.",
                     mechanisms=f"{_text(told['randomness'])}\n\n{_text(told['channels'])}",
                     justification=blanks.said("", "why this budget, this menu and this noise"),
                 ),

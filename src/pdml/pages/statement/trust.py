@@ -39,7 +39,12 @@ def _parties(facts: Facts) -> Sheet:
                 released,
                 "adding their noise" if facts.masked else "nothing of these records",
             ),
-            ("The relay between organisations", "sealed messages", "sealed messages", "nothing"),
+            (
+                "The relay between organisations",
+                "messages that it cannot read",
+                "the same; it sees who sends, when, and how much",
+                "nothing: it can only stop the training",
+            ),
             model,
         )
     columns = ("Who", "The sensitive answer", "The other answers", "Is trusted with")
@@ -122,8 +127,10 @@ def _assumed(facts: Facts) -> list[str]:
             f"The budget holds against any {k} of the {facts.others} other organisations "
             "together, and not against more."
         )
-    said.append(
-        "An organisation that lies about what it computed can spoil the model; it cannot make the "
-        "noise of another smaller."
+    least = (
+        "Whoever leaves out its noise counts as one of those who collude."
+        if facts.masked
+        else "It cannot make the noise of another smaller."
     )
+    said.append(f"An organisation that lies about what it computed can spoil the model. {least}")
     return said

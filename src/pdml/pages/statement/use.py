@@ -48,12 +48,11 @@ def _trainings(facts: Facts) -> list[Part]:
     )
     times = numbers.count(facts.trainings, "training")
     told: list[Part] = [
-        f"Together, {times} by the plan at organisations with "
-        f"{numbers.count(facts.study.min_records, 'record')} each would spend, against all "
-        f"others: {spent}."
+        f"At organisations with {numbers.count(facts.study.min_records, 'record')} each, {times} "
+        f"by the plan would spend, against all others: {spent}."
     ]
     if facts.study.budget is not None:
-        many = numbers.count(facts.allowed, "such training")
+        many = numbers.count(facts.allowed, "such training") if facts.allowed else "none of them"
         more = " or more" if facts.allowed >= MOST_JOBS else ""
         told.append(f"At that size the budget allows {many}{more} on one data set.")
     return told
