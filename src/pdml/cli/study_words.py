@@ -5,9 +5,8 @@ from typing import Any
 from pdml.cli import budget_words, screen
 from pdml.cli.screen import Grid
 from pdml.pages import numbers
-from pdml.study import Study, Wording
-from pdml.study.encoder import Attribute, Number
-from pdml.tables import listed
+from pdml.study import Study, Wording, words
+from pdml.study.encoder import Number
 
 MOST_ROWS = 40
 _CHANCE = (
@@ -35,7 +34,7 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
     asked = [
         (
             study.wording.get(each.name, Wording()).label or each.name,
-            _domain(each),
+            words.domain(each),
             "1" if isinstance(each, Number) else str(len(each.feature_names)),
         )
         for each in study.attributes
@@ -78,12 +77,6 @@ def _few(columns: tuple[str, str, str], rows: list[tuple[str, str, str]], words:
 
 def _default(study: Study, epsilon: float) -> str:
     return " (suggested)" if epsilon == study.default_epsilon else ""
-
-
-def _domain(attribute: Attribute) -> str:
-    if isinstance(attribute, Number):
-        return f"{attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
-    return listed(attribute.levels).replace("'", "")
 
 
 def _when(study: Study) -> str:

@@ -245,13 +245,14 @@ def _checked(facts: Facts, path: Path) -> Facts:
     rows = [(each.data, each.adversary) for each in facts.lines]
     if sorted(rows) != sorted((data, whom) for data in DATA for whom in ADVERSARIES):
         raise DataError(f"{str(path)!r} must hold a ledger of {len(DATA) * len(ADVERSARIES)} lines")
-    wanted = []
-    for data in DATA:
-        for k in facts.sizes:
-            found = facts.coalition(data, k)
-            if found is None and facts.coalitions:
-                raise DataError(f"{str(path)!r} lacks the line of {k} colluding servers")
-            # Where all coalitions learn the same the file says it once.
-            alike = replace(facts.line(data, OTHERS), colluding=k)  # type: ignore[type-var]
-            wanted.append(found or alike)
-    return replace(facts, coalitions=tuple(wanted))
+    # Where all coalitions learn the same the file says it once.
+    told = facts.coalitions or tuple(
+        replace(each, colluding=k)
+        for each in facts.lines
+        for k in facts.sizes
+        if each.adversary == OTHERS
+    )
+    shown = tuple(each for each in told if each.colluding in facts.sizes)
+    if len(shown) != len(DATA) * len(facts.sizes):
+        raise DataError(f"{str(path)!r} must hold a line for every number of colluding servers")
+    return replace(facts, coalitions=shown)

@@ -3,11 +3,11 @@ else could tell, and how data are gathered.
 """
 
 from pdml.accounting.provenance import note
+from pdml.pages import numbers
 from pdml.pages.statement import said
 from pdml.pages.statement.facts import Facts
 from pdml.pages.statement.parts import Blank, Items, Part, Section, Sheet
-from pdml.study import Wording
-from pdml.study.encoder import Attribute, Number
+from pdml.study import Wording, words
 
 
 def outside(facts: Facts) -> Section:
@@ -92,17 +92,11 @@ def _settings(facts: Facts) -> Sheet:
     assert facts.plan is not None
     settings = facts.plan.to_dict()
     rows = tuple(
-        (name.replace("_", " "), _plain(value))
+        (name.replace("_", " "), numbers.setting(value))
         for name, value in settings.items()
         if value is not None
     )
     return Sheet("The plan: public settings, noise included", ("Setting", "Value"), rows)
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, (tuple, list)):
-        return ", ".join(map(_plain, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def channels(facts: Facts) -> Section:
@@ -117,7 +111,7 @@ def channels(facts: Facts) -> Section:
             "against it in this run. In a deployment noise lies on a grid, and rounding is "
             "counted."
         )
-    solver = ()
+    solver: tuple[str, ...] = ()
     if facts.plan is not None and facts.plan.method == "rounds":
         solver = (
             "Training in rounds solves a problem in every round, never exactly: each solve "
@@ -150,7 +144,7 @@ def exposure(facts: Facts) -> Section:
     rows = [(study.question, ", ".join(study.classes), _secret(facts))]
     for each in study.attributes:
         asked = study.wording.get(each.name, Wording()).label or each.name
-        rows.append((asked, _domain(each), said.randomised(study, each) or "as it was given"))
+        rows.append((asked, words.domain(each), said.randomised(study, each) or "as it was given"))
     return Section(
         "exposure",
         "How data are gathered and kept",
@@ -182,13 +176,6 @@ def _secret(facts: Facts) -> str:
     if facts.devices:
         return f"randomised on the device, with an ε the person chooses from {menu}"
     return f"randomised with an ε of {menu}; by whom is said above, organisation by organisation"
-
-
-def _domain(attribute: Attribute) -> str:
-    if isinstance(attribute, Number):
-        whole = ", whole" if attribute.whole else ""
-        return f"{attribute.low:g} to {attribute.high:g}{whole}"
-    return ", ".join(attribute.levels)
 
 
 def _when(facts: Facts) -> str:

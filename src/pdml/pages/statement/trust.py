@@ -21,6 +21,7 @@ def _parties(facts: Facts) -> Sheet:
     released = f"only {total}: see the figures"
     device = ("The person's own device", "as it is", "as they are", "running unchanged software")
     model = ("Whoever gets the model", "only the model", "only the model", "nothing")
+    rows: tuple[tuple[str, ...], ...]
     if facts.one_domain:
         whoever = "Whoever ran the training, as one trust domain"
         rows = (device, (whoever, label, "as they were given", "all of it"), model)
