@@ -224,7 +224,7 @@ SPENT = {
     ),
     "devices": (
         {"provenance__labels_randomised_by": ["devices"] * 4},
-        {TRUST, OUTSIDE, CHANCE, GATHERED, RISKS},
+        {TRUST, OUTSIDE, CHANCE, GATHERED, RISKS, "What people are told, and may ask for"},
     ),
     "secure noise": (
         {"privacy__source": "secure", "provenance__noise_source": "secure"},
@@ -384,8 +384,25 @@ def test_sentences_belong_to_their_setting(name):
         plan is not None and not told.facts.within and not told.facts.untrainable
     )
     assert ("protects you hardly at all" in text) is (study.menu[-1] > 3)
-    assert "protects nobody" not in text.replace("was simulated, and protects nobody", "")
+    assert "protects nobody" not in text.replace("such a training protects nobody", "")
     assert not re.search(r"\bNone\b|\bnan\b|\binf\b| ,|\.\.|\(\)", words)
+
+
+def test_a_budget_against_few_is_none_against_all():
+    """Without a plan the budget is all there is, and the menu of labels."""
+    budget = Budget(features_epsilon=1.0, labels_epsilon=0.5)
+    for colluding, features, label in ((None, 1.0, 0.5), (4, 1.0, 0.5), (3, None, 1.2)):
+        facts = statement(planned(None, budget=replace(budget, colluding=colluding))).facts
+        assert (facts.ceiling("features") or (None,))[0] == features
+        assert facts.ceiling("label")[0] == label
+    told = statement(planned(None, budget=replace(budget, colluding=3)))
+    assert [card.big for card in told.document.cards] == [
+        "ε ≤ 1.20",
+        "ε ≤ 1.20",
+        "no protection",
+        "no limit",
+    ]
+    assert "privacy_parameters" not in told.registry["deployment"]["privacy_loss"]
 
 
 def test_without_noise_nothing_is_promised_against_others():

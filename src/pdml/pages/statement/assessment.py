@@ -37,9 +37,10 @@ def _processing(facts: Facts) -> Section:
             ("Organisation", "Address of its service"),
             tuple((server.name, server.url) for server in study.servers),
         ),
-        "Personal data are: the randomised answer to the sensitive question, the other answers, "
-        "the hour of the report, and whatever the network shows. They lie with the organisation "
-        "that received them; what leaves it is covered by the figures of this statement.",
+        "Personal data are: the answer to the sensitive question, randomised as this statement "
+        "says, the other answers, the hour of the report, and whatever the network shows. They "
+        "lie with the organisation that received them; what training releases of them is covered "
+        "by the figures of this statement.",
         Blank(
             f"whether the answer to “{study.question}”, or any other answer, belongs to a "
             "special category of personal data"
@@ -72,13 +73,15 @@ def _necessity(facts: Facts) -> Section:
 
 
 def _risks(facts: Facts) -> Section:
-    study, budget = facts.study, facts.budget
+    study = facts.study
     menu = " to ".join(dict.fromkeys(f"{each:g}" for each in (study.menu[0], study.menu[-1])))
     coin = f"randomised before the report leaves the device; ε {menu}, as the person chooses"
+    if not facts.devices:
+        coin = f"randomised with ε {menu}; this statement says above by whom"
     rows = [
         (
             "The receiving organisation learns somebody's sensitive answer",
-            coin if facts.devices else "randomised; this statement says above by whom",
+            coin,
             _remains(facts, "label", OWN),
         ),
         (
@@ -98,14 +101,13 @@ def _risks(facts: Facts) -> Section:
         ),
         (
             f"The receiving organisation colludes: {WHOM[TOGETHER]}",
-            "the device's randomising, and nothing else",
+            f"{coin}; nothing else",
             f"sensitive answer: {_remains(facts, 'label', TOGETHER)}; other answers: all of it",
         ),
-        ("Several trainings together tell what one does not", _counting(facts), _unlimited(facts)),
+        ("Several trainings together tell what one does not", _counting(facts), _limits(facts)),
         (
             "More organisations collude than was assumed",
-            "a budget against "
-            + (f"{budget.colluding} of {facts.others}" if budget.colluding else "all of them"),
+            _assumed(facts),
             "what the rows of coalitions say, where there is a plan",
         ),
         (
@@ -158,21 +160,24 @@ def _remains(facts: Facts, data: str, whom: str) -> str:
     line: Line | None = facts.line(data, whom)
     if line is not None:
         return f"{epsilon(line, letter=True)}: {lines.sure(line)}"
-    if whom == OTHERS and facts.limited(data):
-        limit, delta = facts.budget.limit(data)
-        return f"ε of at most {limit:g} with δ = {numbers.delta(delta)}, by the budget"
-    if data == "label":
-        return f"ε of at most {facts.study.menu[-1]:g}, by the device"
-    return "no limit"
+    ceiling = facts.ceiling(data) if whom == OTHERS else (facts.study.menu[-1], 0.0)
+    if ceiling is None:
+        return "no limit against all of them together"
+    most, delta = ceiling
+    by = f"with δ = {numbers.delta(delta)}, by the budget" if delta else "by the device"
+    return f"ε of at most {most:g}, {by}"
 
 
 def _counting(facts: Facts) -> str:
+    if facts.untrainable:
+        return "none but that the software refuses to train under this study"
     if facts.one_domain:
         return "none: no journal is kept where one trust domain holds all records"
     return "a node counts all trainings on a data set, and refuses what exceeds the budget"
 
 
-def _unlimited(facts: Facts) -> str:
+def _limits(facts: Facts) -> str:
+    """Of the budget, over all trainings."""
     told = []
     for data, name in (("features", "other answers"), ("label", "sensitive answer")):
         limit, delta = facts.budget.limit(data)
@@ -183,8 +188,18 @@ def _unlimited(facts: Facts) -> str:
     return "; ".join(told)
 
 
+def _assumed(facts: Facts) -> str:
+    """Against how many the budget holds."""
+    if facts.study.budget is None:
+        return "none: the study sets no budget"
+    k = facts.budget.colluding
+    return "a budget against " + (f"{k} of {facts.others} others" if k else "all others together")
+
+
 def _rights(facts: Facts) -> Section:
     study = facts.study
+    unknown = "The sensitive answer cannot be corrected: nobody but the person knows it."
+    known = (unknown,) if facts.devices else ()
     return Section(
         "rights",
         "What people are told, and may ask for",
@@ -202,7 +217,7 @@ def _rights(facts: Facts) -> Section:
                     "The receiving organisation can erase a report by the number on its receipt "
                     "until the data set is frozen. What training has released cannot be called "
                     "back.",
-                    "An answer to the sensitive question cannot be corrected: nobody knows it.",
+                    *known,
                 )
             ),
             Blank("how people ask for access, erasure or correction, and who answers"),

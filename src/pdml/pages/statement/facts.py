@@ -76,6 +76,15 @@ class Facts:
         """Whether the budget limits what others learn of it."""
         return not isinf(self.budget.limit(data)[0])
 
+    def ceiling(self, data: str) -> tuple[float, float] | None:
+        """(ε, δ) that all other organisations together never exceed, whatever is trained: by the
+        budget, or for labels by the devices' coin; None where nothing bounds it."""
+        limit = self.budget.limit(data)
+        against_all = self.budget.colluding in (None, self.others)
+        known = [limit] if self.limited(data) and against_all else []
+        coin = [(self.study.menu[-1], 0.0)] if data == "label" else []
+        return min((*known, *coin), default=None)
+
     @property
     def others(self) -> int:
         """n - 1."""

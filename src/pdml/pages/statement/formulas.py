@@ -85,8 +85,10 @@ def _rounds(facts: Facts) -> Section:
                     f"V = {', '.join(f'{each:g}' for each in scales)}",
                     f"η: {noise.kind}, R = {noise.bound:g}, σ_η = {noise.stddev:g}; "
                     f"a = {plan.regularization:g}, β = {plan.penalty:g}",
-                    "one record moves w_i(t) by at most ((s + g)/m_i + 2 tol)/μ_i and rounding",
-                    "μ² = min over λ of λ²s²/σ_q² + ((1 − λ)s + g + 2 tol)² Σ_t 1/(μ_i σ_t)²",
+                    "one record moves w_i(t) by at most (s + g + 2 tol)/μ_i and rounding,",
+                    "s = 2cκB/m_i by its label, g = 2 sup|g'|B/m_i by its other answers",
+                    "Gaussian noise: μ² = min over λ of λ²s²/σ_q² +",
+                    "                     ((1 − λ)s + g + 2 tol)² Σ_t 1/(μ_i σ_t)²",
                     "δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)",
                 )
             ),

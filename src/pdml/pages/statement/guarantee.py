@@ -21,7 +21,6 @@ _READING = (
     "are the guarantee as experts write it. Whoever knew more before starts from there: what is "
     "limited is what taking part adds."
 )
-_LARGEST = 700.0  # of an exponent
 _REPLACING = (
     "Figures for adding or removing a record are of another kind: what has ε for adding or "
     "removing one may have up to 2ε for replacing one. Compare only figures of the same kind."
@@ -48,14 +47,14 @@ def _unplanned(facts: Facts, name: str, data: str, whom: str) -> Card:
     """What is known where each job brings its own plan: the menu and the budget."""
     if whom == OWN and data == "features":
         return Card(name, numbers.NO_PROTECTION, "they are sent as they were given", weak=True)
-    if whom == OTHERS and facts.limited(data):
-        limit, delta = facts.budget.limit(data)
+    ceiling = facts.ceiling(data) if whom == OTHERS else (facts.study.menu[-1], 0.0)
+    if ceiling is None:
+        return Card(name, "no limit", "the study sets none, and has no plan", weak=True)
+    most, delta = ceiling
+    told = "by what the device does, whatever is trained"
+    if delta:
         told = f"the budget of all trainings, with δ = {numbers.delta(delta)}"
-        return Card(name, f"ε ≤ {numbers.epsilon(limit)}", told)
-    if data == "label":
-        most = f"ε ≤ {numbers.epsilon(facts.study.menu[-1])}"
-        return Card(name, most, "by what the device does, whatever is trained")
-    return Card(name, "no limit", "the study sets none, and has no plan", weak=True)
+    return Card(name, f"ε ≤ {numbers.epsilon(most)}", told)
 
 
 def epsilon(line: Line, *, letter: bool = False) -> str:
@@ -86,9 +85,10 @@ def summary(facts: Facts) -> tuple[str, ...]:
         return tuple(said)
     told = "This statement is about what the study plans and allows. It knows of no training."
     if facts.plan is None:
+        known = "the menu is" if study.budget is None else "the menu and the budget are"
         return (
-            f"{told} The study leaves the plan to each job, so that the menu and the budget are "
-            "all that bounds what anybody learns.",
+            f"{told} The study leaves the plan to each job, so that {known} all that bounds what "
+            "anybody learns.",
         )
     times = numbers.count(facts.trainings, "training")
     return (
@@ -189,6 +189,11 @@ def parameters(facts: Facts) -> Section:
     )
 
 
+def _factor(epsilon: float) -> str:
+    """e^ε, as far as a computer can count."""
+    return numbers.significant(exp(epsilon)) if epsilon < 700 else "over 10³⁰⁰"
+
+
 def _chosen(facts: Facts, value: float) -> str:
     return f"{value:g}" + (" (suggested)" if value == facts.study.default_epsilon else "")
 
@@ -217,7 +222,7 @@ def _budget(facts: Facts) -> tuple[Part, ...]:
                 WHAT[data].capitalize(),
                 "no limit" if free else f"{limit:g}",
                 "–" if free else numbers.delta(delta),
-                "–" if free else numbers.significant(exp(min(limit, _LARGEST))),
+                "–" if free else _factor(limit),
             )
         )
     return (

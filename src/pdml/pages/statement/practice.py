@@ -62,8 +62,8 @@ def randomness(facts: Facts) -> Section:
     if spent is None:
         noise = (
             "Nodes draw their noise from the operating system's entropy. A training inside one "
-            "trust domain can be given a seed, to try things out: its model then says that the "
-            "noise was simulated, and protects nobody."
+            "trust domain can be given a seed, to try things out: such a training protects "
+            "nobody, and its model says that its noise was simulated."
         )
     elif spent.simulated:
         noise = (
@@ -101,9 +101,9 @@ def _settings(facts: Facts) -> Sheet:
 
 def channels(facts: Facts) -> Section:
     grid = (
-        "What randomises an answer compares whole numbers. Secure noise is an exact normal "
-        "variable on a grid, added to numbers on the same grid, so that the last digits of a "
-        "release tell nothing; rounding is counted as part of what a record can move."
+        "What randomises an answer compares whole numbers. Secure noise is drawn exactly, on "
+        "a grid, and added to numbers on the same grid, so that the last digits of a release tell "
+        "nothing; rounding is counted as part of what a record can move."
     )
     if facts.simulated:
         grid = (

@@ -13,12 +13,12 @@ from typing import Literal
 
 import msgspec
 
-from pdml.pages import lines, numbers
+from pdml.pages import numbers
 from pdml.pages.statement import said
 from pdml.pages.statement.facts import OTHERS, OWN, Facts
-from pdml.pages.statement.guarantee import WHAT, WHOM, epsilon
+from pdml.pages.statement.guarantee import WHAT, WHOM
 from pdml.pages.statement.markdown import parts
-from pdml.pages.statement.parts import TO_FILL_IN, Blank, Section, Sheet
+from pdml.pages.statement.parts import TO_FILL_IN, Blank, Section
 
 UNPUBLISHED = "1900-01-01"  # how the registry's own template says that a date is not known yet
 
@@ -225,9 +225,8 @@ def _parameters(facts: Facts) -> Parameters | None:
     training what the budget allows, else what the plan would spend."""
     if facts.simulated:
         return None
-    if facts.spent is None and facts.limited("features") and facts.budget.colluding is None:
-        limit, delta = facts.budget.limit("features")
-        return Parameters(epsilon=limit, delta=delta)
+    if facts.spent is None and (ceiling := facts.ceiling("features")) is not None:
+        return Parameters(epsilon=ceiling[0], delta=ceiling[1])
     line = facts.line("features", OTHERS)
     if line is None or isinf(line.epsilon):
         return None
@@ -242,21 +241,10 @@ def _explained(facts: Facts, parameters: Parameters | None, section: Section) ->
     elif facts.spent is not None:
         head = f"The parameters are for {WHAT['features']}, against {WHOM[OTHERS]}."
     else:
-        by = (
-            "the budget allows"
-            if facts.limited("features") and (facts.budget.colluding is None)
-            else "the plan would spend"
-        )
-        head = (
-            f"The parameters are what {by} at most of {WHAT['features']}, against {WHOM[OTHERS]}."
-        )
-    each = [
-        f"- {WHAT[line.data]}, against {WHOM[line.adversary]}: {epsilon(line, letter=True)}"
-        + ("" if isinf(line.epsilon) else f", δ = {numbers.delta(line.delta)}")
-        + f" ({lines.sure(line)})"
-        for line in facts.lines
-    ]
-    return "\n".join((head, *each, "", _text(section, sheets=not each)))
+        by = "the budget allows" if facts.ceiling("features") else "the plan would spend"
+        whom = f"{WHAT['features']}, against {WHOM[OTHERS]}"
+        head = f"The parameters are what {by} at most of {whom}."
+    return f"{head}\n\n{_text(section)}"
 
 
 def _model(facts: Facts, told: dict[str, Section]) -> DeploymentModel:
@@ -284,10 +272,9 @@ def _model(facts: Facts, told: dict[str, Section]) -> DeploymentModel:
     )
 
 
-def _text(section: Section, *, sheets: bool = True) -> str:
+def _text(section: Section) -> str:
     """The parts of a section as the registry shows text: Markdown."""
-    kept = [part for part in section.parts if not isinstance(part, Blank)]
-    return parts(part for part in kept if sheets or not isinstance(part, Sheet)).strip()
+    return parts(part for part in section.parts if not isinstance(part, Blank)).strip()
 
 
 def spelt(made: Entry) -> str:

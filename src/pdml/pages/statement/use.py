@@ -27,9 +27,9 @@ def accounting(facts: Facts) -> Section:
             "Inside one trust domain no journal is kept, and each training is checked by itself."
         )
     parts.append(
-        "The sensitive answer is randomised once for a study: against the receiving organisation "
-        "nothing adds up by training. Whoever takes the same people into another study, or "
-        "another data set, adds to what is known of them, and no ledger sees it."
+        "A device randomises the sensitive answer once for a study: against the receiving "
+        "organisation nothing adds up by training. Whoever takes the same people into another "
+        "study, or another data set, adds to what is known of them, and no ledger sees it."
     )
     return Section(
         "accounting",
@@ -52,7 +52,7 @@ def _trainings(facts: Facts) -> list[Part]:
         f"by the plan would spend, against all others: {spent}."
     ]
     if facts.study.budget is not None:
-        many = numbers.count(facts.allowed, "such training") if facts.allowed else "none of them"
+        many = numbers.count(facts.allowed, "such training") if facts.allowed else "none"
         more = " or more" if facts.allowed >= MOST_JOBS else ""
         told.append(f"At that size the budget allows {many}{more} on one data set.")
     return told
