@@ -32,7 +32,7 @@ def _definition() -> Section:
             ),
             "How sure somebody can become from even odds, but for a chance of δ (privacy.md, "
             "section 11):",
-            Exact(("e^L/(1 + e^L),  L = inf over ε' of ε' − ln(1 − δ(ε')/δ),  which exceeds ε",)),
+            Exact(("e^L/(1 + e^L),  L = inf over ε' of ε' − ln(1 − δ(ε')/δ)",)),
         ),
     )
 
