@@ -44,6 +44,18 @@ class Line:
     certainty: float
     colluding: int | None = None
 
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for JSON; infinity as the string "inf"."""
+        told: dict[str, object] = {
+            "data": self.data,
+            "adversary": self.adversary,
+            "epsilon": "inf" if isinf(self.epsilon) else self.epsilon,
+            "delta": self.delta,
+            "certainty": self.certainty,
+            "reason": self.reason,
+        }
+        return told if self.colluding is None else {**told, "colluding": self.colluding}
+
 
 @dataclass(frozen=True)
 class Ledger:
@@ -212,13 +224,20 @@ class Ledger:
         kept = tuple(tuple(filter(sent, events)) for events in self.events)
         return replace(self, events=kept)
 
+    def keeps(self, budget: Budget) -> bool:
+        """Whether nothing more than ``budget`` is spent against the other servers."""
+        return all(self._keeps(data, budget) for data in ("features", "label"))
+
+    def _keeps(self, data: str, budget: Budget) -> bool:
+        return bounds.keeps(data, self._exposure(colluding=budget.colluding), *budget.limit(data))
+
     def check(self, budget: Budget) -> None:
         """Refuse, in one sentence, a ledger that spends more than ``budget`` against the other
         servers.
         """
         for data in ("features", "label"):
             limit, delta = budget.limit(data)
-            if bounds.keeps(data, self._exposure(colluding=budget.colluding), limit, delta):
+            if self._keeps(data, budget):
                 continue
             book = replace(self, delta=delta)
             spent = [
@@ -310,8 +329,8 @@ class Ledger:
         return {
             "source": self.source,
             "delta": self.delta,
-            "lines": [_plain(line) for line in self.lines()],
-            **({"coalitions": [_plain(line) for line in each]} if each else {}),
+            "lines": [line.to_dict() for line in self.lines()],
+            **({"coalitions": [line.to_dict() for line in each]} if each else {}),
         }
 
     @property
@@ -324,18 +343,6 @@ class Ledger:
     def masked(self) -> bool:
         """Whether something appears in a total only, so that it matters how many collude."""
         return any(event.hidden_among > 1 for each in self._sent for event in each.sums)
-
-
-def _plain(line: Line) -> dict[str, object]:
-    told: dict[str, object] = {
-        "data": line.data,
-        "adversary": line.adversary,
-        "epsilon": "inf" if isinf(line.epsilon) else line.epsilon,
-        "delta": line.delta,
-        "certainty": line.certainty,
-        "reason": line.reason,
-    }
-    return told if line.colluding is None else {**told, "colluding": line.colluding}
 
 
 def _check_row(data: str, adversary: str, colluding: int | None = None) -> None:

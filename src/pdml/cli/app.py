@@ -18,6 +18,7 @@ from pdml.cli.predict import predict
 from pdml.cli.privacy import privacy
 from pdml.cli.relay import relay
 from pdml.cli.reproduce import reproduce
+from pdml.cli.statement import statement
 from pdml.cli.study import study
 from pdml.cli.train import train
 from pdml.cli.verify import verify
@@ -66,7 +67,19 @@ def _main(
 
 _GROUPS = {"train": train, "data": data, "study": study}
 _GROUPS |= {"collect": collect, "node": node, "relay": relay}
-for command in (demo, predict, export, privacy, audit, plan, bound, reproduce, contribute, verify):
+for command in (
+    demo,
+    predict,
+    export,
+    privacy,
+    audit,
+    plan,
+    bound,
+    reproduce,
+    contribute,
+    verify,
+    statement,
+):
     app.command()(command)
 for name, group in _GROUPS.items():
     app.add_typer(group, name=name)

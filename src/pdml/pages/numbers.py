@@ -101,6 +101,13 @@ def duration(seconds: float) -> str:
     return count(minutes, "minute")
 
 
+def setting(value: object) -> str:
+    """A public setting as it is typed: 0.3, or one for each server."""
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(setting, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def machine(value: float) -> str:
     """Twelve digits for machines: in the last ones those differ."""
     return repr(float(f"{value:.12g}"))

@@ -142,19 +142,13 @@ def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more:
 def _settings(trained: "Trained", told: dict[str, str]) -> dict[str, str]:
     """The public settings, as people read them."""
     plan = {
-        name.replace("_", " "): _plain(value)
+        name.replace("_", " "): numbers.setting(value)
         for name, value in trained.model.plan.items()
         if value is not None
     }
-    return {**told, **plan, "norm bound": _plain(trained.model.norm_bound)}
+    return {**told, **plan, "norm bound": numbers.setting(trained.model.norm_bound)}
 
 
 def _label_epsilon(trained: "Trained") -> str:
     own, same = trained.epsilon_column, trained.classifier.epsilon
     return f"column {own}" if own else "inf" if same is None else f"{same:g}"
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, (tuple, list)):
-        return ", ".join(map(_plain, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -220,6 +220,15 @@ class Model:
         DataError
             If ``privacy`` holds none that this version can read.
         """
+        return self._lines("lines")
+
+    def coalitions(self) -> list[Line]:
+        """The same against any number of other servers, from one to all; empty where all of them
+        learn what `lines` says of other servers.
+        """
+        return self._lines("coalitions") if "coalitions" in self.privacy else []
+
+    def _lines(self, name: str) -> list[Line]:
         kinds: dict[str, Any] = {"data": str, "adversary": str, "reason": str}
         kinds |= {"epsilon": float, "delta": float, "certainty": float}
         try:
@@ -227,7 +236,7 @@ class Model:
                 Line(
                     **{k: kind(row[k]) for k, kind in kinds.items()}, colluding=row.get("colluding")
                 )
-                for row in self.privacy["lines"]
+                for row in self.privacy[name]
             ]
         except (KeyError, TypeError, ValueError, AttributeError):
             raise DataError(
