@@ -144,7 +144,13 @@ def exposure(facts: Facts) -> Section:
     rows = [(study.question, ", ".join(study.classes), _secret(facts))]
     for each in study.attributes:
         asked = study.wording.get(each.name, Wording()).label or each.name
-        rows.append((asked, words.domain(each, study.encoder.version), said.randomised(study, each) or "as it was given"))
+        rows.append(
+            (
+                asked,
+                words.domain(each, study.encoder.version),
+                said.randomised(study, each) or "as it was given",
+            )
+        )
     return Section(
         "exposure",
         "How data are gathered and kept",
