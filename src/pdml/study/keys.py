@@ -150,7 +150,9 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
         "edges": Key(
             "Of bins, instead of count: where they meet, in spreads from the typical value."
         ),
-        "scale": Key("Of fourier: what lies closer than so many spreads looks alike; by default 0.7."),
+        "scale": Key(
+            "Of fourier: what lies closer than so many spreads looks alike; by default 0.7."
+        ),
         "seed": Key("Of fourier: a whole number that fixes the directions; by default 0."),
         "keep": Key("`true`: the features themselves stay, so that people can read them back."),
     },
