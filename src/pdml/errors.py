@@ -21,7 +21,8 @@ PDMLError
 ├── NotCertified        a primal solve did not reach the tolerance that the privacy proof needs
 └── BudgetExceeded      going on would spend more privacy than the study allows
 
-`PrivacyUtilityWarning` is no refusal: the training is as private as was asked, and hardly of use.
+`PrivacyUtilityWarning` and `ClippingWarning` are no refusals: the training is as private as was
+asked, and hardly of use.
 """
 
 from collections.abc import Sequence
@@ -213,6 +214,12 @@ class StorageUnavailable(PDMLError):
 class PrivacyUtilityWarning(UserWarning):
     """Within the budget no plan is expected to do better than each server alone, or than guessing
     the largest class.
+    """
+
+
+class ClippingWarning(UserWarning):
+    """Many rows are far longer than ``norm_bound``: shrunk to it they have lost most of what they
+    tell.
     """
 
 

@@ -29,15 +29,11 @@ from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, TOPOLOGY, Source, source_named
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
-from pdml.release import dealing, totals
+from pdml.release import dealing, inputs, totals
 from pdml.release.history import NO_ROUNDS, History, noise_level
 from pdml.release.model import THIS_TRAINING, Model, prepare
 from pdml.train.engines import local
 
-RANGES_LEAK = (
-    "feature_ranges='from_data' took each column's minimum and maximum from the "
-    "records: a release no noise protects"
-)
 RISK_LEAK = "history_.risk is computed from the records without noise: keep it inside the servers"
 CLASSES_LEAK = "classes_ was taken from true labels, which no noise protects: classes= declares it"
 
@@ -69,9 +65,17 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         any feature.
     norm_bound : float
         Records longer than this are shrunk to it, one by one; every guarantee rests on it.
+    feature_scales : sequence of (typical, spread), mapping by name, "from_data" or None
+        What is known of each column beforehand: most records lie within typical ± spread. Rows are
+        then made by `pdml.core.scaling`, in units of ``norm_bound``. "from_data" takes medians and
+        deviations from the records, which is a leak and is reported as one.
     feature_ranges : array of shape (n_features, 2), "from_data" or None
-        Declared ranges, mapped to [0, 1]. "from_data" takes them from the records, which is a leak
-        and is reported as one.
+        Declared ranges: what lies outside is moved to the nearer end. Without ``feature_scales``
+        the middle of a range is typical and a quarter of its width the spread. "from_data" takes
+        minima and maxima from the records, which is a leak and is reported as one.
+    feature_map : map, list of maps, or None
+        Further columns made of the scaled ones: `pdml.core.maps`, each as an object or as a dict,
+        ``{"map": "squares"}``.
     classes : sequence or None
         The declared classes, in the order that ``classes_`` will have; a class may have no record.
         None takes them from the labels, which is a leak and is reported as one.
@@ -134,7 +138,9 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         rounds: int | None = None,
         fit_intercept: bool = True,
         norm_bound: float = 1.0,
+        feature_scales: Any = None,
         feature_ranges: Any = None,
+        feature_map: Any = None,
         classes: Any = None,
         plan: TrainingPlan | str | None = None,
         budget: Budget | None = None,
@@ -156,7 +162,9 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self.rounds = rounds
         self.fit_intercept = fit_intercept
         self.norm_bound = norm_bound
+        self.feature_scales = feature_scales
         self.feature_ranges = feature_ranges
+        self.feature_map = feature_map
         self.classes = classes
         self.plan = plan
         self.budget = budget
@@ -187,14 +195,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self.leaks_: list[str] = [CLASSES_LEAK] if self.classes is None else []
         self.classes_, index = dealing.classes_of(self.classes, y)
         source = source_named(self.randomness, _seed(self.random_state))
-        ranges = dealing.ranges_of(self.feature_ranges, x)
-        if isinstance(self.feature_ranges, str):
-            self.leaks_.append(RANGES_LEAK)
-        if ranges is None:  # a declared low other than 0 would fill the zeros in again
-            x = rows.compact(x)
-        prepared, self.n_clipped_ = prepare(
-            x, norm_bound=self.norm_bound, fit_intercept=self.fit_intercept, ranges=ranges
-        )
+        prepared = self._prepared(x)
         chosen = self.epsilon if epsilons is None else epsilons
         label_epsilons = labels.check_epsilons(np.inf if chosen is None else chosen, len(index))
         order, cuts = dealing.groups_of(servers, len(index), self.n_servers, source)
@@ -222,7 +223,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         run = local.Run(plan, members, source)
         train = self._exchange if plan.method == "sums" else self._train
         self._bare = replace(
-            train(run, ranges),
+            train(run),
             provenance={
                 "parties": "one process held all records and true labels and played every party",
                 "records_per_server": [place.records for place in places],
@@ -235,6 +236,33 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self.__dict__.pop("model_", None)
         self.coef_, self.intercept_ = self._bare.coefficients, self._bare.intercepts
         return self
+
+    def _prepared(self, x: Matrix) -> Matrix:
+        """Rows by what is declared, none longer than ``norm_bound``."""
+        given = getattr(self, "feature_names_in_", None)
+        names = inputs.names_of(x, given)
+        self._columns, leaks = inputs.declared(
+            x,
+            names,
+            scales=self.feature_scales,
+            ranges=self.feature_ranges,
+            feature_map=self.feature_map,
+        )
+        self.leaks_ += leaks
+        if self._columns is None:
+            x = rows.compact(x)
+            self._feature_names = () if given is None else names
+        else:
+            self._feature_names = self._columns.expansion.names
+        prepared, self.n_clipped_ = prepare(
+            x,
+            norm_bound=self.norm_bound,
+            fit_intercept=self.fit_intercept,
+            columns=self._columns,
+        )
+        if self._columns is None:
+            inputs.warn_of_clipping(x, self.norm_bound, self.n_clipped_)
+        return prepared
 
     def _settled_plan(self, places: Sequence[Place]) -> TrainingPlan:
         if isinstance(self.plan, str):
@@ -321,7 +349,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             return plan, ledger
         return replace(plan, rounds=safe), ledger.up_to(safe)
 
-    def _train(self, run: local.Run, ranges: Array | None) -> Model:
+    def _train(self, run: local.Run) -> Model:
         """Rounds over the graph."""
         plan, means = run.plan, []
 
@@ -346,11 +374,11 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             noise=noise_level(plan, self.graph_.n),
             spent=np.array(self.privacy_.feature_epsilons()),
         )
-        self.server_models_ = [self._model(release, plan, ranges) for release in trained.released]
+        self.server_models_ = [self._model(release, plan) for release in trained.released]
         self.house_: list[Model] = []
-        return self._model(trained.released.mean(axis=0), plan, ranges)
+        return self._model(trained.released.mean(axis=0), plan)
 
-    def _exchange(self, run: local.Run, ranges: Array | None) -> Model:
+    def _exchange(self, run: local.Run) -> Model:
         """Sums, once."""
         plan, asked = run.plan, {"house": self.house, "intercept": bool(self.fit_intercept)}
         if self.engine == "local":
@@ -366,14 +394,14 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self._total, self._place = done.total, run.servers[0].place
         self.house_ = [
             replace(
-                self._model(weights, plan, ranges),
+                self._model(weights, plan),
                 house=f"server {i + 1}",
                 provenance={"keep": totals.HOUSE},
             )
             for i, weights in enumerate(done.house)
         ]
         weights = totals.weights(done.total, plan, self._place, intercept=asked["intercept"])
-        return self._model(weights, plan, ranges)
+        return self._model(weights, plan)
 
     def _carried(self, plan: TrainingPlan) -> dict[str, Any]:
         """How releases met."""
@@ -393,8 +421,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             expected=totals.expected(self._total, plan, self._place) if told else None,
         )
 
-    def _model(self, weights: Array, plan: TrainingPlan, ranges: Array | None) -> Model:
-        names = getattr(self, "feature_names_in_", None)
+    def _model(self, weights: Array, plan: TrainingPlan) -> Model:
         bias = bool(self.fit_intercept)
         return Model(
             classes=tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes_),
@@ -402,8 +429,8 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             intercepts=weights[:, -1].copy() if bias else np.zeros(len(weights)),
             norm_bound=float(self.norm_bound),
             fit_intercept=bias,
-            feature_names=tuple(str(name) for name in names) if names is not None else (),
-            ranges=ranges,
+            feature_names=self._feature_names,
+            inputs=None if self._columns is None else self._columns.to_dict(),
             plan=plan.to_dict(),
         )
 

@@ -25,12 +25,14 @@ from pdml.core.sums_expectation import Expectation
 from pdml.errors import DataError, InvalidInput
 from pdml.files import atomic_write, write_private
 from pdml.formats import Format
+from pdml.release.inputs import Columns
 from pdml.study.encoder import Encoder
 from pdml.tables import Table, listed
 
-FORMAT = Format(name="model", version=2, oldest=1)
+FORMAT = Format(name="model", version=3, oldest=1)
 _TAG = "pdml-model/{}"
-_NEW = ("expected", "house")  # in version 2: a model without them is written as version 1
+_VERSIONS = range(FORMAT.oldest, FORMAT.version + 1)
+_NEW = {"expected": 2, "house": 2, "inputs": 3}  # a model without them is written as it was before
 THIS_TRAINING = "this training alone: other trainings on the same records must be added up"
 
 
@@ -55,7 +57,7 @@ class Model:
     feature_names : tuple of str
         Of the d features, where they are known.
     ranges : array of shape (d, 2), optional
-        Declared ranges, which are mapped to [0, 1].
+        Declared ranges, which are mapped to [0, 1]: models before version 3.
     label : str, optional
         The label column's name, if the data was a table.
     encoder : dict, optional
@@ -68,6 +70,8 @@ class Model:
     house : str
         The server for whose own use the model was made of its exact sums: not to be shared. Empty
         for a model that was released.
+    inputs : dict, optional
+        How plain columns of numbers become features: `pdml.release.inputs.Columns.to_dict`.
     """
 
     classes: tuple[str | int | float | bool, ...]
@@ -84,21 +88,30 @@ class Model:
     provenance: dict[str, Any] = field(default_factory=dict)
     expected: Expectation | None = None
     house: str = ""
+    inputs: dict[str, Any] | None = None
 
     def decision_function(self, x: Matrix) -> Array:
         """Margins: (m,) for two classes (positive means ``classes[1]``), else (m, K)."""
-        if x.shape[1] != self.coefficients.shape[1]:
-            raise DataError(
-                f"the model was trained on {self.coefficients.shape[1]} features, got {x.shape[1]}"
-            )
+        columns = self._columns
+        wanted = len(columns.names) if columns else self.coefficients.shape[1]
+        if x.shape[1] != wanted:
+            raise DataError(f"the model was trained on {wanted} features, got {x.shape[1]}")
         prepared, _ = prepare(
-            x, norm_bound=self.norm_bound, fit_intercept=self.fit_intercept, ranges=self.ranges
+            x,
+            norm_bound=self.norm_bound,
+            fit_intercept=self.fit_intercept,
+            ranges=self.ranges,
+            columns=columns,
         )
         weights = self.coefficients
         if self.fit_intercept:
             weights = np.hstack([weights, self.intercepts[:, None]])
         scores = np.asarray(prepared @ weights.T)
         return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    @property
+    def _columns(self) -> Columns | None:
+        return None if self.inputs is None else Columns.from_dict(self.inputs)
 
     def predict_proba(self, x: Matrix) -> Array:
         """Class probabilities of the logistic model, (m, K)."""
@@ -140,7 +153,7 @@ class Model:
         bytes
             JSON, with every number in the shortest spelling that reads back as it.
         """
-        version = 2 if any(getattr(self, name) for name in _NEW) else 1
+        version = max([1, *(since for name, since in _NEW.items() if getattr(self, name))])
         values = {name: getattr(self, name) for name in _names(version)}
         text = json.dumps(
             {"format": _TAG.format(version), **values},
@@ -189,7 +202,9 @@ class Model:
             not trained on named columns.
         """
         encoder = None if self.encoder is None else Encoder.from_dict(self.encoder)
-        needed = [a.name for a in encoder.attributes] if encoder else list(self.feature_names)
+        columns = self._columns
+        known = columns.names if columns else self.feature_names
+        needed = [a.name for a in encoder.attributes] if encoder else list(known)
         if not needed:
             raise DataError(
                 f"the model does not say which columns its {self.coefficients.shape[1]} features "
@@ -205,7 +220,7 @@ class Model:
 def _names(version: int) -> tuple[str, ...]:
     """The fields of a file."""
     every = (field.name for field in fields(Model))
-    return tuple(name for name in every if version > 1 or name not in _NEW)
+    return tuple(name for name in every if version >= _NEW.get(name, 1))
 
 
 def load_model(path: str | Path) -> Model:
@@ -235,7 +250,7 @@ def load_model(path: str | Path) -> Model:
     try:
         said: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
         tag = said.pop("format", None)
-        version = next((each for each in (1, 2) if tag == _TAG.format(each)), None)
+        version = next((each for each in _VERSIONS if tag == _TAG.format(each)), None)
         if version is None:
             raise msgspec.ValidationError("it does not say so")
         names = _names(version)
@@ -272,6 +287,13 @@ def _mistake(model: Model) -> str:
         return f"{len(model.coefficients)} rows of coefficients for {len(model.classes)} classes"
     if model.ranges is not None and model.ranges.shape != (width, 2):
         return f"ranges for {len(model.ranges)} features and coefficients for {width}"
+    if model.inputs is not None:
+        try:
+            columns = Columns.from_dict(model.inputs)
+        except InvalidInput as error:
+            return f"inputs that no training has: {error}"
+        if columns.expansion.width != width:
+            return f"inputs for {columns.expansion.width} features and coefficients for {width}"
     finite = np.isfinite(model.coefficients).all() and np.isfinite(model.intercepts).all()
     if not finite or model.norm_bound <= 0:
         return "numbers that are not finite, or a norm bound that is not positive"
@@ -295,14 +317,21 @@ def _other_version(raw: bytes, what: str) -> str:
 
 
 def prepare(
-    x: Matrix, *, norm_bound: float, fit_intercept: bool, ranges: Array | None
+    x: Matrix,
+    *,
+    norm_bound: float,
+    fit_intercept: bool,
+    ranges: Array | None = None,
+    columns: Columns | None = None,
 ) -> tuple[Matrix, int]:
-    """Scale by declared ranges, append the bias, clip each row to the norm bound; also say how many
-    rows were clipped.
+    """Rows by what is declared, with their constant, none longer than the norm bound; also say how
+    many were shrunk.
 
     Every step looks at one record and public settings only, so preparing leaks nothing.
     """
     prepared = rows.as_rows(x)
+    if columns is not None:
+        return columns.rows(prepared, norm_bound=norm_bound, constant=fit_intercept)
     if ranges is not None:
         prepared = _to_unit(prepared, ranges)
     if fit_intercept:
