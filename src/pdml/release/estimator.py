@@ -16,22 +16,24 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget, Ledger, Reports
 from pdml.accounting.provenance import SIMULATION
-from pdml.core import labels, rows
+from pdml.core import labels
 from pdml.core.graph import Graph, build
 from pdml.errors import InvalidInput, PrivacyUtilityWarning
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, TOPOLOGY, Source, source_named
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
-from pdml.release import dealing, inputs, totals
+from pdml.release import dealing, totals
+from pdml.release.form import Form
+from pdml.release.frames import Declared
 from pdml.release.history import NO_ROUNDS, History, noise_level
-from pdml.release.model import THIS_TRAINING, Model, prepare
+from pdml.release.model import THIS_TRAINING, Model
 from pdml.train.engines import local
 
 RISK_LEAK = "history_.risk is computed from the records without noise: keep it inside the servers"
@@ -73,9 +75,15 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         Declared ranges: what lies outside is moved to the nearer end. Without ``feature_scales``
         the middle of a range is typical and a quarter of its width the spread. "from_data" takes
         minima and maxima from the records, which is a leak and is reported as one.
+    feature_levels : mapping of str to levels, or None
+        The levels of columns of text in a DataFrame. A column of pandas' categories has those that
+        its type declares.
     feature_map : map, list of maps, or None
         Further columns made of the scaled ones: `pdml.core.maps`, each as an object or as a dict,
         ``{"map": "squares"}``.
+    missing : {"refuse", "typical", "level"}, tuple of them, or mapping by name
+        What NaN and None mean: "typical", of numbers, takes the typical value and says so in a
+        column of its own; "level", of categories, is one more level. What is not named is refused.
     classes : sequence or None
         The declared classes, in the order that ``classes_`` will have; a class may have no record.
         None takes them from the labels, which is a leak and is reported as one.
@@ -140,7 +148,9 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         norm_bound: float = 1.0,
         feature_scales: Any = None,
         feature_ranges: Any = None,
+        feature_levels: Any = None,
         feature_map: Any = None,
+        missing: Any = "refuse",
         classes: Any = None,
         plan: TrainingPlan | str | None = None,
         budget: Budget | None = None,
@@ -164,7 +174,9 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self.norm_bound = norm_bound
         self.feature_scales = feature_scales
         self.feature_ranges = feature_ranges
+        self.feature_levels = feature_levels
         self.feature_map = feature_map
+        self.missing = missing
         self.classes = classes
         self.plan = plan
         self.budget = budget
@@ -179,6 +191,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing != "refuse"
         return tags
 
     def fit(self, X: Matrix, y: Any, epsilons: Any = None, servers: Any = None) -> "PDMLClassifier":
@@ -190,12 +203,15 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         )
         _validate.real("norm_bound", self.norm_bound, low=0, high=1e12, open_low=True)
         _validate.choice("engine", self.engine, ("local", "ray"))
-        x, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        x, y = self._read(X, y)
         check_classification_targets(y)
         self.leaks_: list[str] = [CLASSES_LEAK] if self.classes is None else []
+        self.leaks_ += self._form.leaks
         self.classes_, index = dealing.classes_of(self.classes, y)
         source = source_named(self.randomness, _seed(self.random_state))
-        prepared = self._prepared(x)
+        prepared, self.n_clipped_ = self._form.rows(
+            x, norm_bound=self.norm_bound, constant=bool(self.fit_intercept)
+        )
         chosen = self.epsilon if epsilons is None else epsilons
         label_epsilons = labels.check_epsilons(np.inf if chosen is None else chosen, len(index))
         order, cuts = dealing.groups_of(servers, len(index), self.n_servers, source)
@@ -237,32 +253,17 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self.coef_, self.intercept_ = self._bare.coefficients, self._bare.intercepts
         return self
 
-    def _prepared(self, x: Matrix) -> Matrix:
-        """Rows by what is declared, none longer than ``norm_bound``."""
-        given = getattr(self, "feature_names_in_", None)
-        names = inputs.names_of(x, given)
-        self._columns, leaks = inputs.declared(
-            x,
-            names,
-            scales=self.feature_scales,
-            ranges=self.feature_ranges,
+    def _read(self, X: Any, y: Any) -> tuple[Matrix, NDArray[Any]]:
+        """X and y as they can be used, and the form of X that is kept for predictions."""
+        said = Declared(
+            feature_scales=self.feature_scales,
+            feature_ranges=self.feature_ranges,
+            feature_levels=self.feature_levels,
             feature_map=self.feature_map,
+            missing=self.missing,
         )
-        self.leaks_ += leaks
-        if self._columns is None:
-            x = rows.compact(x)
-            self._feature_names = () if given is None else names
-        else:
-            self._feature_names = self._columns.expansion.names
-        prepared, self.n_clipped_ = prepare(
-            x,
-            norm_bound=self.norm_bound,
-            fit_intercept=self.fit_intercept,
-            columns=self._columns,
-        )
-        if self._columns is None:
-            inputs.warn_of_clipping(x, self.norm_bound, self.n_clipped_)
-        return prepared
+        self._form, x, y = Form.settled(self, X, y, said)
+        return x, y
 
     def _settled_plan(self, places: Sequence[Place]) -> TrainingPlan:
         if isinstance(self.plan, str):
@@ -429,16 +430,13 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             intercepts=weights[:, -1].copy() if bias else np.zeros(len(weights)),
             norm_bound=float(self.norm_bound),
             fit_intercept=bias,
-            feature_names=self._feature_names,
-            inputs=None if self._columns is None else self._columns.to_dict(),
             plan=plan.to_dict(),
+            **self._form.fields(),
         )
 
     def _checked(self, X: Matrix) -> Matrix:
         check_is_fitted(self, "coef_")
-        return validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
+        return self._form.given(self, X)
 
     def decision_function(self, X: Matrix) -> Array:
         """Margins of the released model on scaled and clipped rows."""

@@ -198,6 +198,7 @@ def declared(
     elif scales is not None:
         found = _pairs("feature_scales", "(typical, spread)", scales, len(names))
     else:
+        assert limits is not None
         found = _of_ranges(limits, sparse=sp.issparse(x))
     return Columns(names=tuple(names), scales=found, ranges=limits, maps=wanted), leaks
 
@@ -268,12 +269,12 @@ def _of_ranges(ranges: Array, *, sparse: bool) -> Array:
 
 
 def _found_scales(x: Matrix) -> Array:
-    """Median and deviation of each column; about 0 of a sparse X."""
+    """Median and deviation of what each column holds; about 0 of a sparse X."""
     if sp.issparse(x):
         squares = np.asarray((x.multiply(x)).mean(axis=0)).ravel()
         typical, spread = np.zeros(x.shape[1]), np.sqrt(squares)
     else:
-        typical, spread = np.median(x, axis=0), np.std(x, axis=0, dtype=np.float64)
+        typical, spread = np.nanmedian(x, axis=0), np.nanstd(x, axis=0, dtype=np.float64)
     return np.column_stack([typical, np.where(spread > 0, spread, 1.0)]).astype(float)
 
 
@@ -291,12 +292,10 @@ def warn_of_clipping(x: Matrix, norm_bound: float, shrunk: int) -> None:
             "or take them from the records by feature_scales='from_data', which is a release that "
             "no noise protects",
             ClippingWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
-def names_of(x: Matrix, given: Any) -> tuple[str, ...]:
-    """The columns' names, or x0, x1, ... as scikit-learn calls them."""
-    if given is not None:
-        return tuple(map(str, given))
-    return tuple(f"x{k}" for k in range(x.shape[1]))
+def unnamed(many: int) -> tuple[str, ...]:
+    """x0, x1, ... as scikit-learn calls columns without names."""
+    return tuple(f"x{k}" for k in range(many))

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from pdml._types import Array, Matrix
 from pdml.accounting import Line
-from pdml.core import rows
+from pdml.core import rows, scaling
 from pdml.core.sums_expectation import Expectation
 from pdml.errors import DataError, InvalidInput
 from pdml.files import atomic_write, write_private
 from pdml.formats import Format
+from pdml.release.frames import is_frame, table_of
 from pdml.release.inputs import Columns
 from pdml.study.encoder import Encoder
 from pdml.tables import Table, listed
@@ -93,15 +94,14 @@ class Model:
     def decision_function(self, x: Matrix) -> Array:
         """Margins: (m,) for two classes (positive means ``classes[1]``), else (m, K)."""
         columns = self._columns
-        wanted = len(columns.names) if columns else self.coefficients.shape[1]
-        if x.shape[1] != wanted:
-            raise DataError(f"the model was trained on {wanted} features, got {x.shape[1]}")
+        _check_width(x, len(columns.names) if columns else self.coefficients.shape[1])
         prepared, _ = prepare(
             x,
             norm_bound=self.norm_bound,
             fit_intercept=self.fit_intercept,
             ranges=self.ranges,
             columns=columns,
+            mass=self._mass,
         )
         weights = self.coefficients
         if self.fit_intercept:
@@ -112,6 +112,13 @@ class Model:
     @property
     def _columns(self) -> Columns | None:
         return None if self.inputs is None else Columns.from_dict(self.inputs)
+
+    @property
+    def _mass(self) -> float | None:
+        """Of the encoder's entries, from its version 2 on."""
+        if self.encoder is None or self.encoder.get("version", 1) == 1:
+            return None
+        return Encoder.from_dict(self.encoder).expansion.mass
 
     def predict_proba(self, x: Matrix) -> Array:
         """Class probabilities of the logistic model, (m, K)."""
@@ -153,7 +160,8 @@ class Model:
         bytes
             JSON, with every number in the shortest spelling that reads back as it.
         """
-        version = max([1, *(since for name, since in _NEW.items() if getattr(self, name))])
+        said = [since for name, since in _NEW.items() if getattr(self, name)]
+        version = max(1, *said, 3 if self._mass is not None else 1)
         values = {name: getattr(self, name) for name in _names(version)}
         text = json.dumps(
             {"format": _TAG.format(version), **values},
@@ -187,13 +195,14 @@ class Model:
                 "version can read"
             ) from None
 
-    def features(self, table: Table) -> Matrix:
+    def features(self, table: Any) -> Matrix:
         """Records as the model was taught them: by its encoder, or as plain numbers.
 
         Parameters
         ----------
-        table : Table
-            With the columns of the training; others are passed over.
+        table : Table, DataFrame or array
+            With the columns of the training; others are passed over. Of an array all columns, in
+            the order of the training.
 
         Raises
         ------
@@ -205,16 +214,27 @@ class Model:
         columns = self._columns
         known = columns.names if columns else self.feature_names
         needed = [a.name for a in encoder.attributes] if encoder else list(known)
+        if not (isinstance(table, Table) or is_frame(table)):
+            _check_width(table, len(needed) or self.coefficients.shape[1])
+            return table if encoder is None else encoder.encode(table_of(table, needed, encoder))
         if not needed:
             raise DataError(
                 f"the model does not say which columns its {self.coefficients.shape[1]} features "
                 "are: it was not trained on a table"
             )
-        if missing := [name for name in needed if name not in table.names]:
-            raise DataError(f"{table.source} lacks columns the model needs: {listed(missing)}")
+        names = table.names if isinstance(table, Table) else tuple(map(str, table.columns))
+        if missing := [name for name in needed if name not in names]:
+            source = table.source if isinstance(table, Table) else "X"
+            raise DataError(f"{source} lacks columns the model needs: {listed(missing)}")
+        read = table if isinstance(table, Table) else table_of(table, names, encoder, needed)
         if encoder:
-            return encoder.encode(table)
-        return np.column_stack([table.numeric(name) for name in needed])
+            return encoder.encode(read)
+        return np.column_stack([read.numeric(name) for name in needed])
+
+
+def _check_width(x: Matrix, wanted: int) -> None:
+    if x.shape[1] != wanted:
+        raise DataError(f"the model was trained on {wanted} features, got {x.shape[1]}")
 
 
 def _names(version: int) -> tuple[str, ...]:
@@ -323,6 +343,7 @@ def prepare(
     fit_intercept: bool,
     ranges: Array | None = None,
     columns: Columns | None = None,
+    mass: float | None = None,
 ) -> tuple[Matrix, int]:
     """Rows by what is declared, with their constant, none longer than the norm bound; also say how
     many were shrunk.
@@ -332,6 +353,8 @@ def prepare(
     prepared = rows.as_rows(x)
     if columns is not None:
         return columns.rows(prepared, norm_bound=norm_bound, constant=fit_intercept)
+    if mass is not None:
+        return scaling.finished(prepared, mass, constant=fit_intercept, bound=norm_bound)
     if ranges is not None:
         prepared = _to_unit(prepared, ranges)
     if fit_intercept:
