@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from pdml.errors import DataError, InvalidInput, Undeclared, because
 from pdml.core.maps import FeatureMap
+from pdml.errors import DataError, InvalidInput, Undeclared, because
 from pdml.study.encoder import LATEST, Attribute, Encoder, Number
 from pdml.tables import Table, listed
 
@@ -88,9 +88,7 @@ def encoder_for(
     if undeclared and not from_data:
         numbers = [name for name in undeclared if table.is_numeric(name, missing_values)]
         raise Undeclared(undeclared, numbers)
-    found = {
-        name: with_gaps(one) if name in missing else one for name, one in declared.items()
-    }
+    found = {name: with_gaps(one) if name in missing else one for name, one in declared.items()}
     if undeclared:
         guessed = Encoder.from_data(
             table,
