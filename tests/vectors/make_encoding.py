@@ -362,7 +362,9 @@ def number_behind(attribute, off):
     six = 5 - floor(log10(most - least))
     digits = min(six, 0) if attribute.get("whole") else six
     if off > 3 - 1e-6 and most < high:
-        return f"{ceil(most - 1e-6) if attribute.get('whole') else round(most, digits):.15g} or more"
+        return (
+            f"{ceil(most - 1e-6) if attribute.get('whole') else round(most, digits):.15g} or more"
+        )
     if off < -3 + 1e-6 and least > low:
         return f"{floor(least + 1e-6) if attribute.get('whole') else round(least, digits):.15g} or less"
     return min(max(round(typical + off * spread, digits), least), most) + 0.0
