@@ -51,20 +51,21 @@ def test_a_table_is_what_the_estimator_makes_of_its_encoded_rows() -> None:
         plan=PLAN,
         random_state=3,
     )
-    rows = np.column_stack(
-        [
-            (table.numeric("age") - 18) / 82,
-            *(table.text("sex") == level for level in SEX.levels),
-        ]
-    ).astype(float)
+    male = table.text("sex") == "male"
+    entries = np.column_stack([(table.numeric("age") - 59) / 20.5, 0.5 - male, male - 0.5])
+    rows = np.column_stack([entries / np.sqrt(1 + 1 / 4 + 1 / 4), np.full(300, 0.3)])
+    rows /= np.maximum(1, np.linalg.norm(rows, axis=1) / (1 - 2**-20))[:, None]
     names = np.unique(table.text("hospital"))
-    fitted = PDMLClassifier(n_servers=3, plan=PLAN, random_state=3, classes=("no", "yes")).fit(
+    settings = {"plan": PLAN, "random_state": 3, "classes": ("no", "yes")}
+    fitted = PDMLClassifier(n_servers=3, fit_intercept=False, **settings).fit(
         rows,
         table.text("ill").astype(str),
         epsilons=table.numeric("wish"),
         servers=np.searchsorted(names.astype(str), table.text("hospital").astype(str)),
     )
-    np.testing.assert_array_equal(trained.model.coefficients, fitted.coef_)
+    model = trained.model
+    found = np.column_stack([model.coefficients, model.intercepts])
+    np.testing.assert_allclose(found, fitted.coef_, rtol=1e-9)
     assert trained.ledger.to_dict() == fitted.privacy_.to_dict()
     assert trained.servers == ("alice", "bob", "carol") and trained.records == 300
     assert trained.model.provenance["leaks"] == [] and trained.accuracy is None
@@ -176,8 +177,9 @@ def test_records_held_back_and_kept_are_all_records_once() -> None:
 def test_public_records_are_rows_as_they_would_be_trained_on(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("a,y\n0,no\n10,yes\n5,no\n")
     rows, codes, classes = public_records(tmp_path / "p.csv", "y")
-    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1)
-    np.testing.assert_allclose(rows[:, 0] / rows[:, 1], [0, 1, 0.5])
+    spread = np.std([0, 10, 5])
+    np.testing.assert_allclose(rows[:, 0] / rows[:, 1], np.array([-5, 5, 0]) / spread / 0.3)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), [1, 1, 0.3], rtol=1e-5)
     assert codes.tolist() == [0, 1, 0] and classes == 2
 
 

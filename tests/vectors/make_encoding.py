@@ -229,7 +229,7 @@ def scale_of(attribute):
         return Fraction(float(attribute["typical"])), Fraction(float(attribute["spread"]))
     low, high = (Fraction(float(end)) for end in attribute["range"])
     middle = rounded(rounded(low / 2) + rounded(high / 2))
-    return middle, rounded(rounded(high / 4) - rounded(low / 4))
+    return middle, rounded(rounded(high / 6) - rounded(low / 6))
 
 
 def centred(chosen, count):
@@ -325,12 +325,12 @@ def row_factor(document, answers):
     made = [each for one in document.get("maps", ()) for each in mapped(one, first, numbers)]
     entries = [entry for _, entry, _ in first] + [entry for entry, _ in made]
     mass = added([mass for *_, mass in first] + [mass for _, mass in made])
-    return entries, rounded(1 / root(mass)) if mass else Fraction(1)
+    return entries, rounded(Fraction(3, 2) / root(mass)) if mass else Fraction(1)
 
 
 def encode_second(document, answers):
     entries, factor = row_factor(document, answers)
-    row = [rounded(entry * factor) for entry in entries] + [Fraction(0.3)]
+    row = [rounded(entry * factor) for entry in entries] + [Fraction(0.2)]
     norm = root(added([rounded(entry * entry) for entry in row]))
     shrunk = rounded(MARGIN / max(norm, MARGIN))
     return b"".join(struct.pack("<f", float(entry * shrunk)) for entry in row)
@@ -340,7 +340,7 @@ def decode_second(document, data, answers):
     """What can be read back of a row of version 2: in shares of its last entry, the constant."""
     entries = [value for (value,) in struct.iter_unpack("<f", data)]
     _, factor = row_factor(document, answers)
-    unit = 0.3 / float(factor)
+    unit = 0.2 / float(factor)
     entries = iter([entry / entries[-1] * unit for entry in entries])
     found = {}
     for attribute in document["attributes"]:
@@ -362,7 +362,9 @@ def number_behind(attribute, off):
     six = 5 - floor(log10(most - least))
     digits = min(six, 0) if attribute.get("whole") else six
     if off > 3 - 1e-6 and most < high:
-        return f"{ceil(most - 1e-6) if attribute.get('whole') else round(most, digits):.15g} or more"
+        return (
+            f"{ceil(most - 1e-6) if attribute.get('whole') else round(most, digits):.15g} or more"
+        )
     if off < -3 + 1e-6 and least > low:
         return f"{floor(least + 1e-6) if attribute.get('whole') else round(least, digits):.15g} or less"
     return min(max(round(typical + off * spread, digits), least), most) + 0.0

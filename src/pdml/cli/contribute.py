@@ -172,9 +172,10 @@ def _show(one: "Contribution", seen: "Preview") -> None:
 
     study = one.study
     kept = words.share(words.kept(seen.report.epsilon, len(study.classes)))
+    made = "; ".join(map(readable.of_map, study.encoder.maps))
     facts = {
         **{name: readable.answer(value) for name, value in seen.answers.items()},
-        **{f"also {k}": readable.of_map(one) for k, one in enumerate(study.encoder.maps, 1)},
+        **({"made of these": made} if made else {}),
         study.question: f"{seen.label}  (after chance, which lets a true answer stand with {kept})",
         "epsilon": f"{seen.epsilon:g}",
         "report number": seen.report.id,

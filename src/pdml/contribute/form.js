@@ -145,12 +145,12 @@ function show(step, focus = true, entry = focus) {
 /* A report in words, read back from its own bytes. */
 function showReport(study, text) {
   const report = JSON.parse(text), answers = decode(study.coder, unpack(report.features));
-  const made = study.coder.maps.map(mapInWords);
+  const made = study.coder.maps.map(mapInWords).join("; ");
   const answer = study.label.classes[report.label];
   for (const list of document.querySelectorAll("[data-report]")) {
     list.replaceChildren(
       ...study.attributes.map(({ name, label }) => fact(label || name, answers[name] ?? NO_ANSWER)),
-      ...made.map((words) => fact("Made of these answers", words)),
+      ...(made ? [fact("Also sent, made of these answers", made, "long")] : []),
       fact(study.label.question, answer, "drawn"),
       fact("Privacy of the last answer", `ε = ${report.epsilon / 1e6}`),
       fact("Report number", report.id, "long code"),

@@ -40,7 +40,7 @@ class Number:
     whole : bool
         Fractions are refused, not rounded, for whoever gave one has misread the question.
     typical, spread : float, optional
-        Most people lie within typical ± spread; by default the middle of the range and a quarter of
+        Most people lie within typical ± spread; by default the middle of the range and a sixth of
         its width. For version 2 of the encoder.
     missing : str
         "typical": who gives no answer counts as typical, and an entry says so. "": everybody
@@ -137,7 +137,7 @@ class Number:
         DataError
             If a cell is no answer to the question.
         """
-        given = table.numeric(self.name, absent=_absent(self, table, spellings))
+        given = table.numeric(self.name, absent=absent_in(self, table, spellings))
         if self.whole and (broken := given != np.floor(given)).any():
             broken &= ~np.isnan(given)
             if broken.any():
@@ -276,7 +276,7 @@ class Category:
             self.name,
             known,
             what="the declared levels",
-            absent=_absent(self, table, spellings),
+            absent=absent_in(self, table, spellings),
         )
 
     def place(self, table: Table) -> tuple[Array, IntArray | int]:
@@ -364,7 +364,10 @@ def _check_missing(name: str, missing: object, own: str, kind: str) -> None:
         )
 
 
-def _absent(attribute: Attribute, table: Table, spellings: Collection[str]) -> Any:
+def absent_in(
+    attribute: Attribute, table: Table, spellings: Collection[str]
+) -> NDArray[np.bool_] | None:
+    """Where a table has no answer to a question; None where everybody must answer it."""
     return table.absent(attribute.name, spellings) if attribute.missing else None
 
 

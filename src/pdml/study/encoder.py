@@ -10,7 +10,8 @@ from typical values, centred levels, declared maps of them. What a study or a mo
 version is version 1, for ever.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -166,11 +167,17 @@ class Encoder:
         """
         found = []
         for attribute in self.attributes:
-            try:
+            with self.explaining(attribute):
                 found.append(attribute.read(table, self.missing_values))
-            except NoValue as error:
-                raise declared.remedy(error, attribute) from None
         return tuple(found)
+
+    @contextmanager
+    def explaining(self, attribute: Attribute) -> Iterator[None]:
+        """Version 2: a refusal of a cell without a value says what could be declared."""
+        try:
+            yield
+        except NoValue as error:
+            raise (declared.remedy(error, attribute) if self.version > 1 else error) from None
 
     def expanded(self, given: Sequence[NDArray[Any]]) -> Array:
         """Version 2: the features of answers, one row for each person."""

@@ -20,9 +20,9 @@ def facts(study: Study) -> dict[str, Any]:
     -------
     dict
         ``hash`` and ``width``; how often rows will be ``shrunk`` (None in version 1 of the encoder,
-        in which all are brought to length 1); for every ε of the ``menu`` what it means; the ``influence`` that
-        one report can have at most; the ``plan``, and the ``ledger`` of a job by it with as few
-        records as the study allows (None without a plan).
+        in which all are brought to length 1); for every ε of the ``menu`` what it means; the
+        ``influence`` that one report can have at most; the ``plan``, and the ``ledger`` of a job by
+        it with as few records as the study allows (None without a plan).
     """
     classes = len(study.classes)
     floor = float(keep_weight(study.menu[0], classes))

@@ -1,5 +1,5 @@
 """What a report holds, in words: answers that were read back, and what devices make of them. The
-page says the same (`device.js`); a test compares them.
+page says the same (`encoding.js`); a test compares them.
 """
 
 from collections.abc import Sequence
