@@ -52,12 +52,14 @@ class Raw:
     servers: int
 
 
-def raw(seed, careless=False):
+def raw(seed, careless=False, wide=False):
     rng = np.random.default_rng([seed, 7])
     columns = int(np.exp(rng.uniform(np.log(6), np.log(80))))
     records = int(np.exp(rng.uniform(np.log(300), np.log(15000))))
     servers = int(rng.choice([5, 10]))
     kind = rng.choice(["numbers", "categories", "mixed"], p=[0.5, 0.15, 0.35])
+    if wide:
+        columns, kind = max(columns, 30), "categories"
     share = {"numbers": 0.0, "categories": 1.0, "mixed": rng.uniform(0.2, 0.8)}[kind]
     many = records + TESTED
     factors = rng.normal(size=(many, int(rng.choice([1, 3, max(1, columns // 3)]))))
