@@ -12,6 +12,7 @@ import pytest
 from example_study import STUDY, TEXT
 
 from pdml.core.maps import Bins, Fourier, Products, Squares
+from pdml.core.scaling import CONSTANT, SIZE
 from pdml.errors import DataError, InvalidInput, NoValue, StudyError
 from pdml.study import Study, columns, readable, template
 from pdml.study.draft import new_study
@@ -54,16 +55,16 @@ def test_entries_by_hand() -> None:
     )
     mass = 1 + 0.1 + 3 * 2 / 9
     sent = replace(STUDY, encoder=BOTH, wording={}).encode({"age": 60, "job": "office"})
-    row = np.array([1, 0, -third, 2 * third, -third]) / np.sqrt(mass)
-    length = np.sqrt(row @ row + 0.09)
-    np.testing.assert_allclose(sent, [*(row / max(1, length)), 0.3 / max(1, length)], rtol=1e-5)
+    row = np.array([1, 0, -third, 2 * third, -third]) * (SIZE / np.sqrt(mass))
+    length = max(1, np.sqrt(row @ row + CONSTANT**2))
+    np.testing.assert_allclose(sent, [*(row / length), CONSTANT / length], rtol=1e-5)
 
 
-def test_an_untold_scale_is_the_middle_and_a_quarter_of_the_range() -> None:
-    plain = Number(name="age", low=18, high=100)
-    assert plain.scale == (59, 20.5) and plain.seen == (18, 100)
+def test_an_untold_scale_is_the_middle_and_a_sixth_of_the_range() -> None:
+    plain = Number(name="age", low=18, high=102)
+    assert plain.scale == (60, 14) and plain.seen == (18, 102)
     assert AGE.seen == (18, 90)
-    told = replace(plain, typical=59, spread=20.5)
+    told = replace(plain, typical=60, spread=14)
     tables = people((20, ""), (99, ""))
     encoders = [Encoder(attributes=(one,), version=2) for one in (plain, told)]
     np.testing.assert_array_equal(*(each.encode(tables) for each in encoders))
@@ -231,13 +232,17 @@ def test_how_often_rows_are_shrunk_is_told_before_anybody_answers(tmp_path: Path
     numbers = tuple(Number(name=f"x{i}", low=-100, high=100, typical=0, spread=1) for i in range(8))
     found = expected(Encoder(attributes=numbers, version=2))
     people = np.random.default_rng(1).normal(size=(20_000, 8))
-    lengths = np.sqrt(0.09 + (np.clip(people, -3, 3) ** 2).sum(axis=1) / 8)
+    squares = (np.clip(people, -3, 3) ** 2).sum(axis=1)
+    lengths = np.sqrt(CONSTANT**2 + SIZE**2 * squares / 8)
     assert found.share == pytest.approx(np.mean(lengths > 1), abs=0.04)  # 5 deviations and more
     assert found.factor == pytest.approx(np.median(1 / lengths[lengths > 1]), abs=0.02)
     assert expected(Encoder(attributes=numbers, version=2)) == found
     levels = Category(name="c", levels=("a", "b"))
     share = expected(Encoder(attributes=(levels,), version=2))
-    assert (share.share, share.factor) == (1.0, pytest.approx(1 / np.sqrt(1.09), rel=1e-5))
+    assert (share.share, share.factor) == (
+        1.0,
+        pytest.approx(1 / np.hypot(SIZE, CONSTANT), rel=1e-5),
+    )
 
 
 def test_maps_and_answers_in_words() -> None:
