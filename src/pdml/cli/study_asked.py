@@ -96,12 +96,12 @@ def _expected(number: "Number") -> "Number":
     def both(typical: float, spread: float) -> "Number":
         return replace(number, typical=typical, spread=spread)
 
-    middle, quarter = number.scale
+    middle, sixth = number.scale
     asked = f"What value of {number.name} would you expect of a typical person?"
-    typical = ask(asked, partial(tried, make=lambda said: both(said, quarter)), f"{middle:g}")
+    typical = ask(asked, partial(tried, make=lambda said: both(said, sixth)), f"{middle:g}")
     made = partial(both, float(typical))
     spread = ask(
-        "Within how much of it do most people lie?", partial(tried, make=made), f"{quarter:g}"
+        "Within how much of it do most people lie?", partial(tried, make=made), f"{sixth:g}"
     )
     return made(float(spread))
 

@@ -3,7 +3,7 @@
    order of the Python package. */
 
 const NO_ANSWER = "prefer not to say";
-const LIMIT = 3, SIZE = 1, CONSTANT = 0.3, MARGIN = 1 - 2 ** -20;
+const LIMIT = 3, SIZE = 1.5, CONSTANT = 0.2, MARGIN = 1 - 2 ** -20;
 const NUMBER_MASS = 1, NO_ANSWER_MASS = 0.1;
 const FAR = 1e-6; // what is so close to three spreads may be farther away
 
@@ -32,7 +32,7 @@ const levelMass = (count) => (count - 1) / (count * count);
 
 /* [typical, spread]: most people lie within both. */
 function scaleOf({ range: [low, high], typical, spread }) {
-  return typical === undefined ? [low / 2 + high / 2, high / 4 - low / 4] : [typical, spread];
+  return typical === undefined ? [low / 2 + high / 2, high / 6 - low / 6] : [typical, spread];
 }
 
 /* The entries of one answer; null is no answer. */

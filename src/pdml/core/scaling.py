@@ -23,11 +23,11 @@ from pdml._types import Array, IntArray
 from pdml.errors import InvalidInput
 
 LIMIT = 3.0  # no entry is farther from 0: one odd value must not push out all others
-SIZE = 1.0  # the norm of a typical row without its constant
-CONSTANT = 0.3  # the last entry, for the intercept
+SIZE = 1.5  # the norm of a typical row without its constant, before it is shrunk
+CONSTANT = 0.2  # the last entry, for the intercept
 MARGIN = 1 - 2.0**-20  # the longest norm: outweighs the rounding of every entry to float32
 NUMBER_MASS = 1.0  # the expected square of a number's entry
-QUARTERS = 4.0  # a declared range is so many spreads wide, with the typical value in its middle
+WIDTH = 2 * LIMIT  # of a declared range in spreads, where nothing else is declared of a number
 
 
 def of_range(low: float, high: float) -> tuple[float, float]:
@@ -41,9 +41,9 @@ def of_range(low: float, high: float) -> tuple[float, float]:
     Returns
     -------
     float, float
-        Its middle, and a quarter of its width.
+        Its middle, and a sixth of its width: so its ends are three spreads away.
     """
-    return low / 2 + high / 2, high / QUARTERS - low / QUARTERS
+    return low / 2 + high / 2, high / WIDTH - low / WIDTH
 
 
 def checked(name: str, typical: Any, spread: Any) -> tuple[float, float]:

@@ -73,7 +73,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         deviations from the records, which is a leak and is reported as one.
     feature_ranges : array of shape (n_features, 2), "from_data" or None
         Declared ranges: what lies outside is moved to the nearer end. Without ``feature_scales``
-        the middle of a range is typical and a quarter of its width the spread. "from_data" takes
+        the middle of a range is typical and a sixth of its width the spread. "from_data" takes
         minima and maxima from the records, which is a leak and is reported as one.
     feature_levels : mapping of str to levels, or None
         The levels of columns of text in a DataFrame. A column of pandas' categories has those that

@@ -40,7 +40,7 @@ class Number:
     whole : bool
         Fractions are refused, not rounded, for whoever gave one has misread the question.
     typical, spread : float, optional
-        Most people lie within typical ± spread; by default the middle of the range and a quarter of
+        Most people lie within typical ± spread; by default the middle of the range and a sixth of
         its width. For version 2 of the encoder.
     missing : str
         "typical": who gives no answer counts as typical, and an entry says so. "": everybody

@@ -117,7 +117,7 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
             "range."
         ),
         "spread": Key(
-            "Of a number: most people lie within typical ± spread; by default a quarter of the "
+            "Of a number: most people lie within typical ± spread; by default a sixth of the "
             "range's width. What lies more than three spreads away looks like three."
         ),
         "levels": Key(

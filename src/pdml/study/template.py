@@ -27,7 +27,7 @@ _COMMENTS = {
 # What the model predicts from. The own server can read these answers. Ranges and levels are decided
 # beforehand, never taken from people's records: answers outside a range are moved to its ends,
 # other levels cannot be given. A number with whole = true takes no fractions.
-# Most people lie within typical ± spread (by default the middle of the range and a quarter of its
+# Most people lie within typical ± spread (by default the middle of the range and a sixth of its
 # width): the nearer to the truth, the better the model. Write what you would expect without looking.
 # People may skip a question with missing = "typical" (a number) or missing = "level" (a category).
 """,
