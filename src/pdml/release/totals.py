@@ -77,7 +77,7 @@ def weights(total: Units, plan: TrainingPlan, place: Place, *, intercept: bool =
     with threadpool_limits(1):  # the same bits with any number of threads
         found = fit_sums(
             sums.totals(total, place.codes, place.width),
-            sums.noise_of_total(plan, place.n_servers),
+            plan.noise_of_total(place.n_servers),
             loss=plan.loss_for(place.classes),
             norm_bound=place.norm_bound,
             intercept=intercept,
@@ -108,7 +108,7 @@ def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation | No
     with threadpool_limits(1):
         found = expect(
             sums.totals(total, place.codes, place.width),
-            sums.noise_of_total(plan, place.n_servers),
+            plan.noise_of_total(place.n_servers),
             loss=plan.loss_for(place.classes),
             norm_bound=place.norm_bound,
         )

@@ -14,7 +14,6 @@ from pdml._types import Array
 from pdml.core import sums
 from pdml.core.house import fit_house
 from pdml.core.sums import Sums
-from pdml.core.sums_model import Noise
 from pdml.errors import InvalidInput
 from pdml.mechanisms import whole_noise
 from pdml.mechanisms.randomness import SUMS, Source
@@ -122,13 +121,6 @@ def totals(units: Units, codes: int, width: int) -> Sums:
     return Sums(label_sum=label_sum, square_sum=square_sum, size=float(values[-1]))
 
 
-def noise_of_total(plan: TrainingPlan, n_servers: int, *, parts: int | None = None) -> Noise:
-    """The deviations of the noise in the total of ``parts`` of n servers, by default of all."""
-    label, square = plan.sum_stddevs(n_servers)
-    many = sqrt(n_servers if parts is None else parts)
-    return Noise(label=many * label, square=many * square)
-
-
 def house_weights(
     own: Sums, row: Units, total: Units, plan: TrainingPlan, place: Place, *, intercept: bool = True
 ) -> Array:
@@ -157,7 +149,7 @@ def house_weights(
     found = fit_house(
         own,
         totals(total - row, place.codes, place.width),
-        noise_of_total(plan, place.n_servers, parts=place.n_servers - 1),
+        plan.noise_of_total(place.n_servers, parts=place.n_servers - 1),
         loss=plan.loss_for(place.classes),
         norm_bound=place.norm_bound,
         intercept=intercept,
