@@ -9,8 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from threadpoolctl import threadpool_limits
-
+from pdml._threads import one_thread
 from pdml.errors import JournalError
 from pdml.node import ending
 from pdml.node.home import Home
@@ -42,7 +41,7 @@ class Keeper:
         """Write whatever is missing."""
         if self._keep is None:
             return
-        with self._lock, threadpool_limits(1):
+        with self._lock, one_thread():
             try:
                 for job in filter(self._missing, self._committed.jobs()):
                     held = self._holdings()
