@@ -123,6 +123,26 @@ def test_records_that_are_too_wide_are_refused():
         sums.exact(wide, TrainingPlan(method="sums"))
 
 
+@pytest.mark.parametrize("length", [0.0, 1.0])
+def test_what_could_leave_the_grid_is_refused_whatever_the_records_are(length):
+    """Were it refused only where a sum does leave it, a refusal would tell of the records."""
+    x = np.zeros((RECORDS, 2))
+    x[:, 0] = length
+    codes = labels.codes(np.zeros(RECORDS, dtype=int), inf, 2)
+    for bound, fits in ((0.999, True), (1.001, False)):
+        bound *= sqrt(whole_noise.LIMIT / (RECORDS * sqrt(2)))
+        one = Server.of(Graph(2, ((0, 1),)), 0, x, codes, epsilons=[inf], norm_bound=bound)
+        if fits:
+            found = sums.exact(one, TrainingPlan(method="sums")).square_sum
+            assert whole_noise.settled(found)[0, 0] == RECORDS * length * 2**whole_noise.BITS
+            continue
+        with pytest.raises(
+            InvalidInput, match="norm_bound must be smaller for sums of 40 rec"
+        ) as no:
+            sums.exact(one, TrainingPlan(method="sums"))
+        assert no.value.setting == "norm_bound"
+
+
 def test_people_who_ask_for_more_privacy_count_less():
     plan = TrainingPlan(method="sums")
     places = [next(servers(epsilon=epsilon)).place for epsilon in (0.5, 1.0, inf)]

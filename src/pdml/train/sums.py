@@ -13,11 +13,12 @@ import numpy as np
 from pdml._types import Array
 from pdml.core import sums
 from pdml.core.house import fit_house
+from pdml.core.losses import Loss
 from pdml.core.sums import Sums
 from pdml.errors import InvalidInput
 from pdml.mechanisms import whole_noise
 from pdml.mechanisms.randomness import SUMS, Source
-from pdml.mechanisms.whole_noise import Units
+from pdml.mechanisms.whole_noise import LIMIT, Units
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
 from pdml.train.node import Server
@@ -56,7 +57,23 @@ def exact(server: Server, plan: TrainingPlan) -> Sums:
             f"squares would be {width * (width + 1) // 2:,} numbers, and noise in every one",
             setting="method",
         )
-    return sums.exact(server.matrix, server.codes, plan.loss_for(server.place.classes))
+    loss = plan.loss_for(server.place.classes)
+    _check_reach(server.place, loss)
+    return sums.exact(server.matrix, server.codes, loss)
+
+
+def _check_reach(place: Place, loss: Loss) -> None:
+    """Refuse sums that could leave the grid, whatever the records are: who refuses only where they
+    do leave it tells something of them."""
+    loud = sums.shifts(place.label_epsilon, place.norm_bound, loss, place.classes)
+    reach = place.records * max(loud.record, loud.square)
+    if reach > LIMIT:
+        raise InvalidInput(
+            f"norm_bound must be smaller for sums of {place.records:,} records, got "
+            f"{place.norm_bound:g}: they could reach {reach:.3g}, beyond {LIMIT:g}; scale the "
+            "features down",
+            setting="norm_bound",
+        )
 
 
 def released(own: Sums, server: Server, plan: TrainingPlan, source: Source) -> Units:
