@@ -15,7 +15,8 @@ def one_thread() -> AbstractContextManager[object]:
     To look for their libraries takes 3 ms of processor time, a tenth of an exchange of sums: it is
     done again only when a module was imported, because libraries come with modules.
     """
-    return _libraries(len(sys.modules)).limit(limits=1)
+    limited: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1)
+    return limited
 
 
 @lru_cache(maxsize=1)

@@ -192,8 +192,14 @@ def run(
 
         keep_house(home, name, held)
 
-    given = {"relay": relay, "metrics": metrics, "verbose": verbose, "keep": keep}
-    serve(folder, simulated_noise=simulated_noise, **given)
+    serve(
+        folder,
+        relay=relay,
+        metrics=metrics,
+        simulated_noise=simulated_noise,
+        verbose=verbose,
+        keep=keep,
+    )
 
 
 @node.command()
