@@ -4,6 +4,7 @@ Rows are {label, features} x {own server, other servers, own and others together
 worst one speaks for all unless a server is named.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isinf
@@ -21,7 +22,7 @@ from pdml.accounting.profiles import Profile
 from pdml.accounting.users import Reports, UserLines, user_lines
 from pdml.errors import BudgetExceeded, InvalidInput
 
-__all__ = ["ADVERSARIES", "DATA", "Ledger", "Line"]
+__all__ = ["ADVERSARIES", "DATA", "Ledger", "Line", "arranged", "few_coalitions"]
 
 DATA = ("label", "features")
 ADVERSARIES = ("own server", "other servers", "own and others together")
@@ -214,6 +215,26 @@ class Ledger:
         """The whole table."""
         return [self.line(data, adversary, server) for data in DATA for adversary in ADVERSARIES]
 
+    def overview(self, colluding: int | None = None) -> list[Line]:
+        """The whole table and, where it matters how many collude, a few coalitions.
+
+        Parameters
+        ----------
+        colluding : int, optional
+            So many are shown too: those that a plan or a budget speaks of.
+
+        Returns
+        -------
+        list of Line
+            `lines`; where sums were masked, those against other servers once for each of
+            `few_coalitions`.
+        """
+        if not self.masked:
+            return self.lines()
+        shown = few_coalitions(self._hidden_among() - 1, colluding)
+        found = [self.line(data, "other servers", colluding=k) for data in DATA for k in shown]
+        return arranged(self.lines(), found)
+
     def up_to(self, rounds: int) -> "Ledger":
         """The ledger as it stood after ``rounds`` rounds."""
 
@@ -343,6 +364,46 @@ class Ledger:
     def masked(self) -> bool:
         """Whether something appears in a total only, so that it matters how many collude."""
         return any(event.hidden_among > 1 for each in self._sent for event in each.sums)
+
+
+def few_coalitions(others: int, also: int | None = None) -> list[int]:
+    """Numbers of colluding servers that are worth a line for people.
+
+    Parameters
+    ----------
+    others : int
+        How many other servers there are, at least one.
+    also : int, optional
+        One more number, if there are so many.
+
+    Returns
+    -------
+    list of int
+        One, half of the others, all of them, and ``also``; ascending.
+    """
+    shown = {1, max(1, others // 2), others}
+    return sorted(shown | ({also} if also is not None and 1 <= also <= others else set()))
+
+
+def arranged(table: Sequence[Line], coalitions: Sequence[Line]) -> list[Line]:
+    """A table with coalitions in the place of all other servers together, if there are any.
+
+    Parameters
+    ----------
+    table : sequence of Line
+        As `Ledger.lines` gives it.
+    coalitions : sequence of Line
+        Some of `Ledger.coalitions` of each kind of data, those of all others among them.
+
+    Returns
+    -------
+    list of Line
+    """
+    found: list[Line] = []
+    for line in table:
+        some = [each for each in coalitions if each.data == line.data]
+        found += some if some and line.adversary == "other servers" else [line]
+    return found
 
 
 def _check_row(data: str, adversary: str, colluding: int | None = None) -> None:

@@ -13,6 +13,10 @@ _HIDES = {
     bounds.ONCE: "label part counted once, the rest in every round",
     bounds.COIN: "label part counted once, with the device's coin",
 }
+RESTS_ON = (
+    "This rests on a stream cipher and on keys that their owners keep to themselves, and on the "
+    "others having added their noise."
+)
 _OWN = {
     "own server": "the own server receives them: no protection",
     "own and others together": "no protection",

@@ -11,6 +11,7 @@ from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pdml.node.home import Home
+    from pdml.node.party import Holdings
 
 node = group(
     "Take part in a training between organisations.",
@@ -186,7 +187,19 @@ def run(
     """
     from pdml.node.running import run as serve
 
-    serve(folder, relay=relay, metrics=metrics, simulated_noise=simulated_noise, verbose=verbose)
+    def keep(home: "Home", name: str, held: "Holdings") -> None:
+        from pdml.release.nodes import keep_house  # after the first exchange of sums, not before
+
+        keep_house(home, name, held)
+
+    serve(
+        folder,
+        relay=relay,
+        metrics=metrics,
+        simulated_noise=simulated_noise,
+        verbose=verbose,
+        keep=keep,
+    )
 
 
 @node.command()

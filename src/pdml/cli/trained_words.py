@@ -28,7 +28,7 @@ def show(trained: "Trained", *notes: str) -> None:
         screen.say("", f"{apart}: {trained.consensus:.3g}; the model's own length is {size:.3g}.")
     if trained.expected is not None:
         screen.say("", expectation(trained.expected))
-    screen.show_privacy(trained.ledger.lines())
+    screen.show_privacy(trained.ledger.overview(trained.model.plan.get("colluding")))
     screen.say("", *notes, *_inside(trained), *remarks(trained), SIMULATED)
 
 

@@ -5,6 +5,7 @@ from math import isfinite
 
 from pdml.accounting import Line
 from pdml.accounting.certainty import gaussian_epsilon
+from pdml.accounting.reasons import RESTS_ON
 from pdml.pages import numbers
 from pdml.pages.chart import Chart, Colour, Series, around, from_zero
 from pdml.pages.marks import Figure
@@ -144,8 +145,7 @@ def coalition_figure(lines: Sequence[Line]) -> Figure:
         name="coalitions",
         heading="If some of them collude",
         caption="Sums are seen in one total only: whoever colludes knows their own part of it, and "
-        "the noise of all others hides the rest. This rests on a stream cipher and on keys that "
-        "their owners keep to themselves, and on the others having added their noise.",
+        f"the noise of all others hides the rest. {RESTS_ON}",
         words=f"The privacy loss {' and '.join(ends)}.",
     )
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from pdml._types import Array, Matrix
 from pdml.accounting import Line
+from pdml.accounting.ledger import arranged, few_coalitions
 from pdml.core import rows, scaling
 from pdml.core.sums_expectation import Expectation
 from pdml.errors import DataError, InvalidInput
@@ -220,29 +221,33 @@ class Model:
         DataError
             If ``privacy`` holds none that this version can read.
         """
-        return self._lines("lines")
+        return _lines(self.privacy, "lines")
 
     def coalitions(self) -> list[Line]:
-        """The same against any number of other servers, from one to all; empty where all of them
-        learn what `lines` says of other servers.
-        """
-        return self._lines("coalitions") if "coalitions" in self.privacy else []
+        """What any k other servers learn together, for labels and features and for every k; none
+        where it does not matter how many collude.
 
-    def _lines(self, name: str) -> list[Line]:
-        kinds: dict[str, Any] = {"data": str, "adversary": str, "reason": str}
-        kinds |= {"epsilon": float, "delta": float, "certainty": float}
-        try:
-            return [
-                Line(
-                    **{k: kind(row[k]) for k, kind in kinds.items()}, colluding=row.get("colluding")
-                )
-                for row in self.privacy[name]
-            ]
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise DataError(
-                "the model does not say what its training spent: it has no ledger that this "
-                "version can read"
-            ) from None
+        Raises
+        ------
+        DataError
+            If ``privacy`` holds lines that this version cannot read.
+        """
+        return _lines({"coalitions": []} | self.privacy, "coalitions")
+
+    def overview(self) -> list[Line]:
+        """`lines`, and where it matters how many collude, those against one other server, half of
+        them, all, and as many as the plan speaks of.
+
+        Raises
+        ------
+        DataError
+            As `lines` does.
+        """
+        each, planned = self.coalitions(), self.plan.get("colluding")
+        others = max((line.colluding or 0 for line in each), default=0)
+        also = planned if isinstance(planned, int) else None
+        shown = few_coalitions(others, also) if others else []
+        return arranged(self.lines(), [line for line in each if line.colluding in shown])
 
     def features(self, table: Any) -> Matrix:
         """Records as the model was taught them: by its encoder, or as plain numbers.
@@ -284,6 +289,25 @@ class Model:
 def _check_width(x: Matrix, wanted: int) -> None:
     if x.shape[1] != wanted:
         raise DataError(f"the model was trained on {wanted} features, got {x.shape[1]}")
+
+
+def _lines(privacy: dict[str, Any], name: str) -> list[Line]:
+    """Lines of a ledger, as `Ledger.to_dict` wrote them."""
+    kinds: dict[str, Any] = {"data": str, "adversary": str, "reason": str}
+    kinds |= {"epsilon": float, "delta": float, "certainty": float}
+
+    def line(row: dict[str, Any]) -> Line:
+        together = row.get("colluding")
+        found = {key: kind(row[key]) for key, kind in kinds.items()}
+        return Line(**found, colluding=None if together is None else int(together))
+
+    try:
+        return [line(row) for row in privacy[name]]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise DataError(
+            "the model does not say what its training spent: it has no ledger that this "
+            "version can read"
+        ) from None
 
 
 def _names(version: int) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from math import ceil, log2
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from pdml._threads import one_thread
 from pdml._types import Array
 from pdml.core.sums_expectation import Expectation, Range, expect
 from pdml.core.sums_model import fit_sums
@@ -74,10 +74,10 @@ def weights(total: Units, plan: TrainingPlan, place: Place, *, intercept: bool =
     - A function of its arguments alone, equal on every machine up to one unit of the grid on which
       weights are rounded, 2^-24 of the largest.
     """
-    with threadpool_limits(1):  # the same bits with any number of threads
+    with one_thread():  # the same bits with any number of threads
         found = fit_sums(
             sums.totals(total, place.codes, place.width),
-            sums.noise_of_total(plan, place.n_servers),
+            plan.noise_of_total(place.n_servers),
             loss=plan.loss_for(place.classes),
             norm_bound=place.norm_bound,
             intercept=intercept,
@@ -105,10 +105,10 @@ def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation | No
     """
     if place.classes > 2:
         return None
-    with threadpool_limits(1):
+    with one_thread():
         found = expect(
             sums.totals(total, place.codes, place.width),
-            sums.noise_of_total(plan, place.n_servers),
+            plan.noise_of_total(place.n_servers),
             loss=plan.loss_for(place.classes),
             norm_bound=place.norm_bound,
         )
