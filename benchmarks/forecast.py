@@ -6,6 +6,8 @@ the other servers colluding; the splits of `pdml reproduce baselines`.
 - Before the exchange: how often the model will choose the class of an unprotected one. By public
   sizes alone, and with public records: half of the test records, while the other half judges. The
   forecast for a set is right if it is within 6 points of what is measured, both means over splits.
+  And whether joining pays: what the model is right in more often than the better of a server alone
+  (with our estimator) and the largest class; there the sign must be right.
 - After it: whether accuracy and AUC on all test records lie in the interval that `expected` of the
   model states, which should hold the truth in 80% of trainings; and how sure the model is of its
   own choices, which is told without an interval: it counts as held within 6 points.
@@ -36,46 +38,83 @@ SEEDS, WITH_PUBLIC = 20, 5  # splits, and on how many of them public records are
 WITHIN = 6.0  # points
 COALITIONS = {None: "all", 5: "five", 1: "one"}
 NOTHING = (np.nan, np.nan, np.nan)
+KINDS = (
+    "agreement by sizes",
+    "gain by sizes",
+    "agreement with public records",
+    "gain with public records",
+    "accuracy",
+    "AUC",
+    "confidence",
+)
 
 
 @lru_cache(maxsize=1)
 def _given(name, seed):
-    """A task, and the classes that the unprotected model chooses on its test records."""
+    """A task; for each test record the class that the unprotected model chooses, and the share of
+    servers alone that are right about it, and the largest class.
+    """
     given = (task if name in task.NAMES else unknown).load(name, seed)
-    return given, given.test_x @ pooled.plain(given, None, EPSILON) > 0
+
+    def chosen(weights):
+        return given.test_x @ np.atleast_2d(weights).T > 0
+
+    truth = given.test_y[:, None] == 1
+    apart = [
+        (chosen(train(given, None, EPSILON)) == truth).mean(axis=1)
+        for train in (pooled.alone_from_sums, pooled.majority)
+    ]
+    return given, chosen(pooled.plain(given, None, EPSILON))[:, 0], np.array(apart)
 
 
 def measured(name, seed, colluding):
-    """Of one training: (told, measured, held) of the agreement by sizes alone and with public
-    records, of the accuracy, the AUC and the confidence; what was not asked is not a number.
+    """Of one training: (told, measured, held) of each of `KINDS`; what was not asked is not a
+    number.
     """
-    given, wanted = _given(name, seed)
+    given = _given(name, seed)[0]
     by_sizes = pdml_plans.answer(given, Asked(EPSILON, colluding), EPSILON)
-    plan = by_sizes.plan
-    margins = given.test_x @ pdml_plans.trained(given, plan, EPSILON)
-    agreement = _against(by_sizes.forecast.agreement, np.mean((margins > 0) == wanted))
-    public = _with_public(colluding, given, wanted) if seed < FIRST_SEED + WITH_PUBLIC else NOTHING
-    if plan.method != "sums":
-        return agreement, public, NOTHING, NOTHING, NOTHING
-    total, place = pdml_plans.exchanged(given, plan, EPSILON)
-    said = totals.expected(total, plan, place)
-    accuracy = _against(said.accuracy, np.mean((margins > 0) == (given.test_y == 1)))
-    auc = _against(said.auc, roc_auc_score(given.test_y, margins))
-    sure = 100 * float(np.mean(expit(np.abs(margins))))
-    confidence = (100 * said.confidence, sure, float(abs(100 * said.confidence - sure) <= WITHIN))
-    return agreement, public, accuracy, auc, confidence
+    found = list(_before(by_sizes, name, seed, slice(None)))
+    if seed < FIRST_SEED + WITH_PUBLIC:
+        half = len(given.test_y) // 2
+        with_public = planner.propose(
+            pdml_plans.budget(EPSILON, colluding),
+            given.sizes(EPSILON),
+            setting.graph(),
+            like=(rows.take(given.test_x, 0, half), given.test_y[:half]),
+        )
+        found += _before(with_public, name, seed, slice(half, None))
+    else:
+        found += [NOTHING, NOTHING]
+    return *found, *_after(by_sizes.plan, given)
 
 
-def _with_public(colluding, given, wanted):
-    half = len(given.test_y) // 2
-    found = planner.propose(
-        pdml_plans.budget(EPSILON, colluding),
-        given.sizes(EPSILON),
-        setting.graph(),
-        like=(rows.take(given.test_x, 0, half), given.test_y[:half]),
+def _before(proposal, name, seed, judges):
+    """Agreement, and what joining gains: on these test records."""
+    given, wanted, apart = _given(name, seed)
+    chosen = (given.test_x @ pdml_plans.trained(given, proposal.plan, EPSILON) > 0)[judges]
+    agreement = np.mean(chosen == wanted[judges])
+    gain = np.mean(chosen == (given.test_y == 1)[judges]) - apart[:, judges].mean(axis=1).max()
+    right = {kind: each.accuracy.middle for kind, each in proposal.candidates.items()}
+    told = right[proposal.plan.method] - max(right["alone"], right["majority"])
+    return (
+        _against(proposal.forecast.agreement, agreement),
+        (100 * told, 100 * gain, float((told > 0) == (gain > 0))),
     )
-    chosen = given.test_x @ pdml_plans.trained(given, found.plan, EPSILON) > 0
-    return _against(found.forecast.agreement, np.mean((chosen == wanted)[half:]))
+
+
+def _after(plan, given):
+    """Accuracy, AUC and confidence."""
+    if plan.method != "sums":
+        return NOTHING, NOTHING, NOTHING
+    total, place = pdml_plans.exchanged(given, plan, EPSILON)
+    margins = given.test_x @ totals.weights(total, plan, place)[0]
+    said = totals.expected(total, plan, place)
+    sure = 100 * float(np.mean(expit(np.abs(margins))))
+    return (
+        _against(said.accuracy, np.mean((margins > 0) == (given.test_y == 1))),
+        _against(said.auc, roc_auc_score(given.test_y, margins)),
+        (100 * said.confidence, sure, float(abs(100 * said.confidence - sure) <= WITHIN)),
+    )
 
 
 def _against(said, truth):
@@ -90,11 +129,10 @@ def forecast(names=task.NAMES, seeds=SEEDS):
         line = bar.add_task("Forecasts", total=len(jobs))
         answers = spread(measured, jobs, 0, lambda done, of: bar.update(line, completed=done))
     found = dict(zip(jobs, answers, strict=True))
-    kinds = ("agreement by sizes", "with public records", "accuracy", "AUC", "confidence")
     table = Table(
         "set",
         "colluding",
-        *(f"{kind}: told, measured, held" for kind in kinds),
+        *(f"{kind}: told, measured, held" for kind in KINDS),
         title=f"Forecasts against {seeds} splits ({WITH_PUBLIC} with public records), in per cent",
     )
     cells = {
@@ -103,20 +141,21 @@ def forecast(names=task.NAMES, seeds=SEEDS):
         for k in COALITIONS
     }
     for (name, k), each in cells.items():
-        table.add_row(name, COALITIONS[k], *(_words(each[:, i]) for i in range(len(kinds))))
-    out = Console(width=150)
+        table.add_row(name, COALITIONS[k], *(_words(each[:, i]) for i in range(len(KINDS))))
+    out = Console(width=170)
     out.print(table)
     for k, words in COALITIONS.items():
         here = np.array([cells[name, k] for name in names])  # (sets, seeds, kinds, 3)
-        gap = np.abs(np.diff(np.nanmean(here[..., :2], axis=1), axis=-1))[..., 0]
-        right = (gap <= WITHIN).sum(axis=0)
+        told, truth = np.moveaxis(np.nanmean(here[..., :2], axis=1), -1, 0)
+        near = (abs(told - truth) <= WITHIN).sum(axis=0)
+        sign = ((told > 0) == (truth > 0)).sum(axis=0)
         held = np.nanmean(here[..., 2], axis=(0, 1))
         out.print(
-            f"{words} colluding: agreement within {WITHIN:g} points on {right[0]} of {len(names)} "
-            f"sets by sizes alone, on {right[1]} with public records (in the range told: "
-            f"{held[0]:.0%} and {held[1]:.0%} of trainings); accuracy in its interval in "
-            f"{held[2]:.1%} of trainings, AUC in {held[3]:.1%}, confidence within {WITHIN:g} "
-            f"points in {held[4]:.1%}"
+            f"{words} colluding, of {len(names)} sets: agreement within {WITHIN:g} points on "
+            f"{near[0]} by sizes alone, on {near[2]} with public records (in the range told: "
+            f"{held[0]:.0%} and {held[2]:.0%} of trainings); whether joining pays rightly told on "
+            f"{sign[1]} and {sign[3]}; accuracy in its interval in {held[4]:.1%} of trainings, AUC "
+            f"in {held[5]:.1%}, confidence within {WITHIN:g} points in {held[6]:.1%}"
         )
 
 

@@ -67,8 +67,11 @@ def budget(epsilon: float, colluding: int | None) -> Budget:
 
 def answer(task: Task, asked: Asked, epsilon: float) -> Proposal:
     """`proposed` for the sizes of a task."""
-    flips = UNFLIPPED if isinf(asked.flips) else asked.flips
-    return proposed(task.sizes(flips), epsilon, asked.colluding, asked.method)
+    sizes = task.sizes(UNFLIPPED if isinf(asked.flips) else asked.flips)
+    free = proposed(sizes, epsilon, asked.colluding, None)
+    if asked.method in (None, free.plan.method):  # the same plan, which need not be sought again
+        return free
+    return proposed(sizes, epsilon, asked.colluding, asked.method)
 
 
 def told(task: Task, asked: Asked, epsilon: float) -> str:
