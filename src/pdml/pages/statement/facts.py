@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from pdml.accounting import Budget, Ledger, Line
-from pdml.accounting.ledger import ADVERSARIES, DATA
+from pdml.accounting.ledger import ADVERSARIES, DATA, few_coalitions
 from pdml.accounting.provenance import DEVICES, RANDOMISED_BY, UNSAID
 from pdml.core.sums_expectation import Expectation
 from pdml.errors import DataError, InvalidInput
@@ -125,7 +125,7 @@ class Facts:
     @property
     def sizes(self) -> tuple[int, ...]:
         """One, half and all of the other organisations."""
-        return tuple(sorted({1, max(1, self.others // 2), self.others}))
+        return tuple(few_coalitions(self.others))
 
     @property
     def devices(self) -> bool:
