@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pdml._types import Array, Matrix
+from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Line
 from pdml.core import rows
 from pdml.core.sums_expectation import Expectation
@@ -109,11 +109,14 @@ class Model:
         shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
         return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
 
+    def choose(self, x: Matrix) -> IntArray:
+        """The most likely class of each row, as an index into ``classes``."""
+        scores = self.decision_function(x)
+        return np.asarray((scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1))
+
     def predict(self, x: Matrix) -> NDArray[Any]:
         """The most likely class of each row."""
-        scores = self.decision_function(x)
-        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(np.asarray(self.classes)[index])
+        return np.asarray(np.asarray(self.classes)[self.choose(x)])
 
     def save(self, path: str | Path) -> None:
         """Write the model as JSON, usually model.json; an interrupted write leaves no half file.
