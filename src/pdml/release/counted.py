@@ -26,10 +26,10 @@ from pdml.train.counts import Counting, edges
 
 LEVEL, _QUANTILE = 0.95, 1.959963984540054
 _SEEN = 3.0  # deviations of noise above which a bin or a class has records enough to speak of
-OTHERS = "this evaluation alone, of people who were not trained on: what they spent is on this line"
+OTHERS = "this evaluation alone, for people whom the model was not trained on"
 SAME = (
-    "training and this evaluation together, for people who were in both: the epsilons and deltas of "
-    "both are added up, and so are other trainings and evaluations on them"
+    "training and this evaluation together, for people who were in both: their epsilons and deltas "
+    "are added up, and other trainings and evaluations on these people must be added, too"
 )
 
 

@@ -162,20 +162,7 @@ class Model:
         DataError
             If ``privacy`` holds none that this version can read.
         """
-        kinds: dict[str, Any] = {"data": str, "adversary": str, "reason": str}
-        kinds |= {"epsilon": float, "delta": float, "certainty": float}
-        try:
-            return [
-                Line(
-                    **{k: kind(row[k]) for k, kind in kinds.items()}, colluding=row.get("colluding")
-                )
-                for row in self.privacy["lines"]
-            ]
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise DataError(
-                "the model does not say what its training spent: it has no ledger that this "
-                "version can read"
-            ) from None
+        return lines_of(self.privacy)
 
     def features(self, table: Table) -> Matrix:
         """Records as the model was taught them: by its encoder, or as plain numbers.
@@ -209,6 +196,37 @@ def _names(version: int) -> tuple[str, ...]:
     """The fields of a file."""
     every = (field.name for field in fields(Model))
     return tuple(name for name in every if version > 1 or name not in _NEW)
+
+
+def lines_of(privacy: dict[str, Any]) -> list[Line]:
+    """The lines of a ledger that was written as plain values.
+
+    Parameters
+    ----------
+    privacy : dict
+        As a model has it.
+
+    Returns
+    -------
+    list of Line
+
+    Raises
+    ------
+    DataError
+        If it holds none that this version can read.
+    """
+    kinds: dict[str, Any] = {"data": str, "adversary": str, "reason": str}
+    kinds |= {"epsilon": float, "delta": float, "certainty": float}
+    try:
+        return [
+            Line(**{k: kind(row[k]) for k, kind in kinds.items()}, colluding=row.get("colluding"))
+            for row in privacy["lines"]
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise DataError(
+            "the model does not say what its training spent: it has no ledger that this "
+            "version can read"
+        ) from None
 
 
 def load_model(path: str | Path) -> Model:

@@ -13,6 +13,7 @@ from pdml.core.sums_expectation import Expectation
 from pdml.release.estimator import PDMLClassifier
 from pdml.release.evaluation import REFERENCE, Evaluation, evaluate, reference_accuracy
 from pdml.release.history import History
+from pdml.release.intervals import Intervals
 from pdml.release.model import Model
 
 INSIDE = "computed from records without noise, so that no file holds it: keep it inside"
@@ -98,6 +99,11 @@ class Trained:
     def expected(self) -> Expectation | None:
         """How good the model is by what was released alone, where that tells: see `Model`."""
         return self.model.expected
+
+    @property
+    def intervals(self) -> Intervals:
+        """What noise does to each coefficient: a function of what was released."""
+        return self.classifier.intervals_
 
     @property
     def house(self) -> dict[str, Model]:
