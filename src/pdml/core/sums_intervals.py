@@ -18,7 +18,8 @@ from pdml.core.sums_model import Noise, fit_measured, measured
 
 # Chosen on synthetic populations, for 95% of intervals of 1.96 deviations to hold what the weights
 # are on average over noise. A smaller step sees less of how f bends.
-_STEP, _PAIRS = 0.5, 16
+_STEP = 0.5
+_PAIRS, _FEWER, _WIDE = 16, 8, 50  # of more columns each model takes longer
 
 
 def deviations(
@@ -53,7 +54,8 @@ def deviations(
     s, width = fit_measured(given, loss).moments, totals.width
     root = np.linalg.cholesky(given.label**2 * np.eye(width) + given.report * s)
     rng, squares = np.random.default_rng(0), np.zeros_like(given.q)
-    for _ in range(_PAIRS):
+    pairs = _PAIRS if width <= _WIDE else _FEWER
+    for _ in range(pairs):
         label = _STEP * rng.normal(size=given.q.shape) @ root.T
         fresh = rng.normal(size=(width, width))
         fresh = _STEP * given.square * (fresh + fresh.T) / 2
@@ -62,4 +64,4 @@ def deviations(
             for side in (1, -1)
         ]
         squares += ((ends[0].weights - ends[1].weights) / (2 * _STEP)) ** 2
-    return np.asarray(np.sqrt(squares / _PAIRS) / norm_bound)
+    return np.asarray(np.sqrt(squares / pairs) / norm_bound)

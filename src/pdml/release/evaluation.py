@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn import metrics
-from sklearn.linear_model import LogisticRegression
 
 from pdml._types import Array, IntArray, Matrix
 from pdml.errors import DataError
@@ -146,6 +144,8 @@ def evaluate(model: Model, x: Matrix, truth: IntArray) -> Evaluation:
     DataError
         If there are no records, or not one label for each.
     """
+    from sklearn import metrics  # not loaded where nothing is measured
+
     if x.shape[0] != len(truth) or not len(truth):
         raise DataError(
             f"an evaluation needs one label for each record, got {len(truth)} labels and "
@@ -179,13 +179,15 @@ def _reliability(confidence: Array, right: Array, classes: int) -> tuple[Bin, ..
 
 def _auc(truth: IntArray, chances: Array) -> float | None:
     """Of every class that is there, and not everywhere, against the rest."""
+    from sklearn.metrics import roc_auc_score
+
     each = [np.asarray(truth == k) for k in range(chances.shape[1])]
     told = [k for k, own in enumerate(each) if 0 < own.sum() < len(truth)]
     if not told:
         return None
     if len(each) == 2:
-        return float(metrics.roc_auc_score(each[1], chances[:, 1]))
-    return float(np.mean([metrics.roc_auc_score(each[k], chances[:, k]) for k in told]))
+        return float(roc_auc_score(each[1], chances[:, 1]))
+    return float(np.mean([roc_auc_score(each[k], chances[:, k]) for k in told]))
 
 
 def reference_accuracy(
@@ -208,6 +210,8 @@ def reference_accuracy(
         Its accuracy; None where the records have one class only. Computed without noise: keep it
         inside, and out of every model.
     """
+    from sklearn.linear_model import LogisticRegression
+
     if len(np.unique(truth)) < 2:
         return None
     taught, measured = (_rows(model, each) for each in (x, tested))
