@@ -82,7 +82,9 @@ mixed = np.array([right(np.where(np.arange(RECORDS) < s * RECORDS, 0.4, 2.0)) fo
 careful = np.array(right(np.full(RECORDS, 0.4)))
 majority = max(np.mean(others[1] == label) for label in np.unique(y))
 for share, each in zip(shares, mixed, strict=True):
-    print(f"{share:4.0%} careful: {each.mean():.1%} right, from {each.min():.1%} to {each.max():.1%}")
+    print(
+        f"{share:4.0%} careful: {each.mean():.1%} right, from {each.min():.1%} to {each.max():.1%}"
+    )
 print(f"everybody at 0.4: {careful.mean():.1%} right; always the larger class: {majority:.1%}")
 
 # %% [markdown]

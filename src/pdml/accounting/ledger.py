@@ -16,7 +16,7 @@ from pdml._special import expit
 from pdml.accounting import bounds, profiles, provenance, reasons, spending
 from pdml.accounting.budget import Budget, last_safe_round
 from pdml.accounting.certainty import certainty_at
-from pdml.accounting.events import Event, IterateReleased, SumsReleased
+from pdml.accounting.events import CountsReleased, Event, IterateReleased, SumsReleased
 from pdml.accounting.exposure import Exposure, exposure, side_by_side
 from pdml.accounting.profiles import Profile
 from pdml.accounting.users import Reports, UserLines, user_lines
@@ -154,8 +154,11 @@ class Ledger:
             spent, reason = [inf], reasons.features_against_own(adversary)
         else:
             spent = [each.own_epsilon for each in sent]
-            known = provenance.worst(*(e.by for e in sent if e.own_epsilon == max(spent)))
+            worst = [each for each in sent if each.own_epsilon == max(spent)]
+            known = provenance.worst(*(each.by for each in worst))
             reason = provenance.reason(known, max(spent), alone=adversary == "own server")
+            if any(each.counts for each in worst):
+                reason = reasons.COUNTED
         return Line(data, adversary, max(spent), 0.0, reason, float(expit(max(spent))), colluding)
 
     def _worst(
@@ -239,8 +242,8 @@ class Ledger:
         """The ledger as it stood after ``rounds`` rounds."""
 
         def sent(event: Event) -> bool:
-            t = event.t if isinstance(event, IterateReleased) else isinstance(event, SumsReleased)
-            return t <= rounds
+            once = isinstance(event, SumsReleased | CountsReleased)
+            return (event.t if isinstance(event, IterateReleased) else once) <= rounds
 
         kept = tuple(tuple(filter(sent, events)) for events in self.events)
         return replace(self, events=kept)
@@ -279,9 +282,10 @@ class Ledger:
         """How much was sent, in words."""
         rounds = max((e.t for each in self._sent for e in each.released), default=0)
         exchanges = max((len(each.sums) for each in self._sent), default=0)
-        if not exchanges:
-            return f"{rounds} rounds"
-        return reasons.exchanges(exchanges) + (f" and {rounds} rounds" if rounds else "")
+        counts = max((len(each.counts) for each in self._sent), default=0)
+        said = [reasons.exchanges(exchanges)] if exchanges else []
+        said += [reasons.evaluations(counts)] if counts else []
+        return " and ".join([*said, f"{rounds} rounds"] if rounds or not said else said)
 
     def _way_out(self, budget: Budget) -> str:
         sent = [[e.t for e in events if isinstance(e, IterateReleased)] for events in self.events]

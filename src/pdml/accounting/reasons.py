@@ -23,6 +23,9 @@ _OWN = {
 }
 
 
+COUNTED = "the own server has the true label, with which it evaluated the model: no protection"
+
+
 def features_against_own(adversary: str) -> str:
     """Why features have no protection against whoever receives them."""
     return _OWN[adversary]
@@ -31,6 +34,11 @@ def features_against_own(adversary: str) -> str:
 def exchanges(count: int) -> str:
     """So many exchanges of sums."""
     return "one exchange of sums" if count == 1 else f"{count} exchanges of sums"
+
+
+def evaluations(count: int) -> str:
+    """So many evaluations."""
+    return "one evaluation" if count == 1 else f"{count} evaluations"
 
 
 def against_others(
@@ -56,10 +64,17 @@ def against_others(
     str
         Words for the ledger's line.
     """
-    if not sent.released and not sent.sums:
+    if not sent.released and not sent.sums and not sent.counts:
         return "nothing was sent"
     if isinf(epsilon):
         return "no noise hides it"
+    told = [_of_training(data, bound, sent, colluding)] if sent.released or sent.sums else []
+    if sent.counts:
+        told.append(f"noise on the counts of {evaluations(len(sent.counts))} with the true label")
+    return ", and ".join(told)
+
+
+def _of_training(data: str, bound: str, sent: Split, colluding: int | None) -> str:
     if bound == bounds.ALONE:
         return "randomised response alone"
     parts = [_HIDES[bound]] if sent.released else []

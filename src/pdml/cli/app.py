@@ -10,6 +10,7 @@ from pdml.cli.collect import collect
 from pdml.cli.contribute import contribute
 from pdml.cli.data import data
 from pdml.cli.demo import demo
+from pdml.cli.evaluate import evaluate
 from pdml.cli.export import export
 from pdml.cli.node import node
 from pdml.cli.options import flag, option
@@ -61,6 +62,7 @@ def _main(
     See it work:      pdml demo
     Your own table:   pdml train people.csv --label diagnosis --range age=18:100
     Use the model:    pdml predict model.json others.csv
+    How good is it:   pdml evaluate model.json others.csv
     Who learns what:  pdml privacy model.json
     """
 
@@ -70,6 +72,7 @@ _GROUPS |= {"collect": collect, "node": node, "relay": relay}
 for command in (
     demo,
     predict,
+    evaluate,
     export,
     privacy,
     audit,

@@ -166,11 +166,11 @@ def train_table(
 
 
 def _show(trained: "Trained", files: dict[str, Path]) -> None:
-    from pdml.cli import trained_words
-    from pdml.pages.trained import measured_on, table_lead
+    from pdml.cli import evaluated_words, trained_words
+    from pdml.pages.trained import assessed, measured_on, table_lead
     from pdml.release.trained import INSIDE
 
-    totals = () if trained.accuracy is None else (("released model", trained.accuracy),)
+    totals = trained_words.beside(trained)
     hint = f"; {INSIDE}" if totals else " (--test FILE or --test-fraction 0.2)"
     if trained.classifier.diagnostics:
         hint = ""  # the leak is named below
@@ -180,6 +180,8 @@ def _show(trained: "Trained", files: dict[str, Path]) -> None:
         table_lead(trained),
         f"Accuracy: {measured_on(trained)}{hint}.",
     )
+    if (view := assessed(trained)) is not None:
+        evaluated_words.show(view, further=True)
     leaks = (*trained.model.provenance["leaks"], *trained.page_leaks)
     trained_words.show(trained, *(f"Leak: {sentence}." for sentence in leaks))
     screen.list_files(files)

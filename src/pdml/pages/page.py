@@ -15,6 +15,7 @@ from pdml.core.sums_expectation import Expectation
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write
 from pdml.pages import figures, graph, layout
+from pdml.pages.assessment import Assessment
 from pdml.pages.html import document
 from pdml.pages.marks import Figure
 
@@ -62,7 +63,11 @@ class Page:
     servers: tuple[ServerRow, ...] = ()
     released_accuracy: float | None = None
     reference_accuracy: float | None = None
+    reference_note: str = ""  # how it was trained
     accuracy_note: str = ""  # "on 5,000 fresh test records"
+    warning: str = ""  # one sentence where the model is not, or was not expected to be, of use
+    assessment: Assessment | None = None  # how well it predicts
+    coefficients: Figure | None = None  # with what noise does to them
     lines: tuple[Line, ...] = ()  # the ledger
     coalitions: tuple[Line, ...] = ()  # against one to all other servers, where that differs
     source: str  # of the noise; "simulated" protects nobody

@@ -29,10 +29,11 @@ from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, TOPOLOGY, Source, source_named
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
-from pdml.release import dealing, totals
+from pdml.release import dealing, intervals, totals
 from pdml.release.form import Form
 from pdml.release.frames import Declared
 from pdml.release.history import NO_ROUNDS, History, noise_level
+from pdml.release.intervals import Intervals
 from pdml.release.model import THIS_TRAINING, Model
 from pdml.train.engines import local
 
@@ -128,6 +129,8 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     where there is one model and all have it.
     model_ : the released `Model` (`model_.save(path)`), with what it spent and, after an exchange
     of sums, what to expect of it: both are computed at first use.
+    intervals_, coef_interval_ : `Intervals`, and their ends as an array (C, d, 2): which
+    coefficients are more than noise, from what was released alone; computed at first use.
     house_ : one `Model` for the house of each server, if asked for: not to be shared.
     graph_ : the `Graph` that was used.
     proposal_ : with ``plan="auto"`` the `Proposal` whose plan was used.
@@ -249,7 +252,8 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
                 **({"rounds_asked": asked} if plan.rounds < asked else {}),
             },
         )
-        self.__dict__.pop("model_", None)
+        for name in ("model_", "intervals_"):
+            self.__dict__.pop(name, None)
         self.coef_, self.intercept_ = self._bare.coefficients, self._bare.intercepts
         return self
 
@@ -421,6 +425,22 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             privacy={**self.privacy_.to_dict(), "counted": THIS_TRAINING},
             expected=totals.expected(self._total, plan, self._place) if told else None,
         )
+
+    @cached_property
+    def intervals_(self) -> Intervals:
+        """What noise does to each coefficient; ``intervals_.covers`` says which noise is in it."""
+        check_is_fitted(self, "coef_")
+        plan = TrainingPlan.from_dict(self._bare.plan)
+        if plan.method != "sums":
+            return intervals.of_rounds(plan, self.graph_.n, self.coef_)
+        bias = bool(self.fit_intercept)
+        weights = np.hstack([self.coef_, self.intercept_[:, None]]) if bias else self.coef_
+        return intervals.of_sums(self._total, plan, self._place, weights, intercept=bias)
+
+    @property
+    def coef_interval_(self) -> Array:
+        """(C, d, 2): the ends of `intervals_`."""
+        return np.stack([self.intervals_.low, self.intervals_.high], axis=-1)
 
     def _model(self, weights: Array, plan: TrainingPlan) -> Model:
         bias = bool(self.fit_intercept)
