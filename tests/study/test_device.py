@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from studies import answers, column, encoders
 
+from pdml.core.scaling import CONSTANT
 from pdml.errors import DataError, InvalidInput
 from pdml.study import Study, device, readable
 from pdml.study.encoder import Category, Encoder, Number
@@ -130,7 +131,7 @@ def test_norm_at_most_one_in_any_order_of_summation(data: st.DataObject) -> None
         assert math.sqrt(sum(squares)) > 1 - 2**-19  # no more is lost than the margin
         assert (features >= 0).all()
     else:
-        assert features[-1] <= np.float32(0.2) and math.sqrt(sum(squares)) >= features[-1]
+        assert features[-1] <= np.float32(CONSTANT) and math.sqrt(sum(squares)) >= features[-1]
 
 
 @pytest.mark.parametrize("ones", [1, 10, 3_000])

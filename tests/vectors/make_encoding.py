@@ -19,6 +19,7 @@ from random import Random
 
 PATH = Path(__file__).with_name("encoding.json")
 MARGIN = Fraction(2**20 - 1, 2**20)
+SIZE, CONSTANT, WIDTH = Fraction(1.5), Fraction(0.2), 6  # of version 2: a range's width in spreads
 
 SERVERS = [{"name": name, "url": f"https://{name}.example"} for name in ("alice", "bob", "carol")]
 RING = [["alice", "bob"], ["alice", "carol"], ["bob", "carol"]]
@@ -229,7 +230,7 @@ def scale_of(attribute):
         return Fraction(float(attribute["typical"])), Fraction(float(attribute["spread"]))
     low, high = (Fraction(float(end)) for end in attribute["range"])
     middle = rounded(rounded(low / 2) + rounded(high / 2))
-    return middle, rounded(rounded(high / 6) - rounded(low / 6))
+    return middle, rounded(rounded(high / WIDTH) - rounded(low / WIDTH))
 
 
 def centred(chosen, count):
@@ -325,12 +326,12 @@ def row_factor(document, answers):
     made = [each for one in document.get("maps", ()) for each in mapped(one, first, numbers)]
     entries = [entry for _, entry, _ in first] + [entry for entry, _ in made]
     mass = added([mass for *_, mass in first] + [mass for _, mass in made])
-    return entries, rounded(Fraction(3, 2) / root(mass)) if mass else Fraction(1)
+    return entries, rounded(SIZE / root(mass)) if mass else Fraction(1)
 
 
 def encode_second(document, answers):
     entries, factor = row_factor(document, answers)
-    row = [rounded(entry * factor) for entry in entries] + [Fraction(0.2)]
+    row = [rounded(entry * factor) for entry in entries] + [CONSTANT]
     norm = root(added([rounded(entry * entry) for entry in row]))
     shrunk = rounded(MARGIN / max(norm, MARGIN))
     return b"".join(struct.pack("<f", float(entry * shrunk)) for entry in row)
@@ -340,7 +341,7 @@ def decode_second(document, data, answers):
     """What can be read back of a row of version 2: in shares of its last entry, the constant."""
     entries = [value for (value,) in struct.iter_unpack("<f", data)]
     _, factor = row_factor(document, answers)
-    unit = 0.2 / float(factor)
+    unit = float(CONSTANT) / float(factor)
     entries = iter([entry / entries[-1] * unit for entry in entries])
     found = {}
     for attribute in document["attributes"]:
@@ -468,7 +469,7 @@ def vectors():
         "s = sum of e*e from left to right; x = float32(e * ((1 - 2^-20)/sqrt(s))), all in "
         "IEEE doubles. "
         "Version 2 of the encoder: e = clip((v - typical)/spread, 3) and levels less 1/L, then "
-        "maps; x = float32((e/sqrt(mass), 0.3) shrunk to a norm of 1 - 2^-20 at most). "
+        "maps; x = float32((e*1.5/sqrt(mass), 0.2) shrunk to a norm of 1 - 2^-20 at most). "
         "features_hex: little-endian float32. hash: sha256 of the canonical text in UTF-8.",
         "studies": studies,
     }

@@ -224,6 +224,8 @@ def _maps(
             found.append(one)
         except InvalidInput as error:
             f.add(at, f"{called(at)}: {error}")
+        except (ValueError, OverflowError):  # thousands of digits
+            f.add(at, f"{called(at)} holds a number that nobody can read")
     return tuple(found)
 
 
