@@ -71,10 +71,10 @@ def _ask(study: "Study", attribute: "Attribute") -> float | str | None:
         return (*attribute.levels, None)[_choose(words, attribute.choices)]
     domain = f"from {attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
     domain += f"; empty: {NO_ANSWER}" if attribute.missing else ""
-    silence = {"default": "", "show_default": False} if attribute.missing else {}
+    silence = "" if attribute.missing else None
     while True:
         with somebody(words):
-            said = str(typer.prompt(f"{words} ({domain})", err=True, **silence))
+            said = str(typer.prompt(f"{words} ({domain})", silence, show_default=False, err=True))
         try:
             return checked(study, {attribute.name: said})[attribute.name]
         except DataError as error:

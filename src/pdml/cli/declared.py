@@ -33,7 +33,8 @@ class Columns:
     def settings(self) -> dict[str, Any]:
         """As arguments of `train_table` and of `encoder_for`."""
         read = read_encoder(self.encoder) if self.encoder else None
-        own = (*map(_range, self.ranges or ()), *map(_levels, self.levels or ()))
+        own: list[Attribute] = [_range(text) for text in self.ranges or ()]
+        own += [_levels(text) for text in self.levels or ()]
         spelt = tuple(self.missing_values.split(",")) if self.missing_values else ()
         return {
             "attributes": tuple(by_name((*(read.attributes if read else ()), *own)).values()),
@@ -103,8 +104,8 @@ def number(name: str, text: str) -> Number:
     values = [float(part) for part in parts[: len(parts) - whole]]
     if len(values) not in (2, 4):
         raise ValueError(text)
-    scale = dict(zip(("typical", "spread"), values[2:], strict=False))
-    return Number(name=name, low=values[0], high=values[1], whole=whole, **scale)
+    low, high, typical, spread = (*values, None, None)[:4]
+    return Number(name=name, low=low, high=high, whole=whole, typical=typical, spread=spread)
 
 
 def _wanted(name: str, error: Undeclared) -> list[str]:

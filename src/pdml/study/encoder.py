@@ -74,7 +74,7 @@ class Encoder:
             if not isinstance(attribute, (Number, Category)):
                 raise InvalidInput(f"attributes must be Number or Category, got {attribute!r}")
         object.__setattr__(self, "attributes", tuple(self.attributes))
-        _validate.choice("version of the encoder", self.version, (1, LATEST))
+        _validate.integer("version of the encoder", self.version, low=1, high=LATEST)
         object.__setattr__(self, "missing_values", _spellings(self.missing_values))
         object.__setattr__(self, "maps", mapped.maps_of(self.maps))
         if self.version == 1:
@@ -92,7 +92,7 @@ class Encoder:
 
     def _refuse_later(self) -> None:
         """Version 1 would silently do without what is declared."""
-        said = {"missing_values": self.missing_values, "maps": self.maps}
+        said: dict[str, Any] = {"missing_values": self.missing_values, "maps": self.maps}
         for attribute in self.attributes:
             told = attribute.to_dict()
             said |= {key: told.get(key) for key in ("typical", "missing") if key in told}
@@ -290,7 +290,7 @@ class Encoder:
                 f"{table.source} must hold at least one record, got none: there is nothing "
                 "to take ranges from"
             )
-        guessed = []
+        guessed: list[Attribute] = []
         for name in (name for name in table.names if name not in exclude):
             spellings = missing_values if name in missing else None
             if table.is_numeric(name, spellings or ()):
