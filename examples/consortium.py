@@ -70,12 +70,12 @@ for name, colluding in SETTINGS.items():
 # %% [markdown]
 # ## Or not join at all
 #
-# An organisation that keeps its reports to itself needs no noise on sums, and has a hundred records.
-# Its people's labels are randomised all the same: it never sees the true ones.
+# An organisation that keeps its reports to itself needs no noise on sums, and has a hundred
+# records. Its people's labels are randomised all the same: it never sees the true ones.
 #
-# There is something in between: a model *for the house*, from an organisation's own exact sums and
-# what the others released. It is as private as the release while it stays inside, and whoever shares
-# it shares exact sums (`house=True`).
+# There is something in between: a model *for the house* (`house=True`), from an organisation's own
+# exact sums and what the others released. Using it inside releases nothing more; whoever shares it
+# shares exact sums.
 
 # %%
 NO_NOISE = TrainingPlan(method="sums", label_noise=0, square_noise=0)

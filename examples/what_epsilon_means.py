@@ -62,7 +62,9 @@ for louder in (0.05, 0.15, 0.3, 0.5, 0.8, 1.2):  # how many deviations one recor
     pair = records("a record or its opposite", victim, np.pi)
     events = (LabelFlip(inf).event(), *victim.events())
     line = Ledger((events,), delta=DELTA).line("features", "other servers", 0)
-    seen = [exchange.releases(v, RUNS, 7, k, 1).reshape(RUNS, -1) for k, v in enumerate(pair.worlds)]
+    seen = [
+        exchange.releases(v, RUNS, 7, k, 1).reshape(RUNS, -1) for k, v in enumerate(pair.worlds)
+    ]
     found = evidence.separate(*seen, delta=0.02)
     spent.append(line.epsilon)
     guessed.append(found.accuracy)
