@@ -15,6 +15,7 @@
 # a deployment would do.
 
 # %%
+import textwrap
 import warnings
 
 import matplotlib.pyplot as plt
@@ -65,7 +66,7 @@ for name, colluding in SETTINGS.items():
     coalitions[name] = [line.epsilon for line in planned.privacy_.coalitions("features")]
     print(f"{name} might collude: {np.mean(shared[name]):.1%} right")
     for warning in told:
-        print(f"  the planner warned: {warning.message}")
+        print(textwrap.indent(textwrap.fill(f"Warning: {warning.message}", 76), "  "))
 
 # %% [markdown]
 # ## Or not join at all

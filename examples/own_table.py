@@ -9,6 +9,7 @@
 # with these settings would give away.
 
 # %%
+import textwrap
 import warnings
 
 import matplotlib.pyplot as plt
@@ -95,7 +96,7 @@ for leak in fitted.leaks_:
 
 # %%
 for warning in told:
-    print(warning.message)
+    print(textwrap.fill(str(warning.message), 76))
 
 # %% [markdown]
 # ## What the budget buys
