@@ -15,6 +15,7 @@
 # a deployment would do.
 
 # %%
+import textwrap
 import warnings
 
 import matplotlib.pyplot as plt
@@ -65,17 +66,17 @@ for name, colluding in SETTINGS.items():
     coalitions[name] = [line.epsilon for line in planned.privacy_.coalitions("features")]
     print(f"{name} might collude: {np.mean(shared[name]):.1%} right")
     for warning in told:
-        print(f"  the planner warned: {warning.message}")
+        print(textwrap.indent(textwrap.fill(f"Warning: {warning.message}", 76), "  "))
 
 # %% [markdown]
 # ## Or not join at all
 #
-# An organisation that keeps its reports to itself needs no noise on sums, and has a hundred records.
-# Its people's labels are randomised all the same: it never sees the true ones.
+# An organisation that keeps its reports to itself needs no noise on sums, and has a hundred
+# records. Its people's labels are randomised all the same: it never sees the true ones.
 #
-# There is something in between: a model *for the house*, from an organisation's own exact sums and
-# what the others released. It is as private as the release while it stays inside, and whoever shares
-# it shares exact sums (`house=True`).
+# There is something in between: a model *for the house* (`house=True`), from an organisation's own
+# exact sums and what the others released. Using it inside releases nothing more; whoever shares it
+# shares exact sums.
 
 # %%
 NO_NOISE = TrainingPlan(method="sums", label_noise=0, square_noise=0)

@@ -33,8 +33,8 @@ others = people(4000)
 # ## Everybody's own line
 #
 # `fit` takes one ε for each record. Against the own server, a person's ε for the label is what they
-# chose, and training never weakens it. What the other servers can learn is less: whoever was careful
-# is heard faintly, so that both label and features show less of them.
+# chose, and training never weakens it. What the other servers can learn is less: whoever was
+# careful is heard faintly, so that both label and features show less of them.
 
 # %%
 MENU = (0.4, 1.0, 2.0)
@@ -99,7 +99,7 @@ axes.fill_between(shares, mixed.min(axis=1), mixed.max(axis=1), alpha=0.2, linew
 axes.plot(shares, mixed.mean(axis=1), marker="o", label="a menu of 0.4 and 2")
 axes.axhline(careful.mean(), color="tab:orange", linestyle="--", label="a menu of 0.4 alone")
 axes.axhline(majority, color="grey", linestyle=":", label="the larger class")
-axes.set(xlabel="share that picks ε = 0.4", ylabel="right on new records")
+axes.set(xlabel="share that picks ε = 0.4", ylabel="right on new records", ylim=(0.6, 0.86))
 axes.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
 axes.legend(frameon=False, loc="lower left")
 figure.tight_layout()

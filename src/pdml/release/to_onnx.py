@@ -119,8 +119,10 @@ def _cells(graph: _Graph, column: Column) -> str:
     if not column.levels:
         return graph.input(column.name, TensorProto.DOUBLE, 1)
     text = graph.input(column.name, TensorProto.STRING, 1)
-    levels = {"cats_strings": list(column.levels), "zeros": 0}  # 0: any other text fails
-    hot = graph.add("OneHotEncoder", text, domain="ai.onnx.ml", **levels)
+    levels = list(column.levels)
+    hot = graph.add(  # zeros=0: any other text fails
+        "OneHotEncoder", text, domain="ai.onnx.ml", cats_strings=levels, zeros=0
+    )
     flat = graph.add("Reshape", hot, graph.constant([-1, column.width]))
     return graph.add("Cast", flat, to=TensorProto.DOUBLE)
 
