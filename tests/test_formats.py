@@ -34,6 +34,7 @@ from pdml.node.journal import Journal
 from pdml.node.offers import Offer
 from pdml.node.sealing import Sealer, SealingKey
 from pdml.plan.saved import SavedPlan
+from pdml.release.node_evaluation import add_up
 from pdml.study.frozen import open_frozen
 from pdml.study.messages import decode_report, features_of
 from pdml.tables import Table
@@ -306,6 +307,13 @@ def read_result(path, version, newer, tmp_path):
         raise PDMLError(told)
 
 
+def read_evaluation(path, version, newer, tmp_path):
+    data = path.read_bytes()
+    (tmp_path / "e.json").write_bytes(raised(data, version) if newer else data)
+    found = add_up(contract()[0], [tmp_path / "e.json"])
+    assert found.records == 40 and found.counts.shape == (2, 2, 1) and found.source == "simulated"
+
+
 READERS = {
     "journal": read_journal,
     "frozen data set": read_frozen,
@@ -325,6 +333,7 @@ READERS = {
     "saved plan": read_saved_plan,
     "desk": read_desk,
     "result": read_result,
+    "evaluation": read_evaluation,
 }
 
 

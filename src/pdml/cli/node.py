@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdml.cli import screen
+from pdml.cli import node_evaluate, screen
 from pdml.cli.options import Json, NodeFolder, argument, flag, group, option
 from pdml.errors import InvalidInput
 
@@ -18,6 +18,9 @@ node = group(
     "Needs the extra: pip install 'pdml[node]'. FOLDER is what `pdml node init` "
     "made on this machine.",
 )
+
+node.command("evaluate")(node_evaluate.evaluate)
+node.command("pool")(node_evaluate.pool)
 
 _ACCEPT = "Ask an operator about each offer, or accept the study's own plan."
 _RANDOMISE = "They are true: randomise them now. This organisation saw them."

@@ -1,10 +1,14 @@
 """How far noise moves each weight of the model from totals, told by the same totals: no record is
 read, nothing more is released (docs/evaluating.md).
 
-The law of what was added to Q and S is known: Gaussian noise, and in Q the reports' own, whose
-covariance S tells. So the totals are moved a step along fresh noise e and a step back, and the
-model is made anew at both ends: (f(totals + h e) - f(totals - h e))/2h, squared and averaged over a
-few e, is the variance that noise gives each weight where f is near a straight line.
+The law of what was added is known, so that
+
+- in Q, the noise of the exchange and of the reports, it goes through the map that the model is
+  once priors and scale are settled: w = k(G + r)q, Var w = k²(G + r)N(G + r)ᵀ, in closed form. To
+  let fresh noise settle them anew would not do: where they have all but given the signal up, fresh
+  noise would find them so too, and its spread would be as small as the weights;
+- in S, it decides how columns are told apart. The totals are moved a step along fresh noise e and
+  a step back, and the model made anew at both ends.
 """
 
 from dataclasses import replace
@@ -13,19 +17,25 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.core.losses import Loss
+from pdml.core.posterior import gain
 from pdml.core.sums import Sums
-from pdml.core.sums_model import Noise, fit_measured, measured
+from pdml.core.sums_model import (
+    Measured,
+    Noise,
+    SumsModel,
+    fit_measured,
+    measured,
+    posterior_of,
+    without_constant,
+)
 
-# Chosen on synthetic populations, for 95% of intervals of 1.96 deviations to hold what the weights
-# are on average over noise. A smaller step sees less of how f bends.
-_STEP = 0.5
-_PAIRS, _FEWER, _WIDE = 16, 8, 50  # of more columns each model takes longer
+_STEP, _PAIRS = 0.5, 8
 
 
 def deviations(
     totals: Sums, noise: Noise, *, loss: Loss, norm_bound: float = 1.0, intercept: bool = True
 ) -> Array:
-    """The standard deviation of every weight of `fit_sums`'s model over noise.
+    """The standard deviation that noise gives every weight of `fit_sums`'s model.
 
     Parameters
     ----------
@@ -35,7 +45,7 @@ def deviations(
     Returns
     -------
     array of shape (C, d)
-        Over the noise of the exchange, the flips of the labels, and the labels' own chance.
+        Of the noise of the exchange, the flips of the labels, and the labels' own chance.
 
     Guarantees
     ----------
@@ -45,23 +55,36 @@ def deviations(
     --------
     >>> from pdml.core.losses import LOGISTIC
     >>> totals = Sums(label_sum=np.array([[30.0, 5.0]]), square_sum=50 * np.eye(2), size=100.0)
-    >>> loud = deviations(totals, Noise(label=9.0, square=1.0), loss=LOGISTIC)
-    >>> quiet = deviations(totals, Noise(label=1.0, square=1.0), loss=LOGISTIC)
-    >>> bool((loud > quiet).all())
-    True
+    >>> found = deviations(totals, Noise(label=1.0, square=1.0), loss=LOGISTIC)
+    >>> found.shape
+    (1, 2)
     """
     given = measured(totals, noise, loss=loss, norm_bound=norm_bound, intercept=intercept)
-    s, width = fit_measured(given, loss).moments, totals.width
-    root = np.linalg.cholesky(given.label**2 * np.eye(width) + given.report * s)
-    rng, squares = np.random.default_rng(0), np.zeros_like(given.q)
-    pairs = _PAIRS if width <= _WIDE else _FEWER
-    for _ in range(pairs):
-        label = _STEP * rng.normal(size=given.q.shape) @ root.T
-        fresh = rng.normal(size=(width, width))
+    model = fit_measured(given, loss)
+    both = _of_labels(given, model, loss) + _of_squares(given, loss)
+    return np.asarray(np.sqrt(both) / norm_bound)
+
+
+def _of_labels(given: Measured, model: SumsModel, loss: Loss) -> Array:
+    """Variances by noise in Q."""
+    codes, width = given.q.shape
+    maps = gain(**posterior_of(given, model.moments, loss))
+    maps = maps + model.share * without_constant(np.eye(width), given.intercept)
+    noise = given.label**2 * np.eye(width) + given.report * model.moments
+    centred = 1.0 if codes == 1 else 1 - 1 / codes
+    return np.asarray(
+        centred * model.scale**2 * np.einsum("cij,jk,cik->ci", maps, noise, maps, optimize=True)
+    )
+
+
+def _of_squares(given: Measured, loss: Loss) -> Array:
+    """Variances by noise in S."""
+    rng, found = np.random.default_rng(0), np.zeros_like(given.q)
+    for _ in range(_PAIRS if given.square else 0):
+        fresh = rng.normal(size=given.s.shape)
         fresh = _STEP * given.square * (fresh + fresh.T) / 2
-        ends = [
-            fit_measured(replace(given, q=given.q + side * label, s=given.s + side * fresh), loss)
-            for side in (1, -1)
-        ]
-        squares += ((ends[0].weights - ends[1].weights) / (2 * _STEP)) ** 2
-    return np.asarray(np.sqrt(squares / pairs) / norm_bound)
+        ends = (
+            fit_measured(replace(given, s=given.s + side * fresh), loss).weights for side in (1, -1)
+        )
+        found += (np.subtract(*ends) / (2 * _STEP)) ** 2
+    return found / _PAIRS

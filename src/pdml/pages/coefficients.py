@@ -65,7 +65,7 @@ def coefficient_figure(
         name="coefficients",
         heading="Which of these is more than noise?"
         if apart
-        else "What the last round's noise did",
+        else "What the last round’s noise did",
         caption=f"{left}{towards}{hollow}{apart}Intervals cover {intervals.covers}.",
         words=f"The largest coefficient is that of {first.name}, "
         f"{numbers.significant(first.value)}, with an interval from "

@@ -6,6 +6,7 @@ first moved to the nearest ones with that total: then noise in n cells, of which
 the variance a(1 - a/n)σ².
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isinf, log, sqrt
@@ -229,10 +230,8 @@ class CountedEvaluation:
         }
 
 
-def count(
-    model: Model, x: Matrix, truth: IntArray, counting: Counting, *, source: Source | None = None
-) -> CountedEvaluation:
-    """Count how a model does on encoded records, with fresh noise: each call is a release.
+def exact_counts(model: Model, x: Matrix, truth: IntArray, counting: Counting) -> IntArray:
+    """How a model does on encoded records, in numbers that must not be shown.
 
     Parameters
     ----------
@@ -241,29 +240,85 @@ def count(
     x, truth : matrix, array of int
         Records as the model takes them, and the index of each one's true class.
     counting : Counting
-        How much noise, how many bins.
-    source : Source, optional
-        Of the noise; by default the operating system's entropy.
+        Into how many bins the model's confidence falls.
 
     Returns
     -------
-    CountedEvaluation
-        Nothing in it but the release and public settings.
+    array of int
+        For `Counting.released`.
     """
     if len(model.classes) != counting.classes:
         raise InvalidInput(
             f"classes must be the model's {len(model.classes)}, got {counting.classes}",
             setting="classes",
         )
+    return counting.exact(truth, model.choose(x), model.predict_proba(x).max(axis=1))
+
+
+def count(
+    model: Model,
+    x: Matrix,
+    truth: IntArray,
+    counting: Counting,
+    *,
+    source: Source | None = None,
+    server: int = 0,
+) -> CountedEvaluation:
+    """Count how a model does on encoded records, with fresh noise: each call is a release.
+
+    Parameters
+    ----------
+    model, x, truth, counting
+        As for `exact_counts`.
+    source : Source, optional
+        Of the noise; by default the operating system's entropy.
+    server : int
+        Whose stream of it.
+
+    Returns
+    -------
+    CountedEvaluation
+        Nothing in it but the release and public settings.
+    """
     drawn = Secure() if source is None else source
-    confidence = model.predict_proba(x).max(axis=1)
-    exact = counting.exact(truth, model.choose(x), confidence)
     return CountedEvaluation.of(
-        counting.released(exact, drawn),
+        counting.released(exact_counts(model, x, truth, counting), drawn, server),
         counting,
         classes=model.classes,
         records=len(truth),
         source=drawn.name,
+    )
+
+
+def pooled(parts: Sequence[CountedEvaluation]) -> CountedEvaluation:
+    """What several holders of records have counted of one model, added up.
+
+    Parameters
+    ----------
+    parts : sequence of CountedEvaluation
+        At least one, of the same classes and bins; nobody's record is in two of them.
+
+    Returns
+    -------
+    CountedEvaluation
+        Of all records together. Each part was a release by itself and stays what it told.
+
+    Raises
+    ------
+    InvalidInput
+        If they do not fit together.
+    """
+    if not parts or len({(part.classes, part.counting.bins) for part in parts}) > 1:
+        raise InvalidInput("parts must be evaluations of the same classes, in the same bins")
+    first = parts[0]
+    noise = sqrt(sum(part.counting.stddev**2 for part in parts))
+    simulated = [part.source for part in parts if part.source != Secure.name]
+    return replace(
+        first,
+        records=sum(part.records for part in parts),
+        counts=np.sum([part.counts for part in parts], axis=0),
+        counting=replace(first.counting, stddev=noise),
+        source=simulated[0] if simulated else Secure.name,
     )
 
 

@@ -20,9 +20,9 @@ from pdml.train import sums
 
 LEVEL, _QUANTILE = 0.95, 1.959963984540054
 OF_SUMS = (
-    "the noise of the exchange, the flips of the labels and the labels' own chance: 95% of such "
-    "intervals hold what the coefficient is on average over these, as measured on made-up "
-    "populations"
+    "the noise of the exchange, the flips of the labels and the labels' own chance, 1.96 standard "
+    "deviations to each side: of coefficients that are noise alone one in twenty at most has an "
+    "interval without zero, as measured on made-up populations"
 )
 OF_ROUNDS = (
     "the noise of the last round alone, which is known exactly: 95% of such intervals hold what "
@@ -65,7 +65,7 @@ class Intervals:
     @cached_property
     def more_than_noise(self) -> Array:
         """Whether an interval of all noise does not hold zero: of coefficients that are noise
-        alone, about one in twenty says so, too. False wherever it is not `whole`.
+        alone, up to one in twenty says so, too. False wherever it is not `whole`.
         """
         return self.whole & (np.abs(self.coefficients) > _QUANTILE * self.deviations)
 

@@ -104,7 +104,7 @@ class Counting:
         cells = np.ravel_multi_index((truth, choice, place), self.shape)
         return np.bincount(cells, minlength=int(np.prod(self.shape))).reshape(self.shape)
 
-    def released(self, counts: IntArray, source: Source) -> Units:
+    def released(self, counts: IntArray, source: Source, server: int = 0) -> Units:
         """What is told of them, with fresh noise: whoever calls this twice releases twice.
 
         Parameters
@@ -113,6 +113,8 @@ class Counting:
             As `exact` gives them.
         source : Source
             Of the noise.
+        server : int
+            Whose stream of it.
 
         Returns
         -------
@@ -126,7 +128,7 @@ class Counting:
         """
         if counts.shape != self.shape:
             raise InvalidInput(f"counts must have the shape {self.shape}, got {counts.shape}")
-        noise = whole_noise.drawn(np.full(self.shape, self.stddev), source.stream(COUNTS))
+        noise = whole_noise.drawn(np.full(self.shape, self.stddev), source.stream(COUNTS, server))
         return whole_noise.settled(counts.astype(float)) + noise
 
 
