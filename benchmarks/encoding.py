@@ -21,7 +21,7 @@ from pdml.core.sums_model import fit_sums
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
 from pdml.plan.sizes import Sizes
-from pdml.plan.sums_search import calibrated, noise_of_total
+from pdml.plan.sums_search import calibrated
 
 EPSILON = 1.0
 BUDGET = Budget(features_epsilon=1.0, features_delta=1e-6)
@@ -175,7 +175,7 @@ class Way:
 def noise(records, servers):
     sizes = Sizes(records=(records // servers,) * servers, width=20, epsilon=EPSILON)
     plan = calibrated(BUDGET, sizes.place(Graph.ring(servers), 0), SHARE)
-    return noise_of_total(plan, servers)
+    return plan.noise_of_total(servers)
 
 
 def accuracy(x, table, seed):

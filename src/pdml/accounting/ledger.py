@@ -63,7 +63,8 @@ class Ledger:
     """What a training has spent, server by server.
 
     ``events[i]`` are those of server i; ``source`` says what the noise was drawn from ("simulated"
-    protects nobody); ``reports``, where known, give every record its own line.
+    protects nobody); ``reports``, where known, give every record its own line; ``notes`` are what
+    else its reader must know.
     """
 
     events: tuple[tuple[Event, ...], ...]
@@ -71,6 +72,7 @@ class Ledger:
     delta: float = 1e-6
     classes: int = 2
     reports: Reports | None = field(default=None, compare=False, repr=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     def profile(
         self, data: str, adversary: str, server: int, *, colluding: int | None = None
@@ -249,20 +251,23 @@ class Ledger:
         return replace(self, events=kept)
 
     def keeps(self, budget: Budget) -> bool:
-        """Whether nothing more than ``budget`` is spent against the other servers."""
-        return all(self._keeps(data, budget) for data in ("features", "label"))
+        """Whether no more than ``budget`` is spent against the other servers: quicker than to ask
+        how much is.
+        """
+        return all(self._within(data, budget) for data in ("features", "label"))
 
-    def _keeps(self, data: str, budget: Budget) -> bool:
-        return bounds.keeps(data, self._exposure(colluding=budget.colluding), *budget.limit(data))
+    def _within(self, data: str, budget: Budget) -> bool:
+        spent = self._exposure(colluding=budget.colluding)
+        return bounds.keeps(data, spent, *budget.limit(data))
 
     def check(self, budget: Budget) -> None:
         """Refuse, in one sentence, a ledger that spends more than ``budget`` against the other
         servers.
         """
         for data in ("features", "label"):
-            limit, delta = budget.limit(data)
-            if self._keeps(data, budget):
+            if self._within(data, budget):
                 continue
+            limit, delta = budget.limit(data)
             book = replace(self, delta=delta)
             spent = [
                 book.line(data, "other servers", i, colluding=budget.colluding).epsilon

@@ -243,9 +243,12 @@ def accuracy_table(
     accuracies without totals.
     """
     columns = ("server", "records", "links", "accuracy")[: 4 if totals else 3]
+    known = any(accuracy is not None for _, _, _, accuracy in servers)  # of sums there is one model
     shown = servers if len(servers) <= MOST_SERVERS else servers[: MOST_SERVERS // 2]
     rows: list[tuple[Words, ...]] = [
-        (name, numbers.count(records), str(links), numbers.percent(accuracy))[: len(columns)]
+        (name, numbers.count(records), str(links), numbers.percent(accuracy) if known else "")[
+            : len(columns)
+        ]
         for name, records, links, accuracy in shown
     ]
     if len(shown) < len(servers):

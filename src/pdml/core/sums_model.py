@@ -15,6 +15,7 @@ costs no privacy.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import inf
 from typing import Any
 
@@ -209,14 +210,25 @@ def _margins(weights: Array, s: Array, intercept: bool) -> Array:
     """Margins (512, C) of a model on records with moments S, if they were Gaussian and the constant
     the same in every row: a Sobol sequence, so the same points every time.
     """
-    from scipy.stats import qmc
-
     centre = weights @ s[:, -1] / np.sqrt(s[-1, -1]) if intercept else np.zeros(len(weights))
     values, vectors = np.linalg.eigh(weights @ s @ weights.T - np.outer(centre, centre))
-    grid = qmc.Sobol(len(weights), scramble=False).random(_NODES) + 0.5 / _NODES
     return np.asarray(
-        centre + _special.ndtri(grid) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        centre + _normals(len(weights)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
     )
+
+
+@lru_cache(maxsize=16)
+def _normals(codes: int) -> Array:
+    """512 points of a Gaussian, (512, C). In one dimension a Sobol sequence is all multiples of
+    1/512, and scipy.stats takes longer to load than a training.
+    """
+    if codes == 1:
+        grid = np.arange(_NODES)[:, None] / _NODES
+    else:
+        from scipy.stats import qmc
+
+        grid = qmc.Sobol(codes, scramble=False).random(_NODES)
+    return np.asarray(_special.ndtri(grid + 0.5 / _NODES))
 
 
 def _variance(direction: Array, s: Array, given: Measured) -> float:

@@ -61,13 +61,14 @@ def demo_page(demo: "Demo") -> Page:
         For `pdml.pages.page.write`.
     """
     trained, unprotected = demo.private, demo.unprotected
-    risk = float(unprotected.history.risk[-1]) if trained.classifier.diagnostics else None
+    shown = trained.classifier.diagnostics and trained.rounds
+    risk = float(unprotected.history.risk[-1]) if shown else None
     graph = trained.classifier.graph_
     return _page(
         trained,
         title="PDML demo: Twonorm",
         lead=f"{trained.records:,} simulated people flipped their labels with epsilon = "
-        f"{demo.epsilon:g}; {graph.n} servers trained over {graph.n_edges} links.",
+        f"{demo.epsilon:g}; {numbers.sizes('server', graph.n, graph.n_edges, trained.rounds)}.",
         accuracies=True,
         accuracy_note=f"on {demonstration.TESTED:,} fresh records of the same kind",
         told={"label epsilon": f"{demo.epsilon:g}", "seed": str(demo.seed)},
@@ -79,7 +80,6 @@ def demo_page(demo: "Demo") -> Page:
 def table_lead(trained: "Trained") -> str:
     """What was trained on, how, and by how many."""
     model, graph = trained.model, trained.classifier.graph_
-    rounds = trained.classifier.rounds_ if len(trained.history.noise) else 0
     known = [str(name) for name in model.classes]
     classes = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
     own = trained.epsilon_column
@@ -89,7 +89,7 @@ def table_lead(trained: "Trained") -> str:
     return (
         f"{trained.records:,} records with {len(model.feature_names)} features, classes "
         f"{classes}; labels randomised with {randomised}; "
-        f"{numbers.sizes('server', graph.n, graph.n_edges, rounds)}."
+        f"{numbers.sizes('server', graph.n, graph.n_edges, trained.rounds)}."
     )
 
 
@@ -110,15 +110,18 @@ def measured_on(trained: "Trained") -> str:
 
 
 def remarks(trained: "Trained") -> list[str]:
-    """What whoever chose the settings should know about where they lead: it follows from them."""
-    said = []
+    """What whoever chose the settings should know about where they lead: it follows from them and
+    from what was released.
+    """
+    said = list(trained.classifier.doubts_)
+    said += [f"{note[:1].upper()}{note[1:]}." for note in trained.ledger.notes]
     line = trained.ledger.line("features", "other servers")
     if line.certainty > WEAK:
         spent, how = line.epsilon, "not" if isinf(line.epsilon) else "hardly"
         way_out = (
             "train fewer rounds, or with a larger noise scale, a slower noise decay (closer to 1), "
             "a larger penalty, or more records per server"
-            if len(trained.history.noise)
+            if trained.rounds
             else "add more noise to the sums"
         )
         said.append(
@@ -134,9 +137,9 @@ def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more:
     """
     assessment = assessed(trained)
     return Page(
-        history=trained.history if len(trained.history.noise) else None,
+        history=trained.history if trained.rounds else None,
         n_servers=trained.classifier.graph_.n,
-        edges=trained.classifier.graph_.edges if len(trained.history.noise) else (),
+        edges=trained.classifier.graph_.edges if trained.rounds else (),
         expected=trained.expected,
         servers=tuple(
             ServerRow(name=name, records=m, links=links, accuracy=accuracy if accuracies else None)

@@ -26,7 +26,7 @@ from pdml.mechanisms.objective_noise import ObjectiveNoise
 from pdml.plan.place import Place
 
 METHODS = ("rounds", "sums")
-_OF_ROUNDS = (
+OF_ROUNDS = (
     "regularization",
     "penalty",
     "objective_bound",
@@ -35,7 +35,7 @@ _OF_ROUNDS = (
     "noise_decay",
     "tolerance",
 )
-_OF_SUMS = ("label_noise", "square_noise", "colluding")
+OF_SUMS = ("label_noise", "square_noise", "colluding")
 
 PerServer = float | tuple[float, ...]
 
@@ -143,7 +143,7 @@ class TrainingPlan:
             _validate.integer("colluding", self.colluding, low=1, why="each server sees something")
         sums = self.method == "sums"
         defaults = {field.name: field.default for field in fields(self)}
-        for name in _OF_ROUNDS if sums else _OF_SUMS:
+        for name in OF_ROUNDS if sums else OF_SUMS:
             if getattr(self, name) != defaults[name]:
                 raise InvalidInput(
                     f"{name} must be left out with method {self.method!r}: it belongs to "
@@ -340,7 +340,7 @@ class TrainingPlan:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: of the settings of its method. A plan of rounds says no more than
         it always has, because contracts are told apart by the digest of what it says."""
-        unsaid = (*_OF_ROUNDS, "rounds") if self.method == "sums" else (*_OF_SUMS, "method")
+        unsaid = (*OF_ROUNDS, "rounds") if self.method == "sums" else (*OF_SUMS, "method")
         return {
             field.name: getattr(self, field.name)
             for field in fields(self)

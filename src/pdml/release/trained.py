@@ -91,6 +91,11 @@ class Trained:
         return sum(self.model.provenance["records_per_server"])
 
     @property
+    def rounds(self) -> int:
+        """How many were done; 0 of an exchange of sums."""
+        return len(self.history.noise)
+
+    @property
     def consensus(self) -> float | None:
         """The largest distance between two servers' last releases; sums have none."""
         return float(self.history.consensus[-1]) if len(self.history.consensus) else None
@@ -149,6 +154,7 @@ class Trained:
             "privacy": self.model.privacy,
             "clipped": self.classifier.n_clipped_,
             "inside_only": list(INSIDE_ONLY),
+            "doubts": self.classifier.doubts_,
             "leaks": [*self.model.provenance["leaks"], *self.page_leaks],
             "noise_source": self.model.provenance["noise_source"],
         }
