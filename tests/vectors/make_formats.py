@@ -206,6 +206,12 @@ def of_a_model(place: Path) -> None:
     told = Expectation(accuracy=half, auc=half, confidence=0.625)
     replace(fitted.model_, expected=told, house="alice").save(place / "house.json")
     keep("model-2.json", (place / "house.json").read_bytes())
+    scaled = {"feature_scales": [(0, 0.5)], "feature_ranges": [(-1, 1)]}
+    squared = PDMLClassifier(
+        **scaled, feature_map={"map": "squares"}, plan=SHORT, random_state=0, n_servers=4
+    )
+    squared.fit(x[:, :1], np.abs(x[:, 0]) > 0.5).model_.save(place / "model.json")
+    keep("model-3.json", (place / "model.json").read_bytes())
 
 
 def of_the_second_encoder(place: Path) -> None:
