@@ -14,6 +14,7 @@ from pdml.train.counts import edges
 if TYPE_CHECKING:
     from pdml.release.counted import Estimate
     from pdml.release.evaluation import Evaluation
+    from pdml.train.counts import Counting
 
 MOST_CLASSES = 12  # of a confusion matrix that people still read
 WITHOUT = "without any protection (simulation)"
@@ -39,13 +40,18 @@ class Assessment:
     @property
     def noisy(self) -> bool:
         """Whether the counts have noise, so that they may be shown."""
-        return isinstance(self.evaluation, CountedEvaluation)
+        return self._noise is not None
+
+    @property
+    def _noise(self) -> "Counting | None":
+        found = self.evaluation
+        return found.counting if isinstance(found, CountedEvaluation) else None
 
     @property
     def verdict(self) -> str:
         """One sentence where the model is no better than guessing; else ""."""
         found = self.evaluation.accuracy
-        reached = found.high if isinstance(self.evaluation, CountedEvaluation) else found
+        reached = found if isinstance(found, float) else found.high
         if reached > self.evaluation.majority:
             return ""
         return (
@@ -110,17 +116,13 @@ class Assessment:
     def caption(self) -> str:
         """Of the matrix."""
         many = numbers.count(self.evaluation.records, "record")
-        if not self.noisy:
+        if self._noise is None:
             return f"{many}: in each row those of one true class, by what the model says"
-        noise = numbers.significant(self.evaluation.counting.stddev * self._bins**0.5)
+        noise = numbers.significant(self._noise.stddev * self._noise.bins**0.5)
         return (
             f"{many}: in each row about how many of one true class there are, by what the model "
             f"says; the noise of each count has the standard deviation {noise}"
         )
-
-    @property
-    def _bins(self) -> int:
-        return self.evaluation.counting.bins if self.noisy else 1
 
     def figures(self) -> Iterator[Figure]:
         """How often the model is right where it is so sure, if there is anything to see."""

@@ -49,10 +49,9 @@ def evaluation_page(
     """
     view = Assessment(evaluation=evaluation)
     lines: tuple[Line, ...] = () if privacy is None else tuple(lines_of(privacy))
-    accuracy, note = evaluation.accuracy, ""
-    if isinstance(evaluation, CountedEvaluation):
-        note = f"; {interval(evaluation.accuracy)}"
-        accuracy = evaluation.accuracy.value
+    found, note = evaluation.accuracy, ""
+    if not isinstance(found, float):
+        note = f"; {interval(found)}"
     where = f" of {source}" if source else ""
     on = f"on {numbers.count(evaluation.records, 'record')}{where}{note}"
     counted = () if privacy is None else (f"The ledger counts {privacy['counted']}.",)
@@ -61,7 +60,7 @@ def evaluation_page(
         lead=f"How well the model predicts {numbers.count(evaluation.records, 'record')}{where}.",
         n_servers=1,
         edges=(),
-        released_accuracy=accuracy,
+        released_accuracy=found if isinstance(found, float) else found.value,
         accuracy_note=on,
         assessment=view,
         warning=" ".join(filter(None, [view.verdict, "" if view.noisy else KEEP])),

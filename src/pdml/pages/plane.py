@@ -4,10 +4,11 @@ other.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pdml.pages import numbers
 from pdml.pages.chart import Scale
-from pdml.pages.marks import WIDTH, Figure, Mark, mark, number, point, shortened
+from pdml.pages.marks import Figure, Mark, mark, number, point, shortened
 
 _LEFT, _RIGHT, _TOP, _TALL = 56.0, 400.0, 34.0, 220.0
 _BASE = _TOP + _TALL
@@ -22,7 +23,7 @@ def plane_figure(
     *,
     x: str,
     y: str,
-    **words: str,
+    **words: Any,
 ) -> Figure:
     """Points on a plane, with the diagonal on which both axes say the same.
 
@@ -70,7 +71,7 @@ def plane_figure(
         for (right, high), (_, _, weight) in zip(ordered, points, strict=True):
             yield mark("circle", cx=right, cy=high, r=3 + 6 * weight**0.5, class_="dot")
 
-    return Figure(**words, height=_BASE + 48, marks=tuple(drawn()))
+    return Figure(height=_BASE + 48, marks=tuple(drawn()), **words)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,7 @@ class Whisker:
     quiet: bool = False  # drawn hollow: it tells nothing
 
 
-def whisker_figure(rows: Sequence[Whisker], *, x: str, **words: str) -> Figure:
+def whisker_figure(rows: Sequence[Whisker], *, x: str, **words: Any) -> Figure:
     """Dots with their intervals, one below the other.
 
     Parameters
@@ -125,4 +126,4 @@ def whisker_figure(rows: Sequence[Whisker], *, x: str, **words: str) -> Figure:
             yield mark("path", d=reach, class_=f"line{style}")
             yield mark("circle", cx=across(row.value), cy=down, r=4, class_=f"dot{style}")
 
-    return Figure(**words, width=WIDTH, height=base + 26, marks=tuple(drawn()))
+    return Figure(height=base + 26, marks=tuple(drawn()), **words)

@@ -88,7 +88,7 @@ class CountedEvaluation:
     @cached_property
     def _likely(self) -> Array:
         """The nearest counts with the known total."""
-        return self.counts + (self.records - self.counts.sum()) / self.counts.size
+        return np.asarray(self.counts + (self.records - self.counts.sum()) / self.counts.size)
 
     @property
     def confusion(self) -> Array:

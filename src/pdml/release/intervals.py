@@ -8,6 +8,7 @@ from functools import cached_property
 from math import sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from pdml._types import Array
@@ -63,11 +64,11 @@ class Intervals:
         return self.coefficients + _QUANTILE * self.deviations
 
     @cached_property
-    def more_than_noise(self) -> Array:
+    def more_than_noise(self) -> NDArray[np.bool_]:
         """Whether an interval of all noise does not hold zero: of coefficients that are noise
         alone, up to one in twenty says so, too. False wherever it is not `whole`.
         """
-        return self.whole & (np.abs(self.coefficients) > _QUANTILE * self.deviations)
+        return np.asarray(self.whole & (np.abs(self.coefficients) > _QUANTILE * self.deviations))
 
 
 def of_sums(

@@ -20,8 +20,10 @@ INSIDE = "computed from records without noise, so that no file holds it: keep it
 PAGE_LEAK = "the page shows figures computed from records without noise: keep it inside"
 _TABLE = ("classes", "encoder", "feature_names", "label")  # what a table adds to a model
 # What of `Trained.summary` is computed from records without noise.
-INSIDE_ONLY = ("accuracy", "majority_accuracy", "reference_accuracy", "evaluation")
-INSIDE_ONLY += ("servers.accuracy", "mean_server_accuracy", "clipped")
+INSIDE_ONLY = (
+    *("accuracy", "majority_accuracy", "reference_accuracy", "evaluation"),
+    *("servers.accuracy", "mean_server_accuracy", "clipped"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
