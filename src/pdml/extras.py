@@ -28,6 +28,9 @@ EXTRAS = MappingProxyType(
         "nats": ("nats-py", "node"),
         "numba": ("numba", "fast"),
         "pyarrow": ("pyarrow", "parquet"),
+        "onnx": ("onnx", "onnx"),
+        "mlflow": ("mlflow-skinny", "mlflow"),
+        "pandas": ("pandas", "mlflow"),
         "ray": ("ray", "ray"),
     }
 )

@@ -175,7 +175,7 @@ def test_models_for_the_house_stay_there(data, tmp_path):
     np.testing.assert_array_equal(plain.coef_, fitted.coef_)  # asking changes nothing else
     assert len(pickle.dumps(plain)) < len(pickle.dumps(fitted))
     with pytest.raises(InvalidInput, match="house must be False with method 'rounds'"):
-        PDMLClassifier(house=True).fit(x, y)
+        PDMLClassifier(house=True, plan=TrainingPlan()).fit(x, y)
 
 
 def right(models, x, y):
