@@ -5,7 +5,7 @@ that says it.
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +104,8 @@ def number(name: str, text: str) -> Number:
     values = [float(part) for part in parts[: len(parts) - whole]]
     if len(values) not in (2, 4):
         raise ValueError(text)
-    low, high, typical, spread = (*values, None, None)[:4]
-    return Number(name=name, low=low, high=high, whole=whole, typical=typical, spread=spread)
+    plain = Number(name=name, low=values[0], high=values[1], whole=whole)
+    return replace(plain, typical=values[2], spread=values[3]) if len(values) > 2 else plain
 
 
 def _wanted(name: str, error: Undeclared) -> list[str]:

@@ -90,9 +90,7 @@ class Table:
             cells = (cell.strip() in known for cell in column.tolist())
             return np.fromiter(cells, dtype=bool, count=len(column))
         codes = [code for text in spellings if (code := number(text)) is not None]
-        return np.asarray(
-            np.isnan(column) | np.isin(column, [code for code in codes if code == code])
-        )
+        return np.asarray(np.isnan(column) | np.isin(column, codes))
 
     def numeric(
         self, name: str, *, private: bool = False, absent: BoolArray | None = None
