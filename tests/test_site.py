@@ -136,6 +136,7 @@ def test_every_setting_of_a_study_is_explained(monkeypatch):
     monkeypatch.setattr(rules, "Findings", Remembering)
     document = tomllib.loads(TEXT) | {"relay": {"address": "relay.example:4222"}}
     document["budget"] |= {"labels": {"epsilon": 0.1}}
+    document |= {"encoder": {"version": 2}, "maps": [{"map": "squares"}]}
     rules.read(document)
     asked = Remembering.asked
     assert asked.pop("plan") == set(rules.SETTINGS)

@@ -321,7 +321,7 @@ def _heading(table: str) -> str:
     name, _, inner = table.partition(".")
     if inner or not name:
         return f"[{name}] {inner}" if inner else "The tables"
-    return f"[[{name}]]" if name in ("attributes", "servers") else f"[{name}]"
+    return f"[[{name}]]" if name in ("attributes", "maps", "servers") else f"[{name}]"
 
 
 def explained(documented: Any) -> dict[str, str]:

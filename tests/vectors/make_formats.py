@@ -29,14 +29,19 @@ from pdml.collect.rules import collection_id
 from pdml.collect.sqlite import SqliteStore
 from pdml.contribute.crowd import Origin
 from pdml.contribute.memo import Memo
+from pdml.core.maps import Fourier, Products, Squares
 from pdml.core.sums_expectation import Expectation, Range
 from pdml.node import desk, evidence, wire
 from pdml.node.home import Home
 from pdml.node.offers import Offer
 from pdml.node.sealing import Context, Sealer, SealingKey
 from pdml.plan.saved import SavedPlan
+from pdml.release.table import train_table
 from pdml.study import frozen, template
-from pdml.study.messages import Receipt
+from pdml.study.draft import new_study
+from pdml.study.encoder import Category, Number
+from pdml.study.messages import Receipt, Report, encode_report, pack_features
+from pdml.tables import Table
 
 FORMATS = Path(__file__).parent / "formats"
 HOUR = "2026-03-01T14Z"
@@ -177,6 +182,25 @@ def of_a_model(place: Path) -> None:
     keep("model-2.json", (place / "house.json").read_bytes())
 
 
+def of_the_second_encoder(place: Path) -> None:
+    """A study, a report under it, and a model, all by version 2 of the encoder."""
+    job = Category(name="job", levels=("farm", "office"))
+    age = Number(name="age", low=18, high=100, typical=45, spread=15, missing="typical")
+    asked = {"title": "Second", "question": "Ill?", "classes": ("no", "yes")}
+    maps = (Squares(), Products(pairs=(("age", "job=farm"),)), Fourier(count=3))
+    study = new_study(**asked, attributes=(age, job), missing_values=("?",), maps=maps)
+    keep("study-1.second.toml", template.plain(study))
+    features = pack_features(study.encode({"age": 50, "job": "farm"}))
+    ids = {"version": 1, "study": study.hash, "id": "3" * 32}
+    sent = Report(**ids, epsilon=400_000, label=0, features=features)
+    keep("report-1.second.json", encode_report(sent))
+    jobs = np.random.default_rng(0).choice(["farm", "office"], 400)
+    table = Table(columns={"job": jobs, "ill": jobs == "farm"})
+    trained = train_table(table, "ill", attributes=[job], n_servers=4, random_state=0, plan=SHORT)
+    trained.model.save(place / "model.json")
+    keep("model-3.second.json", (place / "model.json").read_bytes())
+
+
 def of_a_plan(place: Path) -> None:
     plan = TrainingPlan(rounds=7, noise_scale=(0.1, 0.2, 0.3))
     saved = SavedPlan(plan=plan, links=((0, 1), (1, 2)), budget=Budget(features_epsilon=0.5))
@@ -207,6 +231,7 @@ if __name__ == "__main__":
         of_data,
         of_a_device,
         of_a_model,
+        of_the_second_encoder,
         of_a_plan,
     ):
         with tempfile.TemporaryDirectory() as place:

@@ -47,7 +47,7 @@ def _inside(trained: "Trained") -> list[str]:
     fitted = trained.classifier
     if not fitted.n_clipped_:
         return []
-    bias = " (which counts the constant 1 of every record)" if fitted.fit_intercept else ""
+    bias = " (which counts the constant of every record)" if fitted.fit_intercept else ""
     return [
         f"{fitted.n_clipped_:,} of {trained.records:,} records were longer than the norm bound "
         f"{fitted.norm_bound:g}{bias} and shrunk to it; this count is {INSIDE}."

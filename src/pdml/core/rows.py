@@ -95,11 +95,11 @@ def scale(x: Matrix, factor: Array) -> Matrix:
     return x * factor.astype(x.dtype)[:, None]
 
 
-def append_bias(x: Matrix) -> Matrix:
-    """A column of ones at the end: the intercept, counted inside the norm like every other
+def append_bias(x: Matrix, constant: float = 1.0) -> Matrix:
+    """A column of one constant at the end: the intercept, counted inside the norm like every other
     feature.
     """
-    ones = np.ones((x.shape[0], 1), dtype=x.dtype)
+    ones = np.full((x.shape[0], 1), constant, dtype=x.dtype)
     if sp.issparse(x):
         return sp.csr_array(sp.hstack([x, sp.csr_array(ones)], format="csr"))
     return np.hstack([x, ones])

@@ -1,4 +1,4 @@
-"""Records of a simulation dealt out to servers: classes, ranges, who holds what."""
+"""Records of a simulation dealt out to servers: classes, who holds what."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.core import labels, objective, rows
 from pdml.core.graph import Graph
@@ -35,21 +34,6 @@ def classes_of(declared: Any, y: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
         row = int(np.argmin(index)) + 1
         raise DataError(f"y must hold one of the declared classes, got another at record {row}")
     return known, index
-
-
-def ranges_of(declared: Any, x: Matrix) -> Array | None:
-    """(low, high) of every column as they were declared, or "from_data"."""
-    if declared is None:
-        return None
-    if isinstance(declared, str):
-        _validate.choice("feature_ranges", declared, ("from_data",))
-        low, high = (
-            np.asarray(side.toarray() if hasattr(side, "toarray") else side).ravel()
-            for side in (x.min(axis=0), x.max(axis=0))
-        )
-        low = np.minimum(low, 0) if hasattr(x, "toarray") else low
-        return np.column_stack([low, np.where(high > low, high, low + 1)]).astype(float)
-    return np.asarray(declared, dtype=float)
 
 
 def groups_of(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pdml import _validate
 from pdml._types import IntArray, Matrix
+from pdml.core.maps import FeatureMap
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.release.estimator import PDMLClassifier
@@ -33,6 +34,9 @@ def train_table(
     from_data: bool = False,
     classes: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    missing: Sequence[str] = (),
+    missing_values: Sequence[str] = (),
+    maps: Sequence[FeatureMap] = (),
     epsilon_column: str = "",
     server_column: str = "",
     test: Readable | None = None,
@@ -51,13 +55,20 @@ def train_table(
     label : str
         The column to predict.
     attributes : iterable of Number or Category
-        Declared ranges and levels of the columns to predict from.
+        Declared ranges, typical values and levels of the columns to predict from.
     from_data : bool
         Take what is not declared from the data: a release no noise protects.
     classes : sequence of str
         The classes of the label, in order; by default those in the data, which is such a release.
     ignore : sequence of str
         Columns that are no features.
+    missing : sequence of str
+        Columns in which cells may hold no value: one more level of a category, and a feature of its
+        own beside a number, which then counts as typical. The model predicts such records, too.
+    missing_values : sequence of str
+        What stands for no value there, such as "NA" or "?"; an empty cell and a null always do.
+    maps : sequence of maps
+        Further features, made of the others: `pdml.core.maps`.
     epsilon_column : str
         The column of each person's own ε.
     server_column : str
@@ -93,14 +104,24 @@ def train_table(
     Examples
     --------
     >>> from pdml.study.encoder import Category, Number
-    >>> age, sex = Number(name="age", low=18, high=100), Category(name="sex", levels=("f", "m"))
+    >>> age = Number(name="age", low=18, high=100, typical=45, spread=20)
+    >>> sex = Category(name="sex", levels=("f", "m"))
     >>> trained = train_table("people.csv", "diagnosis", attributes=[age, sex])  # doctest: +SKIP
     >>> trained.model.save("model.json")  # doctest: +SKIP
     """
     _refuse_early(settings, test, test_fraction)
     read = _read(table)
     roles = Roles(label=label, epsilon=epsilon_column, server=server_column, ignored=tuple(ignore))
-    people = read_records(read, roles, attributes=attributes, from_data=from_data, classes=classes)
+    people = read_records(
+        read,
+        roles,
+        attributes=attributes,
+        from_data=from_data,
+        classes=classes,
+        missing=missing,
+        missing_values=missing_values,
+        maps=maps,
+    )
     taught, tested = people, None
     if test is not None:
         tested = labelled(people, _read(test), label)
@@ -113,15 +134,13 @@ def train_table(
             fitted,
             leaks=people.leaks,
             classes=people.classes,
-            encoder=people.encoder.to_dict(),
-            feature_names=people.encoder.feature_names,
             label=label,
         ),
         servers=people.names or tuple(f"server {i + 1}" for i in range(fitted.graph_.n)),
         source=read.source,
         epsilon_column=epsilon_column,
     )
-    return trained if tested is None else measured(trained, tested.x, tested.codes)
+    return trained if tested is None else measured(trained, tested.given, tested.codes)
 
 
 def predict_table(model: Model, table: Readable, *, proba: bool = False) -> dict[str, NDArray[Any]]:
@@ -248,5 +267,5 @@ def _fit(taught: Records, settings: dict[str, Any]) -> PDMLClassifier:
         )
     chosen = {**settings, "n_servers": n, "classes": range(len(taught.classes))}
     fitted = PDMLClassifier(**chosen)
-    fitted.fit(taught.x, taught.codes, epsilons=taught.epsilons, servers=taught.owners)
+    fitted.fit(taught.given, taught.codes, epsilons=taught.epsilons, servers=taught.owners)
     return fitted

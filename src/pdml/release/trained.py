@@ -12,6 +12,7 @@ from pdml._types import Matrix
 from pdml.accounting import Ledger
 from pdml.core.sums_expectation import Expectation
 from pdml.release.estimator import PDMLClassifier
+from pdml.release.form import Encoded
 from pdml.release.history import History
 from pdml.release.model import Model
 
@@ -135,12 +136,13 @@ def released(classifier: PDMLClassifier, *, leaks: Sequence[str] = (), **changes
     return replace(classifier.model_, provenance=provenance, **changes)
 
 
-def measured(trained: Trained, x: Matrix, truth: NDArray[Any]) -> Trained:
+def measured(trained: Trained, x: Matrix | Encoded, truth: NDArray[Any]) -> Trained:
     """With the accuracy of every server and of the released model on records that were not trained
     on.
     """
     fitted = trained.classifier
-    each = tuple(float(np.mean(model.predict(x) == truth)) for model in fitted.server_models_)
+    plain = x.entries if isinstance(x, Encoded) else x
+    each = tuple(float(np.mean(model.predict(plain) == truth)) for model in fitted.server_models_)
     accuracy = float(np.mean(fitted.predict(x) == truth))
     return replace(
         trained, test_records=len(truth), accuracy=accuracy, server_accuracies=each or None

@@ -13,14 +13,20 @@ from numpy.typing import NDArray
 from pdml._types import Array, IntArray
 from pdml.errors import DataError, InvalidInput
 from pdml.tables.cells import listed, shown
-from pdml.tables.table import Table
+from pdml.tables.table import BoolArray, Table
 
 MAX_CLASSES = 50
 MAX_SERVERS = 1_000
 
 
 def positions(
-    table: Table, name: str, known: Sequence[Any], *, what: str, private: bool = False
+    table: Table,
+    name: str,
+    known: Sequence[Any],
+    *,
+    what: str,
+    private: bool = False,
+    absent: BoolArray | None = None,
 ) -> IntArray:
     """Which of ``known`` each cell of a column is.
 
@@ -36,23 +42,25 @@ def positions(
         What they are, for a sentence: "the classes".
     private : bool
         Whether a cell must not be quoted.
+    absent : array of bool, optional
+        Cells that hold no value (`Table.absent`), which are read as the text "".
 
     Raises
     ------
     DataError
         If a cell is none of them.
     """
-    text = isinstance(known[0], str)
-    column = table.text(name, private=private) if text else table.numeric(name, private=private)
-    cells = column.tolist()
+    read = table.text if isinstance(known[0], str) else table.numeric
+    cells = read(name, private=private, absent=absent).tolist()
     place = {value: k for k, value in enumerate(known)}
     found = np.fromiter((place.get(cell, -1) for cell in cells), dtype=np.int64, count=len(cells))
     if (found < 0).any():
         row = int(np.argmin(found))
         got = "something else" if private else shown(cells[row])
         raise DataError(
-            f"column {name!r} must hold one of {what} {listed([str(value) for value in known])}, "
-            f"got {got} in {table.where(row)}"
+            f"column {name!r} must hold one of {what} "
+            f"{listed([str(value) for value in known if value != ''])}, got {got} in "
+            f"{table.where(row)}"
         )
     return found
 
