@@ -98,7 +98,7 @@ class Squares:
         return tuple(f"{inputs.names[k]}^2" for k in self.uses(inputs))
 
     def masses(self, inputs: Inputs) -> tuple[float, ...]:
-        """The expected square of each column it adds."""
+        """The expected square of each column it adds, but for what the limit takes away."""
         return (1.0,) * len(self.uses(inputs))
 
     def apply(self, entries: Array, inputs: Inputs) -> Array:
@@ -143,7 +143,9 @@ class Products:
         return tuple(f"{first}*{second}" for first, second in self.pairs)
 
     def masses(self, inputs: Inputs) -> tuple[float, ...]:
-        """The expected square of each column it adds, if its entries are independent."""
+        """The expected square of each column it adds, if its entries are independent, but for what
+        the limit takes away.
+        """
         used = [inputs.masses[k] for k in self.uses(inputs)]
         return tuple(a * b for a, b in zip(used[::2], used[1::2], strict=True))
 
