@@ -1,10 +1,12 @@
 """How rows should be made of declared columns: accuracies of one exchange of sums on made-up tables
 of raw numbers and categories (docs/encoding.md).
 
-A table has 6 to 80 columns in units of their own: normal, skewed, heavy-tailed, uniform, counts with
-many zeros, two-humped, and categories; some correlated. What a person would declare is made from the
-population with care that a person has: median and deviation to one significant digit, or a range.
-Labels have ε = 1, features (1, 10⁻⁶) against all other servers.
+    python -m benchmarks.encoding 100 400 [careless | wide]    # seeds 100 to 499
+
+A table has 6 to 80 columns in units of their own: normal, skewed, heavy-tailed, uniform, counts
+with many zeros, two-humped, and categories; some correlated. What a person would declare is made
+from the population with the care that a person has: median and deviation to one significant digit,
+or a range. Labels have ε = 1, features (1, 10⁻⁶) against all other servers.
 """
 
 import sys
@@ -21,7 +23,7 @@ from pdml.core.sums_model import fit_sums
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
 from pdml.plan.sizes import Sizes
-from pdml.plan.sums_search import calibrated, noise_of_total
+from pdml.plan.sums_search import calibrated
 
 EPSILON = 1.0
 BUDGET = Budget(features_epsilon=1.0, features_delta=1e-6)
@@ -53,6 +55,7 @@ class Raw:
 
 
 def raw(seed, careless=False, wide=False):
+    """A table of its own kind for each seed; ``wide``: of many categories alone."""
     rng = np.random.default_rng([seed, 7])
     columns = int(np.exp(rng.uniform(np.log(6), np.log(80))))
     records = int(np.exp(rng.uniform(np.log(300), np.log(15000))))
@@ -119,6 +122,7 @@ def raw(seed, careless=False, wide=False):
 
 
 def _shaped(z, shape, rng):
+    """A column that grows with z, of another shape."""
     match shape:
         case "skewed":
             return np.exp(rng.uniform(0.4, 1.2) * z)
@@ -146,6 +150,7 @@ class Way:
     by_mass: bool = True  # or all entries by 1/√attributes
 
     def rows(self, table):
+        """Rows of norm at most 1, with their constant."""
         if self.numbers == "scales":
             typical, spread = table.scales.T
         elif self.numbers == "unit":
@@ -173,12 +178,14 @@ class Way:
 
 @lru_cache(maxsize=4096)
 def noise(records, servers):
+    """Of the total, by the ledger."""
     sizes = Sizes(records=(records // servers,) * servers, width=20, epsilon=EPSILON)
     plan = calibrated(BUDGET, sizes.place(Graph.ring(servers), 0), SHARE)
-    return noise_of_total(plan, servers)
+    return plan.noise_of_total(servers)
 
 
 def accuracy(x, table, seed):
+    """Of the model that one exchange of sums tells, on records that nobody trained on."""
     m, y = table.records, table.y
     epsilons = np.full(m, EPSILON)
     said = flip_labels(y[:m], epsilons, 2, Simulated(seed).stream(LABELS))
@@ -225,22 +232,20 @@ WAYS = {
 }
 
 
-def encoding(first=0, many=100, careless=False, ways=WAYS):
-    found = {name: [] for name in ways}
+def encoding(first, many, **kind):
+    """Accuracies of every way, one for each table."""
+    found = {name: [] for name in WAYS}
     for seed in range(first, first + many):
-        table = raw(seed, careless)
-        for name, way in ways.items():
+        table = raw(seed, **kind)
+        for name, way in WAYS.items():
             found[name].append(accuracy(way.rows(table), table, seed))
     return {name: np.array(each) for name, each in found.items()}
 
 
 if __name__ == "__main__":
-    first, many, careless = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:] == ["careless"]
-    found = encoding(first, many, careless)
-    base = found["typical, spread"]
+    first, many, *kind = sys.argv[1:]
+    found = encoding(int(first), int(many), **dict.fromkeys(kind, True))
     for name, each in found.items():
-        d = each - base
-        print(
-            f"{name:24} {100 * each.mean():6.2f}  {100 * d.mean():+6.2f} ± {100 * d.std() / np.sqrt(len(d)):.2f}  better {np.mean(d > 0):.2f} worse {np.mean(d < 0):.2f}",
-            flush=True,
-        )
+        more = 100 * (each - found["typical, spread"])
+        error = more.std() / np.sqrt(len(more))
+        print(f"{name:26} {100 * each.mean():6.2f} {more.mean():+6.2f} ± {error:.2f}", flush=True)

@@ -34,6 +34,7 @@ from pdml.node.journal import Journal
 from pdml.node.offers import Offer
 from pdml.node.sealing import Sealer, SealingKey
 from pdml.plan.saved import SavedPlan
+from pdml.release.node_evaluation import add_up
 from pdml.study.frozen import open_frozen
 from pdml.study.messages import decode_report, features_of
 from pdml.tables import Table
@@ -106,6 +107,9 @@ def read_frozen(path, version, newer, tmp_path):
     np.testing.assert_array_equal(data.features, [[0.25, 0.5, 0.5], [0.0, 0.75, 0.5]])
 
 
+FAR = [0.45033989445261113, -0.757405408311135, 0.8451651817945776]  # margins of model-3.json
+
+
 def read_model(path, version, newer, tmp_path):
     text = path.read_text()
     if newer:
@@ -114,7 +118,11 @@ def read_model(path, version, newer, tmp_path):
     (tmp_path / "model.json").write_text(text)
     model = load_model(tmp_path / "model.json")
     assert model.coefficients.shape == (1, 2) and len(model.privacy["lines"]) == 6
-    assert model.predict(np.array([[1.0, 0.0]])).tolist()[0] in model.classes
+    if path.name == "model-3.json":  # one column and its square
+        far = model.decision_function(np.array([[-0.9], [0.0], [0.9]]))
+        np.testing.assert_allclose(far, FAR, rtol=1e-12)
+    else:
+        assert model.predict(np.array([[1.0, 0.0]])).tolist()[0] in model.classes
     assert model.house == ("alice" if version == 2 else "")
     assert (None if model.expected is None else model.expected.accuracy.high) == (
         0.75 if version == 2 else None
@@ -306,6 +314,13 @@ def read_result(path, version, newer, tmp_path):
         raise PDMLError(told)
 
 
+def read_evaluation(path, version, newer, tmp_path):
+    data = path.read_bytes()
+    (tmp_path / "e.json").write_bytes(raised(data, version) if newer else data)
+    found = add_up(contract()[0], [tmp_path / "e.json"])
+    assert found.records == 40 and found.counts.shape == (2, 2, 1) and found.source == "simulated"
+
+
 READERS = {
     "journal": read_journal,
     "frozen data set": read_frozen,
@@ -325,6 +340,7 @@ READERS = {
     "saved plan": read_saved_plan,
     "desk": read_desk,
     "result": read_result,
+    "evaluation": read_evaluation,
 }
 
 

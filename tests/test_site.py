@@ -197,7 +197,7 @@ def test_a_command_or_option_that_is_gone_is_noticed():
     assert (
         unknown("`pdml verify result --study study.toml`, `pdml train people.csv --label y`") == []
     )
-    gone = "`pdml verify result --cluster`, `pdml evaluate m`\n```sh\npdml node run \\\n    --colour\n```"
+    gone = "`pdml verify result --cluster`, `pdml assess m`\n```sh\npdml node run \\\n    --colour\n```"
     assert len(unknown(gone)) == 3
 
 

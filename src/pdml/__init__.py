@@ -10,7 +10,12 @@ if TYPE_CHECKING:
     from pdml.plan.training_plan import TrainingPlan
     from pdml.release.estimator import PDMLClassifier
     from pdml.release.model import load_model
-    from pdml.release.table import evaluate_table, predict_table, train_table
+    from pdml.release.table import (
+        evaluate_privately,
+        evaluate_table,
+        predict_table,
+        train_table,
+    )
     from pdml.release.training import train_study
     from pdml.study import Study
 
@@ -20,6 +25,7 @@ __all__ = [
     "Study",
     "TrainingPlan",
     "__version__",
+    "evaluate_privately",
     "evaluate_table",
     "load_model",
     "predict_table",
@@ -32,6 +38,7 @@ _HOMES = {
     "PDMLClassifier": "pdml.release.estimator",
     "Study": "pdml.study",
     "TrainingPlan": "pdml.plan.training_plan",
+    "evaluate_privately": "pdml.release.table",
     "evaluate_table": "pdml.release.table",
     "load_model": "pdml.release.model",
     "predict_table": "pdml.release.table",

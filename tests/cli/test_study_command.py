@@ -316,7 +316,7 @@ def test_new_takes_its_budget_from_options_or_proposes_one(
 ) -> None:
     limits = ["--features-epsilon", "2", "--labels-epsilon", "0.3"]
     code, out, _ = run(capsys, *FROM_CSV, *DECLARED, *limits)
-    assert code == 0 and "become at most 91.0% sure of somebody's answers, but for a chance" in out
+    assert code == 0 and "become at most 93.7% sure of somebody's answers, but for a chance" in out
     budget = Study.load("study.toml").budget
     assert budget == Budget(features_epsilon=2.0, labels_epsilon=0.3)
     age = ["age", "", "18:100", "", "", ""]
@@ -464,7 +464,7 @@ def test_show_says_it_in_words(file: Path, capsys: pytest.CaptureFixture[str]) -
     told = " ".join(out.split())
     assert "never more than the epsilon that you choose, at most 2 on this menu" in told
     assert "From even odds nobody becomes more than 88.1% sure." in told
-    assert "at most 76.8% sure, but for a chance of 1e-06" in told
+    assert "at most 84.5% sure, but for a chance of 2e-06" in told
 
 
 def test_show_tells_a_budget_for_labels_where_it_limits_more_than_devices_do(

@@ -1,6 +1,7 @@
 """The linear model of rounds: exact for a quadratic loss, and the decay rule is what it says."""
 
 from dataclasses import replace
+from itertools import islice
 from math import sqrt
 
 import numpy as np
@@ -68,8 +69,8 @@ def test_predicted_means_and_variances_are_those_of_the_real_engine_on_a_quadrat
     )
     servers = quadratic_servers(spectrum, graph, answer)
     found = rounds_model.reached(
-        plan,
-        np.ones(5),
+        [replace(plan, penalty=1.0), plan],
+        np.ones((2, 5)),
         graph,
         2 * spectrum,
         np.full(5, 5.0),
@@ -77,13 +78,13 @@ def test_predicted_means_and_variances_are_those_of_the_real_engine_on_a_quadrat
         np.full(5, 0.2),
     )
     quiet = local.train(graph, local.Run(replace(plan, noise_scale=0.0), servers, Simulated(0)))
-    wanted = found.gain[0] * 2 * spectrum * answer
+    wanted = found.gain[1, 0] * 2 * spectrum * answer
     np.testing.assert_allclose(quiet.released.mean(axis=0)[0], wanted, rtol=1e-5, atol=1e-6)
     runs = [local.Run(plan, servers, Simulated(seed)) for seed in range(1500)]
     released = np.array([out.released.mean(axis=0)[0] for out in local.sweep(graph, runs)])
     total = np.sum(plan.noise_decay ** -np.arange(plan.rounds, dtype=float))
-    decay = found.decays[0].tolist().index(plan.noise_decay)
-    ratio = released.var(axis=0) / (0.3**2 / total * found.iterates[0, decay])
+    decay = found.decays[1, 0].tolist().index(plan.noise_decay)
+    ratio = released.var(axis=0) / (0.3**2 / total * found.iterates[1, 0, decay])
     assert (np.abs(ratio - 1) < 0.15).all(), ratio
     for wrong in (0.5, 2.0, plan.noise_decay ** (plan.rounds - 1)):
         assert (np.abs(ratio / wrong - 1) > 0.15).all()  # halved, doubled, faded from the wrong end
@@ -99,7 +100,8 @@ def test_the_responses_are_those_of_the_iteration_matrix() -> None:
     step = np.block(
         [[2 * penalty * shrink @ adjacency, -shrink], [penalty * (degree - adjacency), np.eye(5)]]
     )
-    p, _ = rounds_model.responses(graph, penalty, ridge, np.array([curvature]), 200)
+    each = rounds_model.responses(graph, [penalty], [ridge], np.array([curvature]))[1]
+    p = np.array([one[:, 0] for one in islice(each, 200)])
     row = np.concatenate([np.full(5, 0.2), np.zeros(5)])
     for j in range(200):
         np.testing.assert_allclose(p[j, :, 0], row[:5], atol=1e-12)

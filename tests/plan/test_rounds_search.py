@@ -65,7 +65,7 @@ def test_the_rule_is_near_the_best_decay_of_the_search() -> None:
     slowly later, which no single C describes: that is why the planner searches."""
     found = search()
     noise = found.seen.noise.mean(axis=1)
-    each = np.array([shape.iterates @ noise for shape in found.reached])
+    each = found.reached.iterates @ noise
     excess = each[..., 0] / each.min(axis=-1)
     joined = np.array([plan.penalty >= 0.1 for plan in found.plans])
     assert np.median(excess) < 1.002 and excess[joined].max() < 1.03 and excess.max() < 1.7

@@ -82,7 +82,7 @@ def test_the_noise_depends_neither_on_the_records_nor_on_who_colludes() -> None:
     for plan in found[1:]:
         assert plan.label_noise == pytest.approx(found[0].label_noise, rel=0.005)
         assert plan.square_noise == pytest.approx(found[0].square_noise, rel=0.005)
-    loud, quiet = (sums_search.noise_of_total(plan, 5) for plan in found[:2])
+    loud, quiet = (plan.noise_of_total(5) for plan in found[:2])
     assert loud.label == pytest.approx(2 * quiet.label, rel=0.005)  # h = 1 against h = 4
 
 
@@ -102,8 +102,10 @@ def test_the_share_is_chosen_by_rehearsals() -> None:
     """Of plans that spend the same, the one whose rehearsals were right most often."""
     sizes = Sizes(records=(200,) * 5, width=6, epsilon=1.0)
     budget, public = Budget(features_epsilon=1.0), populations(sizes)
-    found = sums_search.best(budget, sizes, GRAPH, public)
+    share, judged = sums_search.best(budget, sizes, public, 1)
     place = sizes.place(GRAPH, 0)
     plans = [sums_search.calibrated(budget, place, share) for share in sums_search.SHARES]
     right = [sums_search.judged(plan, sizes, public[:12], 1)[..., 1].mean() for plan in plans]
-    assert found == plans[int(np.argmax(right))]
+    best = int(np.argmax(right))
+    assert share == sums_search.SHARES[best]
+    np.testing.assert_array_equal(judged, sums_search.judged(plans[best], sizes, public, 1))

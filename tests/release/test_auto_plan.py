@@ -54,7 +54,7 @@ def test_where_people_chose_for_themselves_the_least_private_of_them_is_within_t
 def test_whoever_gains_nothing_is_warned_before_and_served_all_the_same():
     x, y = people(records=40)
     hopeless = PDMLClassifier(n_servers=4, plan="auto", features_epsilon=0.01, random_state=1)
-    with pytest.warns(PrivacyUtilityWarning, match="joining is not expected to pay"):
+    with pytest.warns(PrivacyUtilityWarning, match="Joining is not expected to pay"):
         hopeless.fit(x, y)
     assert not hopeless.proposal_.pays and spent(hopeless) <= 0.01
 

@@ -37,7 +37,8 @@ def data():
 @parametrize_with_checks(
     [
         PDMLClassifier(),
-        PDMLClassifier(epsilon=None, n_servers=3, topology="ring", fit_intercept=False),
+        PDMLClassifier(plan=TrainingPlan()),
+        PDMLClassifier(epsilon=None, features_epsilon=None, n_servers=3, fit_intercept=False),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
@@ -182,10 +183,11 @@ def test_declared_ranges_and_the_leak_of_undeclared_ones():
     x = np.column_stack([rng.uniform(18, 100, 600), rng.uniform(0, 1e5, 600)])
     y = (x[:, 0] > 60).astype(int)
     ranges = [(18, 100), (0, 1e5)]
-    model = PDMLClassifier(None, feature_ranges=ranges, classes=(0, 1), random_state=0).fit(x, y)
+    free = {"features_epsilon": None, "random_state": 0}
+    model = PDMLClassifier(None, feature_ranges=ranges, classes=(0, 1), **free).fit(x, y)
     assert model.leaks_ == []
     assert model.score(x, y) > 0.8
-    leaky = PDMLClassifier(None, feature_ranges="from_data", diagnostics=True).fit(x, y)
+    leaky = PDMLClassifier(None, feature_ranges="from_data", rounds=2, diagnostics=True).fit(x, y)
     assert leaky.leaks_ == [RISK_LEAK, CLASSES_LEAK, RANGES_LEAK]
     assert leaky.model_.provenance["leaks"] == [CLASSES_LEAK, RANGES_LEAK]  # the file has no risk
     np.testing.assert_array_equal(
@@ -205,8 +207,8 @@ def test_declared_ranges_and_the_leak_of_undeclared_ones():
 def test_history_and_ledger_tell_the_same_story(data):
     x, y = data
     seen = []
-    model = PDMLClassifier(rounds=12, on_round=lambda *told: seen.append(told), diagnostics=True)
-    model.set_params(random_state=0).fit(x, y)
+    model = PDMLClassifier(plan=TrainingPlan(), rounds=12, diagnostics=True)
+    model.set_params(random_state=0, on_round=lambda *told: seen.append(told)).fit(x, y)
     assert seen == [(t, 12) for t in range(1, 13)]
     history = model.history_
     assert all(

@@ -14,6 +14,7 @@ from example_study import STUDY, TEXT
 from pdml.core.maps import Bins, Fourier, Products, Squares
 from pdml.core.scaling import CONSTANT, SIZE
 from pdml.errors import DataError, InvalidInput, NoValue, StudyError
+from pdml.release.model import Model
 from pdml.study import Study, columns, readable, template
 from pdml.study.draft import new_study
 from pdml.study.encoder import Category, Encoder, Number
@@ -266,3 +267,26 @@ def test_maps_and_answers_in_words() -> None:
         "in which of 4 intervals lies every number",
         "7 waves of every number, in directions that all know",
     ]
+
+
+def test_a_model_prepares_rows_as_devices_do() -> None:
+    """To the rounding of float32: what was trained on is what is predicted from."""
+    maps = (Squares(), Fourier(count=4), Products(pairs=(("age", "job=farm"),)))
+    study = replace(STUDY, encoder=Encoder(attributes=(AGE, JOB), version=2, maps=maps), wording={})
+    table = people((45, "farm"), (np.nan, ""), (99, "office"), (18, "farm"))
+    sent = study.encode_table(table)
+    model = Model(
+        classes=study.classes,
+        coefficients=np.zeros((1, study.width - 1)),
+        intercepts=np.zeros(1),
+        norm_bound=1.0,
+        fit_intercept=True,
+        encoder=study.encoder.to_dict(),
+    )
+    found = [
+        replace(model, coefficients=unit[None, :-1], intercepts=unit[-1:]).decision_function(
+            model.features(table)
+        )
+        for unit in np.eye(study.width)
+    ]
+    np.testing.assert_allclose(np.column_stack(found), sent, atol=1e-7)

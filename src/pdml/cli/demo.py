@@ -4,13 +4,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pdml.cli import outputs, screen
+from pdml.cli import options, outputs, screen
 from pdml.cli.options import TablesJson, flag, option
 
 if TYPE_CHECKING:
     from pdml.release.demo import Demo
 
 _SEED = "Another seed: other people, another graph, other noise."
+_ROUNDS = "Train in so many rounds.  [default: as the planner finds best]"
 _EPSILON = "How private each label is on the device; smaller is more private."
 
 
@@ -18,16 +19,17 @@ def demo(
     out: Annotated[Path, option("Folder for report.html and model.json.")] = Path("pdml-demo"),
     seed: Annotated[int, option(_SEED, min=0)] = 1,
     epsilon: Annotated[float, option(_EPSILON)] = 1.0,
-    rounds: Annotated[int, option("Rounds of training; more rounds give away more.")] = 30,
+    features_epsilon: options.FeaturesEpsilon = 1.0,
+    rounds: Annotated[int | None, option(_ROUNDS, show_default=False)] = None,
     diagnostics: Annotated[bool, flag("--diagnostics", "Show unprotected figures too.")] = False,
     as_json: TablesJson = False,
 ) -> None:
     """See the method work, offline, in a few seconds.
 
     7,000 simulated people of the Twonorm benchmark flip their label on their own device; ten
-    servers that do not trust each other train one model over 13 links, adding noise of two kinds.
-    Shows how accurate it is beside the same training without privacy, and how much anybody could
-    learn about a person.
+    servers that do not trust each other train one model together, with noise on all that they
+    send. Shows how accurate it is beside the same training without privacy, and how much anybody
+    could learn about a person.
 
     \b
     Example:
@@ -41,7 +43,12 @@ def demo(
     way_out = "the demo replaces only its own files; choose --out"
     outputs.check(list(files.values()), force=made_by_demo(files["model"]), way_out=way_out)
     done = run_demo(
-        epsilon=epsilon, rounds=rounds, seed=seed, diagnostics=diagnostics, progress=screen.progress
+        epsilon=epsilon,
+        features_epsilon=features_epsilon,
+        rounds=rounds,
+        seed=seed,
+        diagnostics=diagnostics,
+        progress=screen.progress,
     )
     page = partial(write, page=demo_page(done))
     outputs.commit({files["report"]: page, files["model"]: done.private.model.save})
@@ -52,15 +59,16 @@ def demo(
 
 def _show(done: "Demo", files: dict[str, Path]) -> None:
     from pdml.cli import trained_words
+    from pdml.pages.numbers import sizes
 
     trained, graph = done.private, done.private.classifier.graph_
-    totals = {"released model": trained, "without privacy": done.unprotected}
+    totals = [*trained_words.beside(trained), ("without privacy", done.unprotected.accuracy)]
     screen.show(
         "How accurate is it?",
-        screen.accuracy_table(trained.rows, [(k, each.accuracy) for k, each in totals.items()]),
+        screen.accuracy_table(trained.rows, totals),
         f"{trained.records:,} simulated people, each with the label flipped with probability "
-        f"{done.flip_probability:.0%}; {graph.n} servers, {graph.n_edges} links, "
-        f"{trained.model.plan['rounds']} rounds; "
+        f"{done.flip_probability:.0%}; "
+        f"{sizes('server', graph.n, graph.n_edges, trained.rounds)}; "
         f"measured on {trained.test_records:,} fresh records.",
     )
     trained_words.show(trained)

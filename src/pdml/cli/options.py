@@ -85,22 +85,32 @@ Servers = Annotated[int, option("How many servers train together.")]
 Width = Annotated[int, option(_WIDTH)]
 PublicLabel = Annotated[str, option("Their column to predict.", "COLUMN")]
 
+# What the others may learn
+
+_FEATURES = "The most other servers may learn of features; inf: no limit."
+_COLLUDING = "How many other servers may put together what they see.  [default: all others]"
+FeaturesEpsilon = Annotated[float, option(_FEATURES, panel=PRIVACY)]
+Delta = Annotated[float, option("But for this chance.", panel=PRIVACY)]
+Colluding = Annotated[int | None, option(_COLLUDING, show_default=False, panel=PRIVACY)]
+
 # A training's settings, whose letters are the paper's
 
 SETTINGS = ["rounds", "penalty", "regularization", "objective_bound", "objective_noise"]
 SETTINGS += ["noise_scale", "noise_decay"]
-_PENALTY = "How strongly servers pull together (beta).  [default: 0.1]"
-_BOUND = "Bound of the objective's noise (R); 0: none.  [default: 1]"
-_KINDS = "truncated_gaussian, uniform_box, uniform_ball or none.  [default: truncated_gaussian]"
-_SCALE = "Noise on what servers send (V); 0: none.  [default: 0.3]"
-_DECAY = "How that noise fades (rho), between 0 and 1.  [default: 0.95]"
+PENALTY = "How strongly servers pull together (beta)."
+REGULARIZATION = "Keeps the model small (a)."
+BOUND = "Bound of the objective's noise (R); 0: none."
+KINDS = "truncated_gaussian, uniform_box, uniform_ball or none."
+SCALE = "Noise on what servers send (V); 0: none."
+DECAY = "How that noise fades (rho), between 0 and 1."
+_KINDS = f"{KINDS}  [default: truncated_gaussian]"
 Rounds = Annotated[int | None, _planned("Rounds of training (T).  [default: 40]")]
-Penalty = Annotated[float | None, _planned(_PENALTY)]
-Regularization = Annotated[float | None, _planned("Keeps the model small (a).  [default: 0.01]")]
-ObjectiveBound = Annotated[float | None, _planned(_BOUND)]
+Penalty = Annotated[float | None, _planned(f"{PENALTY}  [default: 0.1]")]
+Regularization = Annotated[float | None, _planned(f"{REGULARIZATION}  [default: 0.01]")]
+ObjectiveBound = Annotated[float | None, _planned(f"{BOUND}  [default: 1]")]
 ObjectiveNoise = Annotated[str | None, _planned(_KINDS)]
-NoiseScale = Annotated[float | None, _planned(_SCALE)]
-NoiseDecay = Annotated[float | None, _planned(_DECAY)]
+NoiseScale = Annotated[float | None, _planned(f"{SCALE}  [default: 0.3]")]
+NoiseDecay = Annotated[float | None, _planned(f"{DECAY}  [default: 0.95]")]
 
 # Where a training's files go
 

@@ -14,16 +14,14 @@ if TYPE_CHECKING:
     from pdml.plan.planner import Proposal
     from pdml.plan.training_plan import TrainingPlan
 
-_FEATURES = "The most other servers may learn of features; inf: no limit.  [default: 1]"
 _TARGET = "Find the smallest epsilon, of labels and budget alike, that reaches this on --like."
-_COLLUDING = "How many other servers may put together what they see.  [default: all others]"
 _METHOD = "rounds or sums.  [default: whichever is expected to be right more often]"
 _QUIET = {"show_default": False}
 
 
 def plan(
-    features_epsilon: Annotated[float, option(_FEATURES, **_QUIET)] = 1.0,
-    features_delta: Annotated[float, option("But for this chance.")] = 1e-6,
+    features_epsilon: options.FeaturesEpsilon = 1.0,
+    features_delta: options.Delta = 1e-6,
     labels_epsilon: Annotated[
         float | None, option("The same for labels.  [default: --epsilon]", **_QUIET)
     ] = None,
@@ -36,7 +34,7 @@ def plan(
     norm_bound: options.NormBound = 1.0,
     topology: options.Topology = "random",
     links: options.Links = None,
-    colluding: Annotated[int | None, option(_COLLUDING, **_QUIET)] = None,
+    colluding: options.Colluding = None,
     method: Annotated[str | None, option(_METHOD, **_QUIET)] = None,
     rounds: Annotated[int, option("The most rounds to plan for.")] = 100,
     like: Annotated[
@@ -142,7 +140,7 @@ def _show(proposal: "Proposal", found: dict[str, float], out: Path | None) -> No
     ]
     columns = ("against other servers", "allowed", "spent", "delta")
     screen.show("The budget", screen.Grid(columns, rows))
-    screen.show_privacy(proposal.ledger.lines())
+    screen.show_privacy(proposal.ledger.overview(proposal.budget.colluding))
     worth = [
         (_CANDIDATES[name], _range(each.accuracy), _range(each.agreement))
         for name, each in proposal.candidates.items()

@@ -5,10 +5,7 @@ from typing import Any
 from pdml.cli import budget_words, screen
 from pdml.cli.screen import Grid
 from pdml.pages import numbers
-from pdml.study import Study, Wording, readable
-from pdml.study.attributes import NO_ANSWER
-from pdml.study.encoder import Attribute, Number
-from pdml.tables import listed
+from pdml.study import Study, Wording, readable, words
 
 MOST_ROWS = 40
 _CHANCE = (
@@ -36,7 +33,7 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
     asked = [
         (
             study.wording.get(each.name, Wording()).label or each.name,
-            _domain(each, study.encoder.version),
+            words.domain(each, study.encoder.version),
             str(len(each.feature_names)),
         )
         for each in study.attributes
@@ -78,16 +75,6 @@ def _few(columns: tuple[str, str, str], rows: list[tuple[str, str, str]], words:
 
 def _default(study: Study, epsilon: float) -> str:
     return " (suggested)" if epsilon == study.default_epsilon else ""
-
-
-def _domain(attribute: Attribute, version: int) -> str:
-    if not isinstance(attribute, Number):
-        return listed(attribute.choices).replace("'", "")
-    told = f"{attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
-    if version > 1:
-        typical, spread = attribute.scale
-        told += f"; most people {typical:g} ± {spread:g}"
-    return f"{told}; or {NO_ANSWER}" if attribute.missing else told
 
 
 def _sent(study: Study, facts: dict[str, Any]) -> list[str]:

@@ -1,6 +1,9 @@
 """`pdml train people.csv`: a table of people's records in, a model and a report out."""
 
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +16,7 @@ from pdml.cli.options import PLAN, PRIVACY, argument, flag, option
 if TYPE_CHECKING:
     from pdml.release.trained import Trained
 
+_LIMITS = ("features_epsilon", "delta", "colluding")
 COLUMNS, _ACCURACY = "The columns", "Accuracy"
 _column, _private = partial(option, panel=COLUMNS), partial(option, panel=PRIVACY)
 _RANGE = "Range of a number, and within what most people lie; repeat."
@@ -20,8 +24,11 @@ _ENCODER = "All this as JSON, as in a model's encoder."
 _MISSING = "A column in which values may be missing; repeat."
 _SPELT = "What stands for a missing value, besides an empty cell."
 _MAP = "Further features: squares, bins:count=5, products:A*B, fourier:count=20,scale=0.7; repeat."
+_letter = partial(option, panel=PLAN)
 _FROM_DATA = "Take the undeclared ones from the data: a leak."
 _EPSILON = "Privacy of each label: smaller is more private, inf is none."
+_FEATURES = "The most other servers may learn of features; inf: no limit.  [default: 1]"
+_CHANCE = "But for this chance.  [default: 1e-06]"
 _DEALT = "How many servers the records are dealt to.  [default: 10]"
 _SEED = "Makes the run repeatable: who knows it can subtract the noise."
 _SAVED = "Plan, links and budget that `pdml plan --out` wrote."
@@ -46,6 +53,9 @@ def train_table(
     maps: Annotated[Texts, _column(_MAP, "MAP", "--map")] = None,
     epsilon: Annotated[float, _private(_EPSILON)] = 1.0,
     epsilon_column: Annotated[str, _private("Each person's own epsilon.", "COLUMN")] = "",
+    features_epsilon: Annotated[float | None, _private(_FEATURES, show_default=False)] = None,
+    delta: Annotated[float | None, _private(_CHANCE, show_default=False)] = None,
+    colluding: options.Colluding = None,
     norm_bound: options.NormBound = 1.0,
     servers: Annotated[int | None, _private(_DEALT)] = None,
     server_column: Annotated[str, _private("Which server each record belongs to.", "COLUMN")] = "",
@@ -54,13 +64,14 @@ def train_table(
     engine: Annotated[str, _private("local (one process) or ray (a cluster).")] = "local",
     seed: Annotated[int | None, _private(_SEED, min=0)] = None,
     plan: Annotated[Path | None, option(_SAVED, "FILE", panel=PLAN)] = None,
-    rounds: options.Rounds = None,
-    penalty: options.Penalty = None,
-    regularization: options.Regularization = None,
-    objective_bound: options.ObjectiveBound = None,
-    objective_noise: options.ObjectiveNoise = None,
-    noise_scale: options.NoiseScale = None,
-    noise_decay: options.NoiseDecay = None,
+    method: Annotated[str | None, _letter("rounds or sums.")] = None,
+    rounds: Annotated[int | None, _letter("Rounds of training (T).")] = None,
+    penalty: Annotated[float | None, _letter(options.PENALTY)] = None,
+    regularization: Annotated[float | None, _letter(options.REGULARIZATION)] = None,
+    objective_bound: Annotated[float | None, _letter(options.BOUND)] = None,
+    objective_noise: Annotated[str | None, _letter(options.KINDS)] = None,
+    noise_scale: Annotated[float | None, _letter(options.SCALE)] = None,
+    noise_decay: Annotated[float | None, _letter(options.DECAY)] = None,
     test: Annotated[
         Path | None, option("Records to measure the accuracy on.", "FILE", panel=_ACCURACY)
     ] = None,
@@ -79,9 +90,11 @@ def train_table(
     """Train a model from a table, with simulated people and servers.
 
     Every label is randomised before the training sees it; the servers then train together and add
-    noise to what they send. Writes model.json and report.html, which hold nothing but noisy
-    releases and public settings; accuracies on records are shown here only, unless --diagnostics
-    asks for them on the page.
+    noise to what they send, so much that others learn no more of a person's features than
+    --features-epsilon. How they train is planned from sizes alone; settings of the plan that are
+    given take the place of what was planned. Writes model.json and report.html, which hold nothing
+    but noisy releases and public settings; accuracies on records are shown here only, unless
+    --diagnostics asks for them on the page.
 
     Ranges, levels and classes are declared, not looked up: a maximum or a rare level in the data
     is somebody's. With age=18:100:45:20 ages from 18 to 100 are accepted, and most people are
@@ -99,7 +112,7 @@ def train_table(
       pdml train people.csv --label diagnosis --from-data
     """
     said = locals()
-    given = options.given(said, options.SETTINGS)
+    given = options.given(said, (*options.SETTINGS, "method", *_LIMITS))
     dealt = options.given(said, ("links", "servers"))
     if not label:
         raise typer.BadParameter("it names the column to predict", param_hint="--label")
@@ -108,14 +121,13 @@ def train_table(
     from pdml.pages.page import write
     from pdml.pages.trained import table_page
     from pdml.plan.saved import SavedPlan
-    from pdml.plan.training_plan import TrainingPlan
     from pdml.release.table import train_table
 
     files = {"report": out / report, "model": out / model}
     outputs.check(list(files.values()), force=force)
     agreed: dict[str, Any] = {"topology": topology, "links": links, "n_servers": servers}
     if plan is None:
-        agreed["plan"] = TrainingPlan(**given)
+        agreed |= given
     else:
         options.leave_out(given | dealt, " beside --plan: the file settles it")
         agreed = SavedPlan.load(plan).settings()
@@ -128,7 +140,7 @@ def train_table(
     settings = columns.settings() | agreed
 
     def train() -> "Trained":
-        with screen.progress("Training") as hear:
+        with screen.progress("Training") as hear, _told_below():
             return train_table(
                 data,
                 label,
@@ -165,12 +177,22 @@ def train_table(
     screen.tell(as_json, trained.summary() | {"files": paths}, lambda: _show(trained, files))
 
 
+@contextmanager
+def _told_below() -> Iterator[None]:
+    """What a fit warns of is said in words, on the screen and on the page."""
+    from pdml.errors import PrivacyUtilityWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyUtilityWarning)
+        yield
+
+
 def _show(trained: "Trained", files: dict[str, Path]) -> None:
-    from pdml.cli import trained_words
-    from pdml.pages.trained import measured_on, table_lead
+    from pdml.cli import evaluated_words, trained_words
+    from pdml.pages.trained import assessed, measured_on, table_lead
     from pdml.release.trained import INSIDE
 
-    totals = () if trained.accuracy is None else (("released model", trained.accuracy),)
+    totals = trained_words.beside(trained)
     hint = f"; {INSIDE}" if totals else " (--test FILE or --test-fraction 0.2)"
     if trained.classifier.diagnostics:
         hint = ""  # the leak is named below
@@ -180,6 +202,8 @@ def _show(trained: "Trained", files: dict[str, Path]) -> None:
         table_lead(trained),
         f"Accuracy: {measured_on(trained)}{hint}.",
     )
+    if (view := assessed(trained)) is not None:
+        evaluated_words.show(view, further=True)
     leaks = (*trained.model.provenance["leaks"], *trained.page_leaks)
     trained_words.show(trained, *(f"Leak: {sentence}." for sentence in leaks))
     screen.list_files(files)

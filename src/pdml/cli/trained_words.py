@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdml.cli import screen
+from pdml.pages.assessment import WITHOUT
 from pdml.pages.trained import remarks
 from pdml.release.trained import INSIDE
 
@@ -28,8 +29,20 @@ def show(trained: "Trained", *notes: str) -> None:
         screen.say("", f"{apart}: {trained.consensus:.3g}; the model's own length is {size:.3g}.")
     if trained.expected is not None:
         screen.say("", expectation(trained.expected))
-    screen.show_privacy(trained.ledger.lines())
+    screen.show_privacy(trained.ledger.overview(trained.model.plan.get("colluding")))
     screen.say("", *notes, *_inside(trained), *remarks(trained), SIMULATED)
+
+
+def beside(trained: "Trained") -> list[tuple[str, float | None]]:
+    """The released model's accuracy with what to hold it against; nothing if none was measured."""
+    found = trained.evaluation
+    if found is None:
+        return []
+    rows: list[tuple[str, float | None]] = [("released model", found.accuracy)]
+    rows.append((f"always saying {found.majority_class}", found.majority))
+    if trained.reference_accuracy is not None:
+        rows.append((WITHOUT, trained.reference_accuracy))
+    return rows
 
 
 def expectation(expected: "Expectation") -> str:

@@ -68,12 +68,14 @@ def denoised(noisy: Array, stddev: float, *, intercept: bool = True) -> Array:
     """
     diagonal = _diagonal(noisy, stddev)
     floor = _floor(diagonal.sum(), len(noisy), stddev)
-    parts = (
+    if stddev == 0:  # all three return it
+        return _positive(noisy, floor)
+    by_columns = (
         _entrywise(noisy, diagonal, stddev, intercept),
         _spiked(noisy, diagonal, stddev),
-        _rotated(noisy, stddev),
     )
-    return np.asarray(sum(_positive(part, floor) for part in parts) / len(parts))
+    parts = [*(_positive(part, floor) for part in by_columns), _rotated(noisy, stddev, floor)]
+    return np.asarray(sum(parts) / len(parts))
 
 
 def _floor(trace: float, width: int, stddev: float) -> float:
@@ -83,7 +85,10 @@ def _floor(trace: float, width: int, stddev: float) -> float:
 
 
 def _positive(matrix: Array, floor: float) -> Array:
-    values, vectors = np.linalg.eigh(matrix)
+    return _composed(*np.linalg.eigh(matrix), floor)
+
+
+def _composed(values: Array, vectors: Array, floor: float = -np.inf) -> Array:
     return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)
 
 
@@ -146,13 +151,13 @@ def _spiked(noisy: Array, diagonal: Array, stddev: float) -> Array:
     values, vectors = np.linalg.eigh(noisy - np.diag(diagonal))
     edge = _EDGE * radius(len(noisy), stddev)
     kept = np.sign(values) * np.sqrt(np.maximum(values**2 - edge**2, 0.0))
-    result = (vectors * kept) @ vectors.T
+    result = _composed(kept, vectors)
     np.fill_diagonal(result, diagonal)
     return np.asarray(result)
 
 
-def _rotated(noisy: Array, stddev: float) -> Array:
-    """Eigenvalues above the bulk shrunk, all others equal, so that the trace is kept."""
+def _rotated(noisy: Array, stddev: float, floor: float) -> Array:
+    """Eigenvalues above the bulk shrunk, all others equal, so that the trace is kept; positive."""
     values, vectors = np.linalg.eigh(noisy)
     edge, width = _EDGE * radius(len(noisy), stddev), len(noisy)
     bulk = float(values.mean())
@@ -163,4 +168,4 @@ def _rotated(noisy: Array, stddev: float) -> Array:
         bulk = lower
     spikes = np.sqrt(np.maximum((values - bulk) ** 2 - edge**2, 0.0)) * (values > bulk)
     rest = max((_trace(noisy, stddev) - spikes.sum()) / width, 0.0)
-    return np.asarray((vectors * (spikes + rest)) @ vectors.T)
+    return _composed(spikes + rest, vectors, floor)

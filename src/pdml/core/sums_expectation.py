@@ -27,6 +27,7 @@ _BEYOND = 0.025  # what Gaussian classes leave out
 _VARIANCE, _SPREAD = 1.25, 0.4  # E[z²] relative to the estimate that the model relied on
 _CENTRE, _BALANCE = 0.2, 0.4  # E[z] about the model's own estimate, E[y] about 0
 _POINTS = 5
+_CLEAR = 0.01  # of a gain: no need to look closer
 _CORRELATIONS = np.linspace(-0.3, 0.97, 52)
 # A model may have learnt nothing, or anything.
 _PRIOR = 4 * np.exp(-0.5 * (_CORRELATIONS / 0.1) ** 2) + (_CORRELATIONS > 0)
@@ -93,11 +94,69 @@ def expect(totals: Sums, noise: Noise, *, loss: Loss, norm_bound: float = 1.0) -
         )
     given = measured(totals, noise, loss=loss, norm_bound=norm_bound)
     model = fit_measured(given, loss)
-    size = np.sqrt(model.weights[0] @ model.moments @ model.weights[0])
+    size = _size(model)
     if not size:  # no label said anything
         return Expectation(accuracy=_UNKNOWN, auc=_UNKNOWN, confidence=0.5)
-    said = _judged(given, model, loss)
-    # Axes: correlation of y and z, log variance of z, mean of y, mean of z.
+    believed = _believed(_judged(given, model, loss, _SPLITS))
+    gap = believed.gap / (np.sqrt(2) * believed.within)
+    return Expectation(
+        accuracy=_range(believed.right, believed.chance),
+        auc=_range(_special.ndtr(gap), believed.chance),
+        confidence=_confidence(size, believed),
+    )
+
+
+def gain(given: Measured, model: SumsModel, loss: Loss) -> Range:
+    """How much more often a model is right than whoever always says the largest class, which the
+    same totals tell.
+
+    Parameters
+    ----------
+    given : Measured
+        Totals of two classes, with a constant column.
+    model : SumsModel
+        What `fit_measured` made of them.
+    loss : Loss
+        As in `fit_sums`.
+
+    Returns
+    -------
+    Range
+        Of the difference between two shares; its interval holds the truth in about 80% of
+        trainings. Where one split of the totals leaves no doubt that it is positive, no more are
+        made.
+    """
+    if not _size(model):
+        return Range(low=-1.0, middle=0.0, high=1.0)
+    for splits in (1, _SPLITS):
+        believed = _believed(_judged(given, model, loss, splits))
+        found = _range(believed.right - believed.largest, believed.chance, least=-1.0)
+        if found.low > _CLEAR:
+            break
+    return found
+
+
+def _size(model: SumsModel) -> float:
+    """Root mean square margin."""
+    return float(np.sqrt(model.weights[0] @ model.moments @ model.weights[0]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Believed:
+    """What is possible, and the chance of each: axes are correlation of y and z, log variance of
+    z, mean of y, mean of z.
+    """
+
+    chance: Array
+    right: Array  # accuracy
+    largest: Array  # the larger class's share
+    inner: Array  # variance of z
+    within: Array  # its deviation inside a class
+    gap: Array  # between the means of the classes
+    centre: Array  # mean of z
+
+
+def _believed(said: "_Said") -> _Believed:
     correlation, log_variance = _CORRELATIONS[:, None, None, None], _VARIANCES[:, None, None]
     balance, balanced = _nodes(*said.balance)
     balance, balanced = balance[:, None], balanced[:, None]
@@ -116,18 +175,23 @@ def expect(totals: Sums, noise: Noise, *, loss: Loss, norm_bound: float = 1.0) -
     within = np.sqrt(inner * (1 - correlation**2))
     right = positive * _special.ndtr((centre + gap * (1 - positive)) / within)
     right += (1 - positive) * _special.ndtr(-(centre - gap * positive) / within)
-    return Expectation(
-        accuracy=_range(right, chance),
-        auc=_range(_special.ndtr(gap / (np.sqrt(2) * within)), chance),
-        confidence=_confidence(size, inner, centre, chance),
+    return _Believed(
+        chance=chance,
+        right=right,
+        largest=np.maximum(positive, 1 - positive),
+        inner=inner,
+        within=within,
+        gap=gap,
+        centre=centre,
     )
 
 
-def _confidence(size: float, inner: Array, centre: Array, chance: Array) -> float:
+def _confidence(size: float, believed: _Believed) -> float:
     """The mean of e^|z|/(1 + e^|z|)."""
+    chance, centre = believed.chance, believed.centre
     typical = _special.ndtri((np.arange(512) + 0.5) / 512)
     mean = float(np.sum(chance * centre))
-    spread = np.sqrt(max(float(np.sum(chance * (inner + centre**2))) - mean**2, 0.0))
+    spread = np.sqrt(max(float(np.sum(chance * (believed.inner + centre**2))) - mean**2, 0.0))
     return float(np.mean(1 / (1 + np.exp(-size * np.abs(mean + spread * typical)))))
 
 
@@ -149,13 +213,13 @@ class _Said:
     balance: tuple[float, float]  # E[y]
 
 
-def _judged(given: Measured, model: SumsModel, loss: Loss) -> _Said:
+def _judged(given: Measured, model: SumsModel, loss: Loss, splits: int) -> _Said:
     s, width, c = model.moments, len(model.moments), loss.label_weight
     noise = given.label**2 * np.eye(width) + given.report * s
     root, rng = np.linalg.cholesky(noise), np.random.default_rng(0)
     louder = 1 + _SPLIT**2
     told, square, centre = [], [], []
-    for _ in range(_SPLITS):
+    for _ in range(splits):
         label = root @ rng.normal(size=width)
         fresh = rng.normal(size=(width, width))
         fresh = (fresh + fresh.T) / 2 * given.square
@@ -174,7 +238,7 @@ def _judged(given: Measured, model: SumsModel, loss: Loss) -> _Said:
         square.append(w @ left @ w)
         centre.append(w @ left[:, -1])
     w = model.weights[0] / np.sqrt(model.weights[0] @ s @ model.weights[0])
-    unit, more = np.sqrt(s[-1, -1]), _INFLATION * np.sqrt(1 + 1 / (_SPLIT**2 * _SPLITS))
+    unit, more = np.sqrt(s[-1, -1]), _INFLATION * np.sqrt(1 + 1 / (_SPLIT**2 * splits))
     more *= 1 + _FEW * given.report / c**2
     blurred = np.sqrt(noise[-1, -1]) / unit / c
     beside = given.square * np.linalg.norm(w) / np.sqrt(2) / unit
@@ -192,14 +256,14 @@ def _both(value: float, deviation: float, typical: float, spread: float) -> tupl
     return float(typical + trust * (value - typical)), float(np.sqrt(trust) * deviation)
 
 
-def _range(values: Array, chance: Array) -> Range:
+def _range(values: Array, chance: Array, least: float = 0.0) -> Range:
     """Mean and the 10% and 90% quantiles, widened by what the mathematics leaves out."""
     order = np.argsort(values, axis=None)
     shares = np.cumsum(chance.ravel()[order])
     low, high = np.interp([0.1, 0.9], shares, values.ravel()[order])
     middle = float(np.sum(chance * values))
     return Range(
-        low=max(0.0, middle - float(np.hypot(middle - low, _BEYOND))),
+        low=max(least, middle - float(np.hypot(middle - low, _BEYOND))),
         middle=middle,
         high=min(1.0, middle + float(np.hypot(high - middle, _BEYOND))),
     )

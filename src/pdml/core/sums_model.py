@@ -15,7 +15,9 @@ costs no privacy.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +70,8 @@ class SumsModel:
     weights: Array  # (C, d): margins are weights @ x
     moments: Array  # (d, d): S/V without its noise
     linear: Array  # (C, d): β, Q/V = S/V β
+    share: float  # of Q/V itself, beside β, in the direction of the weights
+    scale: float  # of that direction
 
 
 def fit_sums(
@@ -147,27 +151,32 @@ def fit_measured(given: Measured, loss: Loss) -> SumsModel:
     -------
     SumsModel
     """
-    codes, width = given.q.shape
-    q = given.q
-    if codes > 1:
-        q = q - q.mean(axis=0)  # codes of one person add up to 1: no news there
     s = denoise.denoised(given.s, given.square, intercept=given.intercept)
-    values, vectors = np.linalg.eigh(s)
-    linear = posterior(
-        q,
-        values,
-        vectors,
-        label=given.label,
-        report=given.report,
-        deviation=float(np.sqrt(labels.code_variance(inf, loss, max(2, codes)))),
-        intercept=given.intercept,
-    )
-    doubt = min(1.0, denoise.radius(width, given.square) / float(values[-1]))
-    direction = _mixed(linear, q, s, _SHARE * doubt, given.intercept)
+    known = posterior_of(given, s, loss)
+    q, linear = known["q"], posterior(**known)
+    doubt = min(1.0, denoise.radius(len(s), given.square) / float(known["values"][-1]))
+    share = _share(linear, q, s, given.intercept) * _SHARE * doubt
+    direction = linear + share * without_constant(q, given.intercept)
     wanted = float(np.sum((linear @ s) * direction))
     margins = _margins(direction, s, given.intercept) * np.sqrt(_variance(direction, s, given))
-    weights = _scale(margins, wanted, loss) * direction
-    return SumsModel(weights=weights, moments=s, linear=linear)
+    scale = _scale(margins, wanted, loss)
+    return SumsModel(weights=scale * direction, moments=s, linear=linear, share=share, scale=scale)
+
+
+def posterior_of(given: Measured, s: Array, loss: Loss) -> dict[str, Any]:
+    """What `posterior.posterior` takes, of moments whose S without noise is ``s``."""
+    q = given.q if len(given.q) == 1 else given.q - given.q.mean(axis=0)  # codes add up to 1
+    values, vectors = np.linalg.eigh(s)
+    variance = labels.code_variance(inf, loss, max(2, len(q)))
+    return {
+        "q": q,
+        "values": values,
+        "vectors": vectors,
+        "label": given.label,
+        "report": given.report,
+        "deviation": float(np.sqrt(variance)),
+        "intercept": given.intercept,
+    }
 
 
 def _check(totals: Sums, norm_bound: float) -> None:
@@ -184,27 +193,42 @@ def _check(totals: Sums, norm_bound: float) -> None:
         raise InvalidInput("totals must be finite numbers", setting="totals")
 
 
-def _mixed(linear: Array, q: Array, s: Array, share: float, intercept: bool) -> Array:
-    """β, and ``share`` as much of q's direction in all columns but the constant one."""
-    mean, news = linear.copy(), q.copy()
-    if intercept:
-        mean[:, -1] = news[:, -1] = 0.0
-    sizes = [float(np.sqrt(np.sum((part @ s) * part))) for part in (mean, news)]
-    return linear + (share * sizes[0] / sizes[1] if sizes[1] else 0.0) * news
+def _share(linear: Array, q: Array, s: Array, intercept: bool) -> float:
+    """How much of q is as long as β, in all columns but the constant one."""
+    parts = (without_constant(each, intercept) for each in (linear, q))
+    mean, news = (float(np.sqrt(np.sum((part @ s) * part))) for part in parts)
+    return mean / news if news else 0.0
+
+
+def without_constant(rows: Array, intercept: bool) -> Array:
+    """Rows with zeros in the constant column, if there is one."""
+    columns = np.arange(rows.shape[-1]) < rows.shape[-1] - intercept
+    return np.asarray(rows * columns)
 
 
 def _margins(weights: Array, s: Array, intercept: bool) -> Array:
     """Margins (512, C) of a model on records with moments S, if they were Gaussian and the constant
     the same in every row: a Sobol sequence, so the same points every time.
     """
-    from scipy.stats import qmc
-
     centre = weights @ s[:, -1] / np.sqrt(s[-1, -1]) if intercept else np.zeros(len(weights))
     values, vectors = np.linalg.eigh(weights @ s @ weights.T - np.outer(centre, centre))
-    grid = qmc.Sobol(len(weights), scramble=False).random(_NODES) + 0.5 / _NODES
     return np.asarray(
-        centre + _special.ndtri(grid) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        centre + _normals(len(weights)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
     )
+
+
+@lru_cache(maxsize=16)
+def _normals(codes: int) -> Array:
+    """512 points of a Gaussian, (512, C). In one dimension a Sobol sequence is all multiples of
+    1/512, and scipy.stats takes longer to load than a training.
+    """
+    if codes == 1:
+        grid = np.arange(_NODES)[:, None] / _NODES
+    else:
+        from scipy.stats import qmc
+
+        grid = qmc.Sobol(codes, scramble=False).random(_NODES)
+    return np.asarray(_special.ndtri(grid + 0.5 / _NODES))
 
 
 def _variance(direction: Array, s: Array, given: Measured) -> float:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pdml
 from pdml.pages import numbers
+from pdml.pages.assessment import REFERENCE, Assessment
+from pdml.pages.coefficients import coefficient_figure
 from pdml.pages.page import Page, ServerRow
 from pdml.release import demo as demonstration
 from pdml.release.trained import INSIDE
@@ -40,6 +42,8 @@ def table_page(trained: "Trained") -> Page:
         accuracies=shown,
         accuracy_note=INSIDE if trained.test_records and not shown else measured_on(trained),
         told={"label epsilon": _label_epsilon(trained)},
+        reference_accuracy=trained.reference_accuracy if shown else None,
+        reference_note=REFERENCE,
     )
 
 
@@ -57,13 +61,14 @@ def demo_page(demo: "Demo") -> Page:
         For `pdml.pages.page.write`.
     """
     trained, unprotected = demo.private, demo.unprotected
-    risk = float(unprotected.history.risk[-1]) if trained.classifier.diagnostics else None
+    shown = trained.classifier.diagnostics and trained.rounds
+    risk = float(unprotected.history.risk[-1]) if shown else None
     graph = trained.classifier.graph_
     return _page(
         trained,
         title="PDML demo: Twonorm",
         lead=f"{trained.records:,} simulated people flipped their labels with epsilon = "
-        f"{demo.epsilon:g}; {graph.n} servers trained over {graph.n_edges} links.",
+        f"{demo.epsilon:g}; {numbers.sizes('server', graph.n, graph.n_edges, trained.rounds)}.",
         accuracies=True,
         accuracy_note=f"on {demonstration.TESTED:,} fresh records of the same kind",
         told={"label epsilon": f"{demo.epsilon:g}", "seed": str(demo.seed)},
@@ -75,7 +80,6 @@ def demo_page(demo: "Demo") -> Page:
 def table_lead(trained: "Trained") -> str:
     """What was trained on, how, and by how many."""
     model, graph = trained.model, trained.classifier.graph_
-    rounds = trained.classifier.rounds_ if len(trained.history.noise) else 0
     known = [str(name) for name in model.classes]
     classes = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
     own = trained.epsilon_column
@@ -85,8 +89,17 @@ def table_lead(trained: "Trained") -> str:
     return (
         f"{trained.records:,} records with {len(model.feature_names)} features, classes "
         f"{classes}; labels randomised with {randomised}; "
-        f"{numbers.sizes('server', graph.n, graph.n_edges, rounds)}."
+        f"{numbers.sizes('server', graph.n, graph.n_edges, trained.rounds)}."
     )
+
+
+def assessed(trained: "Trained") -> Assessment | None:
+    """How well it predicts, if it was measured: to be kept inside where the records are
+    somebody's.
+    """
+    if trained.evaluation is None:
+        return None
+    return Assessment(evaluation=trained.evaluation, reference=trained.reference_accuracy)
 
 
 def measured_on(trained: "Trained") -> str:
@@ -97,15 +110,18 @@ def measured_on(trained: "Trained") -> str:
 
 
 def remarks(trained: "Trained") -> list[str]:
-    """What whoever chose the settings should know about where they lead: it follows from them."""
-    said = []
+    """What whoever chose the settings should know about where they lead: it follows from them and
+    from what was released.
+    """
+    said = list(trained.classifier.doubts_)
+    said += [f"{note[:1].upper()}{note[1:]}." for note in trained.ledger.notes]
     line = trained.ledger.line("features", "other servers")
     if line.certainty > WEAK:
         spent, how = line.epsilon, "not" if isinf(line.epsilon) else "hardly"
         way_out = (
             "train fewer rounds, or with a larger noise scale, a slower noise decay (closer to 1), "
             "a larger penalty, or more records per server"
-            if len(trained.history.noise)
+            if trained.rounds
             else "add more noise to the sums"
         )
         said.append(
@@ -119,16 +135,22 @@ def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more:
     """``accuracies``: show them, because the records they were measured on are nobody's, or because
     that was asked for.
     """
+    assessment = assessed(trained)
     return Page(
-        history=trained.history if len(trained.history.noise) else None,
+        history=trained.history if trained.rounds else None,
         n_servers=trained.classifier.graph_.n,
-        edges=trained.classifier.graph_.edges if len(trained.history.noise) else (),
+        edges=trained.classifier.graph_.edges if trained.rounds else (),
         expected=trained.expected,
         servers=tuple(
             ServerRow(name=name, records=m, links=links, accuracy=accuracy if accuracies else None)
             for name, m, links, accuracy in trained.rows
         ),
         released_accuracy=trained.accuracy if accuracies else None,
+        assessment=assessment if accuracies else None,
+        warning=assessment.verdict if accuracies and assessment else "",
+        coefficients=coefficient_figure(
+            trained.intervals, trained.model.feature_names, trained.model.classes
+        ),
         lines=tuple(trained.ledger.lines()),
         coalitions=trained.ledger.every_coalition,
         source=trained.ledger.source,
@@ -142,19 +164,13 @@ def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more:
 def _settings(trained: "Trained", told: dict[str, str]) -> dict[str, str]:
     """The public settings, as people read them."""
     plan = {
-        name.replace("_", " "): _plain(value)
+        name.replace("_", " "): numbers.setting(value)
         for name, value in trained.model.plan.items()
         if value is not None
     }
-    return {**told, **plan, "norm bound": _plain(trained.model.norm_bound)}
+    return {**told, **plan, "norm bound": numbers.setting(trained.model.norm_bound)}
 
 
 def _label_epsilon(trained: "Trained") -> str:
     own, same = trained.epsilon_column, trained.classifier.epsilon
     return f"column {own}" if own else "inf" if same is None else f"{same:g}"
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, (tuple, list)):
-        return ", ".join(map(_plain, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)

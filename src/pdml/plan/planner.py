@@ -7,26 +7,23 @@ for stands beside it: the model of a server that keeps its reports to itself, an
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from math import inf, isinf
-from os import PathLike
-from typing import Any
+from types import MappingProxyType
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
-from pdml.accounting import Budget, Ledger
+from pdml.accounting import Budget
 from pdml.core import labels
 from pdml.core.graph import Graph
 from pdml.errors import BudgetExceeded, InvalidInput
-from pdml.plan import rehearsal, rounds_search, sums_search
-from pdml.plan.explained import reasons, verdict
-from pdml.plan.populations import Population, populations
+from pdml.plan import sums_search
+from pdml.plan.proposal import Proposal
 from pdml.plan.rehearsal import Forecast
-from pdml.plan.saved import SavedPlan
+from pdml.plan.rehearsals import Rehearsals
+from pdml.plan.rounds_search import SETTLED, Search
 from pdml.plan.sizes import Row, Sizes, ledger, spent
 from pdml.plan.training_plan import METHODS, TrainingPlan
 
@@ -35,65 +32,7 @@ __all__ = ["Budget", "Forecast", "Proposal", "Row", "Sizes", "ledger", "propose"
 Progress = Callable[[int, int], None]
 """Called as (done, of how many)."""
 
-_REHEARSALS, _OF_WIDE, _WIDE = 72, 24, 80  # so many, or so many of more columns, of all together
-_ALONE = 2  # of each population: a server's own records cost a pass each
-
-
-@dataclass(frozen=True, kw_only=True)
-class Proposal:
-    """A plan, what it spends, what it is expected to be worth, and why it looks as it does.
-
-    ``candidates`` are forecasts by name: of the methods that were compared, and of what needs no
-    training together: "alone", a server with its own reports, and "majority", the largest class.
-    """
-
-    budget: Budget
-    sizes: Sizes
-    graph: Graph
-    plan: TrainingPlan
-    rows: tuple[Row, ...]
-    candidates: Mapping[str, Forecast]
-    pays: bool  # whether joining is expected to: the plan is right more often than either
-    verdict: str  # that in a sentence
-    reasons: tuple[str, ...]
-
-    @property
-    def forecast(self) -> Forecast:
-        """Of the plan."""
-        return self.candidates[self.plan.method]
-
-    @cached_property
-    def ledger(self) -> Ledger:
-        """What the whole training will spend, at the budget's δ of features."""
-        return ledger(self.plan, self.sizes, self.graph, self.budget.features_delta)
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan, its links and its budget for `SavedPlan.load` and `pdml train --plan`."""
-        saved = SavedPlan(plan=self.plan, links=self.graph.edges, budget=self.budget)
-        saved.save(path)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; infinity as the string "inf"."""
-
-        def plain(value: float) -> float | str:
-            return "inf" if isinf(value) else value
-
-        rows = [
-            {"data": r.data, "allowed": plain(r.allowed), "spent": plain(r.spent), "delta": r.delta}
-            for r in self.rows
-        ]
-        return {
-            "plan": self.plan.to_dict(),
-            "method": self.plan.method,
-            "budget": rows,
-            "colluding": self.budget.colluding,
-            "candidates": {name: each.to_dict() for name, each in self.candidates.items()},
-            "pays": self.pays,
-            "verdict": self.verdict,
-            "reasons": list(self.reasons),
-            "ledger": self.ledger.to_dict(),
-            "links": [list(edge) for edge in self.graph.edges],
-        }
+_NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 def propose(
@@ -105,6 +44,7 @@ def propose(
     method: str | None = None,
     loss: str = "logistic",
     most_rounds: int = 100,
+    settled: Mapping[str, float] = _NOTHING,
     progress: Progress | None = None,
 ) -> Proposal:
     """The plan that is expected to be right most often within a budget: what `pdml plan` proposes.
@@ -126,6 +66,9 @@ def propose(
         "logistic" or "matsushita".
     most_rounds : int
         The most rounds to plan for.
+    settled : mapping, optional
+        Settings of rounds that are not to be chosen: ``rounds``, ``penalty``, ``regularization``,
+        ``noise_decay``. Any of them asks for rounds.
     progress : callable, optional
         Called as (done, of how many) after each of a few steps.
 
@@ -147,6 +90,8 @@ def propose(
     - The plan keeps to the budget by the ledger of its own events.
     - No record is read but public ones given as ``like``: the plan tells nothing about the data.
     - A function of its arguments alone: the same question has the same answer.
+    - Numbers of records are rehearsed in four binary digits, so that folds of one data set, whose
+      sizes differ by a few, are one question to the rehearsals; the noise is that of their own.
 
     Examples
     --------
@@ -156,64 +101,49 @@ def propose(
     >>> found.plan.method, found.ledger.line("features", "other servers").epsilon <= 1.0
     ('sums', True)
     """
+    method = "rounds" if settled and method is None else method
     _check(budget, sizes, graph, method, loss, most_rounds)
-    with threadpool_limits(1):  # many small matrices: threads would only wait for one another
-        return _proposed(budget, sizes, graph, like, method, loss, most_rounds, progress)
-
-
-def _proposed(
-    budget: Budget,
-    sizes: Sizes,
-    graph: Graph,
-    like: tuple[Matrix, IntArray] | None,
-    method: str | None,
-    loss: str,
-    most_rounds: int,
-    progress: Progress | None,
-) -> Proposal:
+    _check_settled(settled, method)
     told = _Steps(progress, 4)
-    public = populations(sizes, like)
-    few = len(public) == 1 or sizes.width > _WIDE
-    times = max(1, (_OF_WIDE if few else _REHEARSALS) // len(public))
-    told.one()
-    plans: dict[str, TrainingPlan] = {}
-    judged: dict[str, Array] = {}
-    choice, most = None, None
-    if method != "rounds" and sizes.width <= sums_search.WIDEST:
-        found = sums_search.best(budget, sizes, graph, public, loss=loss)
-        if found is not None:
-            plans["sums"] = found
-            judged["sums"] = sums_search.judged(found, sizes, public, times)
-    told.one()
-    if method != "sums":
-        search = rounds_search.Search(sizes, graph, public, loss=loss, most_rounds=most_rounds)
-        hoped = search.at_most(budget) if plans else None
-        if hoped is not None:
-            most = float(np.mean(np.array(search.judged(hoped, times))[..., 1]))
-        if most is None or most > judged["sums"][..., 1].mean():
-            choice = search.best(budget)
-        if choice is not None:
-            plans["rounds"] = search.plan(choice, budget)
-            judged["rounds"] = np.array(search.judged(choice, times))
-    told.one()
-    if not plans:
-        raise BudgetExceeded(_impossible(budget))
-    judged |= _apart(public, sizes, plans, times)
-    told.one()
+    with threadpool_limits(1):  # many small matrices: threads would only wait for one another
+        worth = Rehearsals(sizes.rounded() if like is None else sizes, like)
+        told.one()
+        plans: dict[str, TrainingPlan] = {}
+        judged: dict[str, Array] = {}
+        if method != "rounds" and sizes.width <= sums_search.WIDEST:
+            share, right = worth.sums(budget, loss, sums_search.SHARES)
+            if share is not None and right is not None:
+                place = sizes.apart(int(np.argmax(sizes.records)))
+                plan = sums_search.calibrated(budget, place, share, loss=loss)
+                assert plan is not None  # the same question with another number of records
+                plans["sums"], judged["sums"] = plan, right
+        told.one()
+        choice, most = None, None
+        if method != "sums":
+            beaten = float(judged["sums"][..., 1].mean()) if plans else -inf
+            asked = (graph, loss, most_rounds, tuple(sorted(settled.items())), beaten)
+            choice, most, right = worth.rounds(budget, *asked)
+            if choice is not None and right is not None:
+                search = Search(
+                    worth.sizes, graph, (), loss=loss, most_rounds=most_rounds, settled=settled
+                )
+                plans["rounds"] = search.plan(choice, budget, sizes)
+                judged["rounds"] = right
+        told.one()
+        if not plans:
+            raise BudgetExceeded(_impossible(budget))
+        judged |= worth.apart(loss)
+        told.one()
     chosen = max(plans, key=lambda name: float(judged[name][..., 1].mean()))
-    plan = plans[chosen]
-    right = {name: each[..., 1] for name, each in judged.items()}
-    best = max(("majority", "alone"), key=lambda name: float(right[name].mean()))
     return Proposal(
         budget=budget,
         sizes=sizes,
         graph=graph,
-        plan=plan,
-        rows=spent(plan, budget, sizes, graph),
-        candidates={name: Forecast.of(each.reshape(-1, 2)) for name, each in judged.items()},
-        pays=bool(right[chosen].mean() > right[best].mean()),
-        verdict=verdict(right[chosen], right[best], best, public=like is not None),
-        reasons=reasons(plan, right, budget, sizes, choice=choice, most=most),
+        plan=plans[chosen],
+        judged=judged,
+        public=like is not None,
+        choice=choice,
+        most=most,
     )
 
 
@@ -259,16 +189,14 @@ def _check(
         )
 
 
-def _apart(
-    public: tuple[Population, ...], sizes: Sizes, plans: Mapping[str, TrainingPlan], times: int
-) -> dict[str, Array]:
-    """What needs no training together."""
-    loss = next(iter(plans.values())).loss_for(sizes.classes)
-    turns = times if len(public) == 1 else min(times, _ALONE)
-    return {
-        "alone": np.array([rehearsal.alone_judged(each, sizes, loss, turns) for each in public]),
-        "majority": np.array([[rehearsal.majority_judged(each)] for each in public]),
-    }
+def _check_settled(settled: Mapping[str, float], method: str | None) -> None:
+    for name in settled:
+        _validate.choice("settled", name, SETTLED)
+        if method == "sums":
+            raise InvalidInput(
+                f"{name} must be left out with method 'sums': it belongs to 'rounds'", setting=name
+            )
+    TrainingPlan.from_dict(dict(settled))  # refuses what lies outside its domain
 
 
 def _impossible(budget: Budget) -> str:

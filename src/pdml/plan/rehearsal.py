@@ -59,7 +59,7 @@ def sums_judged(
 ) -> list[tuple[float, float]]:
     """One exchange of sums, each time with fresh noise of the size that totals have."""
     q, s = _in_units(population, loss), population.square_moment
-    weight = sum(sizes.records) / float(labels.keep_weight(sizes.epsilon, sizes.classes)) ** 2  # V
+    weight = sizes.heard / float(labels.keep_weight(sizes.epsilon, sizes.classes)) ** 2  # V
     label = noise.label / (weight * sizes.norm_bound)
     square = noise.square / (weight * sizes.norm_bound**2)
     values, vectors = np.linalg.eigh(label**2 * np.eye(len(s)) + flip_variance(sizes, loss) * s)
@@ -86,7 +86,7 @@ def alone_judged(
     in the same function.
     """
     known = len(population.y)
-    many = min(_MOST, max(1, sum(sizes.records) // len(sizes.records)))
+    many = min(_MOST, max(1, int(sizes.heard) // len(sizes.records)))
     rng, found = np.random.default_rng([2, known]), []
     for turn in range(times):
         own = rng.permutation(known)[:many] if many <= known else rng.integers(0, known, many)
@@ -112,7 +112,7 @@ def majority_judged(population: Population) -> tuple[float, float]:
 def flip_variance(sizes: Sizes, loss: Loss) -> float:
     """What flips add to the variance of q along a direction with E x² = 1, all records together."""
     both = (labels.code_variance(e, loss, sizes.classes) for e in (sizes.epsilon, inf))
-    return max(0.0, next(both) - next(both)) / sum(sizes.records)
+    return max(0.0, next(both) - next(both)) / sizes.heard
 
 
 def _in_units(population: Population, loss: Loss) -> Array:

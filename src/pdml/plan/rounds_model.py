@@ -20,9 +20,8 @@ whose classes are far apart have an optimum far out, where the loss is flat, and
 for ever; but they have the right direction after a few, and that is what choosing classes needs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import sqrt
 
 import numpy as np
 
@@ -33,6 +32,7 @@ from pdml.plan.training_plan import TrainingPlan
 
 MARGIN = 2.0  # root mean square margin at which g' is made a line
 DECAYS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999)  # ρ, beside the rule's
+_DENSE = 256  # servers up to which a whole matrix multiplies faster than its links
 
 
 def mean_curvature(loss: Loss, classes: int) -> float:
@@ -46,74 +46,103 @@ def mean_curvature(loss: Loss, classes: int) -> float:
 
 
 def responses(
-    graph: Graph, penalty: float, regularization: float, curvatures: Array, rounds: int
-) -> tuple[Array, Array]:
-    """p of shape (T, n, K), j = 0..T-1, and D of shape (n, K), for Hessian eigenvalues λ (K,)."""
-    degree = np.asarray(graph.degrees, dtype=float)[:, None]
-    scale = 1 / (curvatures[None, :] + regularization / graph.n + 2 * penalty * degree)
-    pulled = np.full((graph.n, len(curvatures)), 1 / graph.n)
-    carried = np.zeros_like(pulled)
-    found = np.empty((rounds, *pulled.shape))
-    for j in range(rounds):
-        found[j] = pulled
-        shrunk = scale * pulled
-        pulled = 2 * penalty * (graph.adjacency @ shrunk) + penalty * (
-            degree * carried - graph.adjacency @ carried
-        )
-        carried = carried - shrunk
-    return found, scale
+    graph: Graph, penalties: Array, regularizations: Array, curvatures: Array
+) -> tuple[Array, Iterator[Array]]:
+    """D of shape (n, H, K), and p(0), p(1), ... of the same shape, for H pairs (β, a) and Hessian
+    eigenvalues λ (K,).
+    """
+    degree = np.asarray(graph.degrees, dtype=float)[:, None, None]
+    pull = 2 * np.asarray(penalties, dtype=float)[:, None]  # 2β
+    scale = 1 / (
+        curvatures + np.asarray(regularizations, dtype=float)[:, None] / graph.n + pull * degree
+    )
+    adjacency = graph.adjacency.toarray() if graph.n <= _DENSE else graph.adjacency
+
+    def heard(each: Array) -> Array:
+        return np.asarray(adjacency @ each.reshape(graph.n, -1)).reshape(each.shape)
+
+    def each() -> Iterator[Array]:
+        pulled, carried = np.full(scale.shape, 1 / graph.n), np.zeros(scale.shape)
+        while True:
+            yield pulled
+            shrunk = scale * pulled
+            pulled = pull * heard(shrunk) + pull / 2 * (degree * carried - heard(carried))
+            carried = carried - shrunk
+
+    return scale, each()
 
 
 @dataclass(frozen=True)
 class Reached:
-    """What T rounds make of q in directions of several λ, and the variance of each noise there."""
+    """What T rounds of H pairs (β, a) make of q in directions of several λ, and the variance of
+    each noise there."""
 
-    decays: Array  # (T, R): the rule's first
-    gain: Array  # (T, K): the mean release is gain·q
-    labels: Array  # (T, K): for a variance of flips of 1/m_i at server i
-    objective: Array  # (T, K): for η of deviation 1
-    iterates: Array  # (T, R, K): for θ of one sensitivity in all
+    rule: Array  # (H, T): √C
+    decays: Array  # (H, T, R): the rule's first, unless one was given
+    gain: Array  # (H, T, K): the mean release is gain·q
+    labels: Array  # (H, T, K): for a variance of flips of 1/m_i at server i
+    objective: Array  # (H, T, K): for η of deviation 1
+    iterates: Array  # (H, T, R, K): for θ of one sensitivity in all
 
 
 def reached(
-    plan: TrainingPlan,
+    plans: Sequence[TrainingPlan],
     sensitivities: Array,
     graph: Graph,
     curvatures: Array,
     records: Array,
     rounds: Sequence[int],
     common: Array,
+    decay: float | None = None,
 ) -> Reached:
-    """Of a plan's β and a, for each number of ``rounds``.
+    """Of each plan's β and a, for each number of ``rounds``; ``sensitivities`` are (H, n).
 
     The decay rule. Let noise of round t reach the final model with factor C^(T-t). Minimise Σ_t
     C^(T-t) σ_t² under Σ_t D²/σ_t² = const: C^(T-t) = ν D²/σ_t⁴, so σ_t² ∝ C^(-(T-t)/2). The
     variance falls by ρ = √C each round, and Cauchy-Schwarz says that nothing does better. C is the
     mean decay of the responses over the run, weighted by how ``common`` each λ is; since they are
-    no perfect geometric series the rule is one candidate beside a grid of ρ.
+    no perfect geometric series the rule is one candidate beside a grid of ρ, unless there is but
+    one ``decay`` to look at.
     """
-    p, scale = responses(graph, plan.penalty, plan.regularization, curvatures, max(rounds))
-    u = (np.cumsum(p, axis=0) * scale)[np.asarray(rounds) - 1]  # (T, n, K)
-    loudness = np.einsum("jik,i->jk", p**2, sensitivities**2)  # θ of j rounds before the last
-    whole = loudness @ common
-    decays = np.array([[sqrt(_contraction(whole, t)), *DECAYS] for t in rounds])
-    iterates = np.empty((*decays.shape, len(curvatures)))
+    both = ([getattr(plan, name) for plan in plans] for name in ("penalty", "regularization"))
+    scale, each = responses(graph, *(np.array(one) for one in both), curvatures)
+    loudness = np.empty((len(plans), max(rounds), len(curvatures)))  # θ of j rounds before the last
+    gain, labels, objective = np.empty((3, len(plans), len(rounds), len(curvatures)))
+    place, summed = {t: index for index, t in enumerate(rounds)}, np.zeros(scale.shape)
+    square, weight = sensitivities.T[:, :, None] ** 2, (1 / records)[:, None, None]
+    for j, p in zip(range(max(rounds)), each, strict=False):
+        loudness[:, j] = np.sum(p * p * square, axis=0)
+        summed += p
+        if j + 1 in place:
+            u, at = summed * scale, place[j + 1]
+            gain[:, at] = u.sum(axis=0)
+            u *= u
+            labels[:, at], objective[:, at] = (u * weight).sum(axis=0), u.sum(axis=0)
+    rule = np.sqrt(np.array([_contraction(loudness @ common, t) for t in rounds]).T)  # (H, T)
+    others = DECAYS if decay is None else (decay,)
+    tried = np.broadcast_to(np.asarray(others, dtype=float), (*rule.shape, len(others)))
+    if decay is None:
+        tried = np.concatenate([rule[..., None], tried], axis=-1)
+    iterates = np.empty((*tried.shape, len(curvatures)))
     for index, t in enumerate(rounds):
-        powers = decays[index][:, None] ** np.arange(t)
-        iterates[index] = (powers[:, ::-1] @ loudness[:t]) * (1 / powers).sum(axis=1)[:, None]
+        powers = tried[:, index, :, None] ** np.arange(t)  # (H, R, t)
+        total = (1 / powers).sum(axis=-1)[..., None]
+        iterates[:, index] = (powers[..., ::-1] @ loudness[:, :t]) * total
     return Reached(
-        decays=decays,
-        gain=u.sum(axis=1),
-        labels=np.einsum("tik,i->tk", u**2, 1 / records),
-        objective=np.sum(u**2, axis=1) / graph.n**2,
+        rule=rule,
+        decays=tried,
+        gain=gain,
+        labels=labels,
+        objective=objective / graph.n**2,
         iterates=iterates,
     )
 
 
-def _contraction(loudness: Array, rounds: int) -> float:
-    """C: the mean decay of the response to noise over a run (of its first step, if there is but one
-    round).
+def _contraction(loudness: Array, rounds: int) -> Array:
+    """C of each shape: the mean decay of the response to noise over a run (of its first step, if
+    there is but one round).
     """
-    last = min(max(rounds - 1, 1), len(loudness) - 1)
-    factor = (loudness[last] / loudness[0]) ** (1 / last) if last else 0.9
-    return float(np.clip(factor, 0.05, 0.9998))
+    last = min(max(rounds - 1, 1), loudness.shape[1] - 1)
+    if not last:
+        return np.full(len(loudness), 0.9)
+    return np.clip((loudness[:, last] / loudness[:, 0]) ** (1 / last), 0.05, 0.9998)

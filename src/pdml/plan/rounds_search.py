@@ -11,10 +11,11 @@ release points where the unprotected model does, and how loud each noise is besi
 the angle between the two, and the population's own records say how many change class at it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf, isinf, sqrt
+from types import MappingProxyType
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from pdml.plan.calibration import excess, hidden, least
 from pdml.plan.place import Place
 from pdml.plan.populations import Population, choices
 from pdml.plan.rounds_model import Reached, mean_curvature, reached
-from pdml.plan.sizes import Sizes, spent
+from pdml.plan.sizes import Sizes, ledger
 from pdml.plan.training_plan import TrainingPlan
 
 ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 32, 40, 50, 64, 80, 100)
@@ -42,6 +43,10 @@ _LABEL_SHARES = (0.55, 0.75, 0.87)
 _NODES = 24  # values of λ between which the responses are interpolated
 _TINY = 1e-200  # of margins where there is nothing to learn
 _TANGENTS = np.geomspace(0.01, 100.0, 41)
+_AS_GOOD = 0.002  # of agreement: so little is not worth more rounds
+
+SETTLED = ("rounds", "penalty", "regularization", "noise_decay")
+"""Settings of rounds that a search can be told."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,33 +74,52 @@ class Search:
         *,
         loss: str = "logistic",
         most_rounds: int = 100,
+        settled: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
+        """``settled``: those of `SETTLED` that are not to be searched."""
         self.sizes, self.graph, self.populations = sizes, graph, populations
         base = TrainingPlan(rounds=1, noise_scale=1.0, objective_bound=1.0, loss=loss)
         self.loss = base.loss_for(sizes.classes)
         self.rounds = sorted(
             {min(t, most_rounds) for t in ROUNDS} | ({most_rounds} if most_rounds > 100 else set())
         )
+        if "rounds" in settled:
+            self.rounds = [int(settled["rounds"])]
+        strengths = [r * graph.n for r in RIDGES]
         self.plans = [
-            replace(base, penalty=b, regularization=r * graph.n) for b in PENALTIES for r in RIDGES
+            replace(base, penalty=b, regularization=a)
+            for b in ([settled["penalty"]] if "penalty" in settled else PENALTIES)
+            for a in ([settled["regularization"]] if "regularization" in settled else strengths)
         ]
-        largest = max(float(p.spectrum[0][-1]) for p in populations)
-        largest *= sizes.norm_bound**2
+        self._decay = settled.get("noise_decay")
         self.curvature = mean_curvature(self.loss, sizes.classes)  # h
-        self.nodes = self.curvature * np.geomspace(1e-6 * largest, largest, _NODES)
 
     @cached_property
-    def reached(self) -> list[Reached]:
+    def nodes(self) -> Array:
+        """Values of λ."""
+        largest = max(float(p.spectrum[0][-1]) for p in self.populations)
+        largest *= self.sizes.norm_bound**2
+        return self.curvature * np.geomspace(1e-6 * largest, largest, _NODES)
+
+    @cached_property
+    def reached(self) -> Reached:
         """What each shape makes of every λ."""
         common = (self.seen.noise / self.seen.noise.sum(axis=0)).mean(axis=1)
-        records = np.asarray(self.sizes.records, dtype=float)
-        given = (self.graph, self.nodes, records, self.rounds, common)
-        return [reached(plan, self._sensitivities(plan), *given) for plan in self.plans]
+        return reached(
+            self.plans,
+            np.array([self._sensitivities(plan, self.sizes) for plan in self.plans]),
+            self.graph,
+            self.nodes,
+            np.asarray(self.sizes.records, dtype=float),
+            self.rounds,
+            common,
+            self._decay,
+        )
 
     @cached_property
-    def costs(self) -> list["_Costs"]:
+    def costs(self) -> "_Costs":
         """What each shape makes of every population."""
-        return [self.seen.costs(each, self.flips) for each in self.reached]
+        return self.seen.costs(self.reached, self.flips)
 
     @cached_property
     def seen(self) -> "_Seen":
@@ -142,14 +166,56 @@ class Search:
         left = np.minimum(at.astype(np.int64), _NODES - 2)
         return left, at - left
 
-    def _sensitivities(self, plan: TrainingPlan) -> Array:
-        """D_i, from the plan's own events."""
-        places = (self.sizes.place(self.graph, i) for i in range(self.graph.n))
-        return np.array([_first_events(plan, place)[1].record_sensitivity for place in places])
+    def _sensitivities(self, plan: TrainingPlan, sizes: Sizes) -> Array:
+        """D_i, from the plan's own events; servers in the same place have the same."""
+        kinds = list(zip(sizes.records, self.graph.degrees.tolist(), strict=True))
+        each = {
+            kind: _first_events(plan, sizes.place(self.graph, i))[1].record_sensitivity
+            for kind, i in {kind: i for i, kind in enumerate(kinds)}.items()
+        }
+        return np.array([each[kind] for kind in kinds])
 
     def best(self, budget: Budget) -> Choice | None:
         """The best shape under ``budget``; None if no noise of rounds can meet it."""
+        if isinf(budget.labels_epsilon) and not isinf(budget.features_epsilon):
+            return self._best_of_guessed(budget)
         return self._best(self._noises(budget))
+
+    def _best_of_guessed(self, budget: Budget) -> Choice | None:
+        """Where features alone are limited the ledger need not be asked about every size of η: how
+        much θ goes with it is nearly known, and only the best pair is looked for exactly.
+        """
+        mu = _gaussian(budget)
+        if mu <= 0:
+            return None
+        _, sent = self._events(self.sizes)
+        others = sent.record_sensitivity - sent.label_sensitivity + (sent.solver_slack or 0.0)
+        farthest, loud = hidden(budget, self._place) * mu, self._loud(self.sizes)
+        guessed = [(1 / mu, 0.0)]
+        for share in _LABEL_SHARES:
+            unit = others / (sent.record_sensitivity * mu * sqrt(1 - share**2))
+            guessed.append((unit, loud / (share * farthest)))
+        chosen = self._best(guessed)
+        assert chosen is not None
+        bound = chosen.objective_bound
+        needed = self._needed(budget, bound, chosen.unit)
+        if needed is None and bound:  # so little η is no use, whatever θ
+            needed, bound = self._needed(budget, 0.0, 1 / mu), 0.0
+        return None if needed is None else self._best([(needed, bound)])
+
+    def _needed(self, budget: Budget, bound: float, guess: float) -> float | None:
+        """The least θ, in sensitivities, beside η of this bound."""
+        over = partial(self._over, budget, bound=bound)
+        if bound and over(_MUCH) > 0:
+            return None
+        return least(over, guess)
+
+    def _over(self, budget: Budget, noise: float, bound: float) -> float:
+        """How far a release with this noise is beyond the budget."""
+        noised, sent = self._events(self.sizes)
+        one = replace(sent, stddev=noise * sent.record_sensitivity)
+        eta = replace(noised, bound=bound, stddev=bound / SIGMAS)
+        return excess((self.sizes.flip(), eta, one), budget, self.sizes.classes)
 
     def at_most(self, budget: Budget) -> Choice | None:
         """What would be best if neither noise had to make up for the other: no plan of rounds can
@@ -158,48 +224,56 @@ class Search:
         mu = _gaussian(budget)
         if mu <= 0 or isinf(mu):
             return None
-        _, sent = self._events
+        _, sent = self._events(self.sizes)
         others = sent.record_sensitivity - sent.label_sensitivity + (sent.solver_slack or 0.0)
         farthest = 1.1 * hidden(budget, self._place) * mu
         return self._best(
-            [(others / (sent.record_sensitivity * mu), self._loud / farthest), (1 / mu, 0.0)]
+            [
+                (others / (sent.record_sensitivity * mu), self._loud(self.sizes) / farthest),
+                (1 / mu, 0.0),
+            ]
         )
 
     def _best(self, noises: Sequence[tuple[float, float]]) -> Choice | None:
-        chosen: Choice | None = None
-        for unit, bound in noises:
-            for index, cost in enumerate(self.costs):
-                size = cost.size(unit, bound / SIGMAS)
-                agreement = self.seen.agreement(cost.wanted[:, None] / size)
-                t, k = np.unravel_index(int(np.argmax(agreement)), agreement.shape)
-                if chosen is None or agreement[t, k] > chosen.agreement:
-                    each = self.reached[index]
-                    chosen = Choice(
-                        shape=index,
-                        rounds=self.rounds[t],
-                        decay=float(each.decays[t, k]),
-                        rule_decay=float(each.decays[t, 0]),
-                        unit=unit,
-                        objective_bound=bound,
-                        agreement=float(agreement[t, k]),
-                        noise=float(np.mean(1 - cost.found[t] / size[t, k])),
-                    )
-        return chosen
+        """Of all shapes; with fewer rounds where more are hardly better: each is a message."""
+        if not noises:
+            return None
+        found = [
+            self.seen.agreement(self.costs.wanted[:, :, None] / self.costs.size(u, r / SIGMAS))
+            for u, r in noises
+        ]
+        agreement = np.array(found)  # (noises, H, T, R)
+        enough = agreement.max(axis=(0, 1, 3)) >= agreement.max() - _AS_GOOD
+        t = int(np.argmax(enough))
+        which = int(np.argmax(agreement[:, :, t]))
+        which, shape, k = np.unravel_index(which, agreement[:, :, t].shape)
+        unit, bound = noises[which]
+        size = self.costs.size(unit, bound / SIGMAS)[shape, t, k]
+        return Choice(
+            shape=int(shape),
+            rounds=self.rounds[t],
+            decay=float(self.reached.decays[shape, t, k]),
+            rule_decay=float(self.reached.rule[shape, t]),
+            unit=unit,
+            objective_bound=bound,
+            agreement=float(agreement[which, shape, t, k]),
+            noise=float(np.mean(1 - self.costs.found[shape, t] / size)),
+        )
 
     def judged(self, choice: Choice, times: int) -> list[list[tuple[float, float]]]:
         """Rehearsals of a choice on each population: releases as the linear model draws them."""
-        each = self.reached[choice.shape]
+        each, h = self.reached, choice.shape
         t = self.rounds.index(choice.rounds)
-        k = int(np.argmin(np.abs(each.decays[t] - choice.decay)))
+        k = int(np.argmin(np.abs(each.decays[h, t] - choice.decay)))
         eta = choice.objective_bound / SIGMAS
-        constant = eta**2 * each.objective[t] + choice.unit**2 * each.iterates[t, k]
+        constant = eta**2 * each.objective[h, t] + choice.unit**2 * each.iterates[h, t, k]
         found = []
         for number, population in enumerate(self.populations):
             values, vectors = population.spectrum
             values = values * self.sizes.norm_bound**2
             left, share = self._between(values)
 
-            of_nodes = np.array([each.gain[t], self.flips * each.labels[t], constant])
+            of_nodes = np.array([each.gain[h, t], self.flips * each.labels[h, t], constant])
             gain, flips, noise = (1 - share) * of_nodes[:, left] + share * of_nodes[:, left + 1]
             mean, noise = self._label_moment(population) @ vectors * gain, noise + flips * values
             rng = np.random.default_rng([3, number])
@@ -207,15 +281,14 @@ class Search:
             found.append([population.judged(w @ vectors.T) for w in drawn])
         return found
 
-    @property
-    def _events(self) -> tuple[ObjectiveNoised, IterateReleased]:
+    def _events(self, sizes: Sizes) -> tuple[ObjectiveNoised, IterateReleased]:
         """What the smallest server would send."""
-        return _first_events(self.plans[0], self._place)
+        least = int(np.argmin(sizes.records))
+        return _first_events(self.plans[0], sizes.place(self.graph, least))
 
-    @property
-    def _loud(self) -> float:
+    def _loud(self, sizes: Sizes) -> float:
         """R at which a label moves by one deviation of η."""
-        noised, _ = self._events
+        noised, _ = self._events(sizes)
         return noised.n_servers * noised.label_shift * SIGMAS
 
     @property
@@ -224,49 +297,41 @@ class Search:
 
     def _noises(self, budget: Budget) -> list[tuple[float, float]]:
         """(1/μ, R): for several sizes of η, the least θ beside it that keeps to both rows."""
-        noised, sent = self._events
-        mu = _gaussian(budget)
+        mu, loud = _gaussian(budget), self._loud(self.sizes)
         if mu <= 0:
             return []
-
-        def over(noise: float, bound: float, limits: Budget = budget) -> float:
-            one = replace(sent, stddev=noise * sent.record_sensitivity)
-            eta = replace(noised, bound=bound, stddev=bound / SIGMAS)
-            return excess((self._place.flip(), eta, one), limits, self.sizes.classes)
-
         guess = 1.0 if isinf(mu) else 1 / mu
-        by_theta = least(partial(over, bound=0.0), guess)
-        free = replace(budget, labels_epsilon=inf)
-        features = least(partial(over, bound=0.0, limits=free), guess)
+        by_theta = self._needed(budget, 0.0, guess)
+        features = self._needed(replace(budget, labels_epsilon=inf), 0.0, guess)
         found = [] if by_theta is None else [(by_theta, 0.0)]
         farthest = hidden(budget, self._place) * mu
-        bounds = [self._loud / (share * farthest) for share in _LABEL_SHARES if not isinf(mu)]
+        bounds = [loud / (share * farthest) for share in _LABEL_SHARES if not isinf(mu)]
         if features is not None and features != by_theta:  # labels by η, beside what features need
-            bounds.append(least(lambda bound: over(features, bound), self._loud) or 0.0)
+            bounds.append(least(lambda bound: self._over(budget, features, bound), loud) or 0.0)
         for bound in filter(None, bounds):
-            enough = over(_MUCH, bound) <= 0  # else no θ makes up for so little η
-            needed = least(partial(over, bound=bound), guess) if enough else None
+            needed = self._needed(budget, bound, guess)
             found += [] if needed is None else [(needed, bound)]
         return found
 
-    def plan(self, choice: Choice, budget: Budget) -> TrainingPlan:
+    def plan(self, choice: Choice, budget: Budget, sizes: Sizes | None = None) -> TrainingPlan:
         """The plan of a choice, with noise per server; raised by hairs until the ledger itself
-        agrees.
+        agrees. ``sizes`` are those to be trained on, where the search was made for others near
+        them: a choice is told in units of what a record can move.
         """
+        real = self.sizes if sizes is None else sizes
+        bound = choice.objective_bound * self._loud(real) / self._loud(self.sizes)
         base = replace(
             self.plans[choice.shape],
             rounds=choice.rounds,
             noise_decay=choice.decay,
-            objective_bound=choice.objective_bound,
+            objective_bound=bound,
         )
         total = sqrt(float(np.sum(choice.decay ** -np.arange(choice.rounds, dtype=float))))
-        scales = choice.unit * total * self._sensitivities(base)
+        scales = choice.unit * total * self._sensitivities(base, real)
         for hair in (1e-9, 1e-8, 1e-7, 1e-6, 1e-4, 1e-3):
             grown = tuple(float(v) for v in scales * (1 + hair))
-            plan = replace(
-                base, noise_scale=grown, objective_bound=choice.objective_bound * (1 + hair)
-            )
-            if all(row.spent <= row.allowed for row in spent(plan, budget, self.sizes, self.graph)):
+            plan = replace(base, noise_scale=grown, objective_bound=bound * (1 + hair))
+            if ledger(plan, real, self.graph).keeps(budget):
                 return plan
         raise BudgetExceeded(
             "the plan found does not meet the budget by its own ledger, so none is proposed"
@@ -290,7 +355,7 @@ class _Seen:
 
     def costs(self, each: Reached, flips: float) -> "_Costs":
         return _Costs(
-            wanted=np.square(each.gain @ self.wanted) / self.power,
+            wanted=np.square(each.gain @ self.wanted) / self.power,  # each (H, T, P)
             found=each.gain**2 @ self.found,
             labels=flips * (each.labels @ self.labels),
             objective=each.objective @ self.noise,
@@ -310,18 +375,19 @@ class _Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class _Costs:
-    """What one (β, a) makes of every population after every number of rounds, per unit of noise."""
+    """What each (β, a) makes of every population after every number of rounds, per unit of
+    noise."""
 
-    wanted: Array  # (T, P): power of the wanted part of the release
-    found: Array  # (T, P): of its mean
-    labels: Array  # (T, P)
-    objective: Array  # (T, P)
-    iterates: Array  # (T, R, P)
+    wanted: Array  # (H, T, P): power of the wanted part of the release
+    found: Array  # (H, T, P): of its mean
+    labels: Array  # (H, T, P)
+    objective: Array  # (H, T, P)
+    iterates: Array  # (H, T, R, P)
 
     def size(self, unit: float, eta: float) -> Array:
-        """Power of the release's margins, noise included, (T, R, P)."""
+        """Power of the release's margins, noise included, (H, T, R, P)."""
         fixed = self.found + self.labels + eta**2 * self.objective
-        return np.asarray(np.maximum(fixed[:, None] + unit**2 * self.iterates, _TINY))
+        return np.asarray(np.maximum(fixed[:, :, None] + unit**2 * self.iterates, _TINY))
 
 
 def _shares(population: Population) -> Array:

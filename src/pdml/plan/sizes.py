@@ -1,9 +1,16 @@
 """What a planner may know of the data, and what the ledger says of a plan for them."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
 
 from pdml import _validate
+from pdml._types import Array
 from pdml.accounting import Budget, Ledger
+from pdml.accounting.events import LabelFlipped
+from pdml.core import labels
 from pdml.core.graph import Graph
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
@@ -13,6 +20,9 @@ from pdml.plan.training_plan import TrainingPlan
 class Sizes:
     """What is public about the data: records per server, feature columns (with the constant one),
     classes, label ε, B.
+
+    Where people chose for themselves, ``epsilon`` is the largest ε, ``smallest_epsilon`` the
+    smallest, and ``reports`` says as how many reports with ``epsilon`` all of theirs count.
     """
 
     records: tuple[int, ...]
@@ -20,6 +30,8 @@ class Sizes:
     epsilon: float
     classes: int = 2
     norm_bound: float = 1.0
+    smallest_epsilon: float = 0.0  # 0: the same as ``epsilon``
+    reports: float = 0.0  # 0: all records
 
     def __post_init__(self) -> None:
         for count in self.records:
@@ -30,18 +42,75 @@ class Sizes:
             "epsilon", self.epsilon, low=0, open_low=True, why="0 would report pure noise"
         )
         _validate.real("norm_bound", self.norm_bound, low=0, high=1e12, open_low=True)
+        _validate.real("smallest_epsilon", self.smallest_epsilon, low=0, high=self.epsilon)
+        _validate.real("reports", self.reports, low=0, high=sum(self.records))
+
+    @classmethod
+    def of(cls, places: Sequence[Place], epsilons: Array) -> Self:
+        """Of servers in these places, whose people chose these ε."""
+        first, largest = places[0], float(np.max(epsilons))
+        smallest = float(np.min(epsilons))
+        found = cls(
+            records=tuple(place.records for place in places),
+            width=first.width,
+            epsilon=largest,
+            classes=first.classes,
+            norm_bound=first.norm_bound,
+        )
+        if smallest == largest:
+            return found
+        loud = labels.keep_weight(largest, first.classes) / labels.keep_weight(
+            np.asarray(epsilons), first.classes
+        )
+        return replace(found, smallest_epsilon=smallest, reports=float(np.sum(loud**2)))
+
+    @property
+    def heard(self) -> float:
+        """As how many reports of people with ``epsilon`` all reports count."""
+        return self.reports or float(sum(self.records))
+
+    @property
+    def chosen(self) -> tuple[float, ...]:
+        """The smallest and the largest ε, or the one that all have."""
+        return tuple(sorted({self.smallest_epsilon or self.epsilon, self.epsilon}))
+
+    def flip(self) -> LabelFlipped:
+        """What labels went through; which ε lie between the smallest and the largest is not known,
+        so that everybody counts as least private and as loudest."""
+        menu = self.chosen if len(self.chosen) == 1 else ()
+        return LabelFlipped(epsilon=self.epsilon, epsilons=menu)
+
+    def rounded(self) -> Self:
+        """With counts of four binary digits, the last rounded down: neighbouring sizes, such as
+        folds of one data set, are rehearsed as one.
+        """
+        return replace(
+            self,
+            records=tuple(map(_four_digits, self.records)),
+            reports=float(_four_digits(int(self.reports))),
+        )
 
     def place(self, graph: Graph, server: int) -> Place:
-        """One server's: the ε of every label is the same."""
-        return Place.of(
-            graph,
-            server,
+        """One server's: each has people of all kinds."""
+        return replace(self.apart(server), server=server, degree=float(graph.degrees[server]))
+
+    def apart(self, server: int) -> Place:
+        """The same without links, of which an exchange of sums knows nothing."""
+        return Place(
+            server=0,
+            n_servers=len(self.records),
+            degree=0.0,
             records=self.records[server],
-            epsilons=(self.epsilon,),
+            epsilons=self.chosen,
             width=self.width,
             classes=self.classes,
             norm_bound=self.norm_bound,
         )
+
+
+def _four_digits(count: int) -> int:
+    below = max(0, count.bit_length() - 4)
+    return count >> below << below
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,20 +128,16 @@ class Row:
 def ledger(plan: TrainingPlan, sizes: Sizes, graph: Graph, delta: float = 1e-6) -> Ledger:
     """The real ledger of a whole training under ``plan``, before it starts."""
     places = (sizes.place(graph, i) for i in range(graph.n))
-    each = tuple((place.flip(), *plan.events(place)) for place in places)
+    each = tuple((sizes.flip(), *plan.events(place)) for place in places)
     return Ledger(each, source="planned", delta=delta, classes=sizes.classes)
 
 
 def spent(plan: TrainingPlan, budget: Budget, sizes: Sizes, graph: Graph) -> tuple[Row, Row]:
-    """The two rows of the budget, from the ledger; servers whose events are the same are read
-    once.
-    """
-    whole = ledger(plan, sizes, graph)
-    events = tuple(dict.fromkeys(whole.events))
-    found = []
+    """The two rows of the budget, from the ledger."""
+    whole, found = ledger(plan, sizes, graph), []
     for data, name in (("features", "features"), ("label", "labels")):
         allowed, delta = budget.limit(data)
-        book = Ledger(events, source="planned", delta=delta, classes=sizes.classes)
+        book = replace(whole, delta=delta)
         worst = book.line(data, "other servers", colluding=budget.colluding).epsilon
         found.append(Row(data=name, allowed=allowed, spent=worst, delta=delta))
     return found[0], found[1]

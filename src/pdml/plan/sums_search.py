@@ -9,7 +9,7 @@ server among others by what they add up to: so the noise depends neither on m no
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from math import isinf, sqrt
+from math import inf, isinf, sqrt
 
 import numpy as np
 
@@ -17,19 +17,17 @@ from pdml._types import Array
 from pdml.accounting import Budget
 from pdml.accounting.events import SumsReleased
 from pdml.accounting.profiles import gaussian_mu
-from pdml.core.graph import Graph
-from pdml.core.sums_model import Noise
 from pdml.mechanisms.whole_noise import LARGEST
-from pdml.plan import rehearsal
+from pdml.plan import noise_table, rehearsal
 from pdml.plan.calibration import excess, hidden, least
 from pdml.plan.place import Place
 from pdml.plan.populations import Population
 from pdml.plan.sizes import Sizes
 from pdml.plan.training_plan import TrainingPlan
 
-SHARES = (0.2, 0.35, 0.55)  # of the features' budget, in μ², that S may use up
+SHARES = noise_table.SHARES
 WIDEST = 300  # columns: S has d(d+1)/2 numbers, and a model from it costs d³
-_COMPARED = 12  # populations on which shares are compared
+_COMPARED, _NARROW = 12, 40  # populations on which shares are compared, half of more columns
 
 
 def calibrated(
@@ -42,7 +40,8 @@ def calibrated(
     budget : Budget
         The most that others may learn; its ``colluding`` becomes the plan's.
     place : Place
-        Any server's: of the records only rounding errors depend on how many they are.
+        Any server's: of the records only rounding errors depend on how many they are. Everybody
+        counts as having the largest ε in use, who is loudest in sums.
     share : float
         Of what features may spend, as μ², that S uses up; 1 leaves nothing for Q.
     loss : str
@@ -58,7 +57,15 @@ def calibrated(
     - The ledger of the plan's own event keeps to the budget at this place.
     - σ_Q is about 0.5% above the least that does, if σ_S is given.
     """
-    rounded = replace(place, records=1 << (place.records - 1).bit_length(), server=0, degree=0.0)
+    rounded = replace(
+        place,
+        records=1 << (place.records - 1).bit_length(),
+        server=0,
+        degree=0.0,
+        epsilons=(place.label_epsilon,),
+    )
+    if budget.labels_epsilon >= place.label_epsilon:  # the device alone keeps to it
+        budget = replace(budget, labels_epsilon=inf)
     return _calibrated(budget, rounded, share, loss)
 
 
@@ -81,6 +88,10 @@ def _calibrated(budget: Budget, place: Place, share: float, loss: str) -> Traini
     def plan(noise: float) -> TrainingPlan:
         return replace(silent, label_noise=noise, square_noise=square)
 
+    known = noise_table.needed(budget, place, share)
+    if known is not None and event.fixed_shift <= noise_table.FIXED * event.record_shift:
+        return plan(known * event.record_shift)
+
     def over(noise: float) -> float:
         return excess((place.flip(), *plan(noise).events(place)), budget, place.classes)
 
@@ -88,41 +99,38 @@ def _calibrated(budget: Budget, place: Place, share: float, loss: str) -> Traini
     return None if noise is None else plan(noise)
 
 
-def noise_of_total(plan: TrainingPlan, servers: int) -> Noise:
-    """Of what all servers send together."""
-    label, square = plan.sum_stddevs(servers)
-    return Noise(label=sqrt(servers) * label, square=sqrt(servers) * square)
-
-
 def best(
     budget: Budget,
     sizes: Sizes,
-    graph: Graph,
     populations: Sequence[Population],
+    times: int,
     *,
     loss: str = "logistic",
-) -> TrainingPlan | None:
-    """The calibrated plan whose model is right most often in rehearsals; None if there is none."""
-    place = sizes.place(graph, int(np.argmax(sizes.records)))
-    shares = SHARES if not isinf(budget.features_epsilon) else SHARES[:1]
-    found = (calibrated(budget, place, share, loss=loss) for share in shares)
-    plans = [plan for plan in found if plan is not None]
-    if len(plans) < 2:
-        return plans[0] if plans else None
-    few, times = populations[:_COMPARED], _COMPARED if len(populations) == 1 else 1
+    shares: Sequence[float] = SHARES,
+) -> tuple[float, Array] | None:
+    """The share with which a calibrated plan is right most often in rehearsals, and `judged` of its
+    plan; None if no noise meets the budget.
 
-    def accuracy(plan: TrainingPlan) -> float:
-        return float(np.mean(judged(plan, sizes, few, times)[..., 1]))
-
-    return max(plans, key=accuracy)
+    Shares are compared on the first few populations.
+    """
+    place = sizes.apart(int(np.argmax(sizes.records)))
+    tried = shares if not isinf(budget.features_epsilon) else shares[:1]
+    found = {share: calibrated(budget, place, share, loss=loss) for share in tried}
+    plans = {share: plan for share, plan in found.items() if plan is not None}
+    if not plans:
+        return None
+    many = _COMPARED if sizes.width <= _NARROW else _COMPARED // 2
+    few, rest = (populations[:many], populations[many:]) if len(plans) > 1 else ((), populations)
+    compared = {share: judged(plan, sizes, few, times) for share, plan in plans.items()}
+    share = max(plans, key=lambda each: float(np.sum(compared[each][..., 1])))
+    return share, np.concatenate([compared[share], judged(plans[share], sizes, rest, times)])
 
 
 def judged(
     plan: TrainingPlan, sizes: Sizes, populations: Sequence[Population], times: int
 ) -> Array:
     """(Agreement, accuracy) of rehearsals, (populations, times, 2)."""
-    noise = noise_of_total(plan, len(sizes.records))
+    noise = plan.noise_of_total(len(sizes.records))
     loss = plan.loss_for(sizes.classes)
-    return np.array(
-        [rehearsal.sums_judged(each, sizes, noise, loss, times) for each in populations]
-    )
+    each = [rehearsal.sums_judged(one, sizes, noise, loss, times) for one in populations]
+    return np.array(each).reshape(-1, times, 2)

@@ -61,9 +61,16 @@ def groups_of(
 def places_of(graph: Graph, epsilons: Array, cuts: IntArray, **common: Any) -> tuple[Place, ...]:
     """Every server's, where records are in the order of their servers."""
     return tuple(
-        Place.of(graph, i, records=b - a, epsilons=np.unique(epsilons[a:b]).tolist(), **common)
+        Place.of(graph, i, records=b - a, epsilons=_used(epsilons[a:b]), **common)
         for i, (a, b) in enumerate(pairwise(cuts.tolist()))
     )
+
+
+def _used(epsilons: Array) -> list[float]:
+    """The different ones; mostly there is one, and no need to sort."""
+    if (epsilons == epsilons[0]).all():
+        return [float(epsilons[0])]
+    return list(np.unique(epsilons).tolist())
 
 
 def servers_of(

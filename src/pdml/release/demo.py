@@ -12,15 +12,12 @@ import numpy as np
 from pdml.datasets.generators import twonorm
 from pdml.errors import PDMLError
 from pdml.mechanisms.label_flip import LabelFlip
-from pdml.plan.training_plan import TrainingPlan
 from pdml.release.estimator import PDMLClassifier
 from pdml.release.model import load_model
 from pdml.release.trained import Trained, measured, released
 
 USERS, TESTED = 7_000, 3_900
 SERVERS, LINKS = 10, 13  # as in the paper's evaluation
-# features: epsilon about 1.4; released model: about 97 %
-PLAN = TrainingPlan(rounds=30, penalty=0.3, noise_scale=0.2, noise_decay=0.95)
 NAME = "pdml demo"
 
 Hear = Callable[[int, int], None]
@@ -45,7 +42,8 @@ class Demo:
 def run_demo(
     *,
     epsilon: float = 1.0,
-    rounds: int = PLAN.rounds,
+    features_epsilon: float | None = 1.0,
+    rounds: int | None = None,
     seed: int = 1,
     diagnostics: bool = False,
     progress: Progress = lambda title: nullcontext(lambda done, of: None),
@@ -56,8 +54,10 @@ def run_demo(
     ----------
     epsilon : float
         How private each label is on the device.
-    rounds : int
-        More rounds give away more.
+    features_epsilon : float or None
+        The most that other servers may learn of a person's features; None sets no limit.
+    rounds : int, optional
+        Train in so many rounds; by default as the planner finds best.
     seed : int
         Another seed: other people, another graph, other noise.
     diagnostics : bool
@@ -78,19 +78,20 @@ def run_demo(
     _ = LabelFlip(epsilon).threshold  # refuses a bad epsilon before the work
     rng = np.random.default_rng(seed)
     people, fresh = twonorm(USERS, rng), twonorm(TESTED, rng)
-    plan = replace(PLAN, rounds=rounds)
-    quiet = replace(plan, objective_bound=0.0, noise_scale=0.0)
-    trained = []
-    for title, kept, agreed in (
-        ("Training privately", epsilon, plan),
-        ("The same without privacy", None, quiet),
+    trained: list[Trained] = []
+    for title, kept, limit in (
+        ("Training privately", epsilon, features_epsilon),
+        ("The same without privacy", None, None),
     ):
+        method = trained[0].classifier.proposal_.plan.method if trained else None
         with progress(title) as hear:
             model = PDMLClassifier(
                 kept,
+                features_epsilon=limit,
+                method=method,
+                rounds=rounds,
                 n_servers=SERVERS,
                 links=LINKS,
-                plan=agreed,
                 classes=(-1, 1),
                 diagnostics=diagnostics,
                 on_round=hear,
@@ -114,4 +115,6 @@ def _known(fitted: PDMLClassifier, fresh: tuple[np.ndarray, np.ndarray]) -> Trai
     model = released(fitted, feature_names=names, label="y")
     model = replace(model, provenance={**model.provenance, "made_by": NAME})
     servers = tuple(f"server {i + 1}" for i in range(SERVERS))
-    return measured(Trained(classifier=fitted, model=model, servers=servers), *fresh)
+    x, y = fresh
+    known = Trained(classifier=fitted, model=model, servers=servers)
+    return measured(known, x, (y > 0).astype(int))

@@ -24,16 +24,19 @@ from pdml.accounting import Budget, Ledger, Reports
 from pdml.accounting.provenance import SIMULATION
 from pdml.core import labels
 from pdml.core.graph import Graph, build
+from pdml.core.sums_expectation import Range
 from pdml.errors import InvalidInput, PrivacyUtilityWarning
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, TOPOLOGY, Source, source_named
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
-from pdml.release import dealing, totals
+from pdml.release import dealing, intervals, totals
 from pdml.release.form import Form
 from pdml.release.frames import Declared
 from pdml.release.history import NO_ROUNDS, History, noise_level
+from pdml.release.intervals import Intervals
 from pdml.release.model import THIS_TRAINING, Model
+from pdml.release.settling import AUTO, OVERRIDES, Settled, doubts, settled
 from pdml.train.engines import local
 
 RISK_LEAK = "history_.risk is computed from the records without noise: keep it inside the servers"
@@ -51,17 +54,24 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         infinity: no flipping.
     features_epsilon : float or None, default 1.0
         With ``plan="auto"``, the most that other servers may learn of one person's features, but
-        for a chance of ``delta``. None sets no limit.
+        for a chance of ``delta``. None sets no limit, and the ledger says so.
     delta : float, default 1e-6
-        That chance.
+        That chance; the ledger tells every ε at it.
     colluding : int or None
         With ``plan="auto"``, how many other servers may put together what they see: a plan of sums
         then shows their total only. None: all of them.
+    plan : TrainingPlan or "auto"
+        "auto" takes what `pdml.plan.planner.propose` finds best for public sizes within
+        ``features_epsilon``, ``delta`` and ``colluding``, and a training that would spend more is
+        refused. Or every letter of the paper, or one exchange: ``TrainingPlan(method="sums")``;
+        then nothing but ``budget`` limits what is spent.
+    method, loss, rounds, penalty, regularization, objective_bound, objective_noise, noise_scale, \
+noise_decay, tolerance, label_noise, square_noise
+        Settings of `TrainingPlan`, which take the place of the plan's; None takes the plan's. With
+        "auto" the planner chooses the others: a setting that one method alone has asks for it.
     n_servers, topology, links
         The servers and how they are joined: "random" (``links`` links, default 1.3 per server),
         "ring", "complete", "star", "grid", "small_world", a list of edges, or a `Graph`.
-    rounds : int or None
-        Rounds of ADMM; None takes the plan's.
     fit_intercept : bool
         Append a constant 1 to every record. It counts inside ``norm_bound`` and is regularised like
         any feature.
@@ -87,11 +97,6 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     classes : sequence or None
         The declared classes, in the order that ``classes_`` will have; a class may have no record.
         None takes them from the labels, which is a leak and is reported as one.
-    plan : TrainingPlan, "auto" or None
-        Every letter of the paper, or one exchange: ``TrainingPlan(method="sums")``. "auto" takes
-        what `pdml.plan.planner.propose` finds best for public sizes within ``features_epsilon``,
-        ``delta`` and ``colluding``, and warns (`PrivacyUtilityWarning`) if joining is not expected
-        to pay. Where people have different ε it plans for sums alone.
     budget : Budget or None
         The most that other servers may learn, all of them or ``colluding`` of them together. A
         training that would spend more is refused before it starts. With ``plan="auto"`` it takes
@@ -128,9 +133,15 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
     where there is one model and all have it.
     model_ : the released `Model` (`model_.save(path)`), with what it spent and, after an exchange
     of sums, what to expect of it: both are computed at first use.
+    intervals_, coef_interval_ : `Intervals`, and their ends as an array (C, d, 2): which
+    coefficients are more than noise, from what was released alone; computed at first use.
     house_ : one `Model` for the house of each server, if asked for: not to be shared.
     graph_ : the `Graph` that was used.
     proposal_ : with ``plan="auto"`` the `Proposal` whose plan was used.
+    doubts_ : sentences that say why the model may be of no use, and what would make it: no plan
+    within the budget is expected to do better than a server alone, or than always saying the
+    largest class; or what was released cannot tell the model from the latter. `fit` warns of them
+    (`PrivacyUtilityWarning`).
     """
 
     def __init__(
@@ -140,10 +151,10 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         features_epsilon: float | None = 1.0,
         delta: float = 1e-6,
         colluding: int | None = None,
+        plan: TrainingPlan | str = "auto",
         n_servers: int = 10,
         topology: str | Graph | Sequence[tuple[int, int]] = "random",
         links: int | None = None,
-        rounds: int | None = None,
         fit_intercept: bool = True,
         norm_bound: float = 1.0,
         feature_scales: Any = None,
@@ -152,7 +163,18 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         feature_map: Any = None,
         missing: Any = "refuse",
         classes: Any = None,
-        plan: TrainingPlan | str | None = None,
+        method: str | None = None,
+        loss: str | None = None,
+        rounds: int | None = None,
+        penalty: float | None = None,
+        regularization: float | None = None,
+        objective_bound: float | None = None,
+        objective_noise: str | None = None,
+        noise_scale: Any = None,
+        noise_decay: float | None = None,
+        tolerance: Any = None,
+        label_noise: float | None = None,
+        square_noise: float | None = None,
         budget: Budget | None = None,
         open_ended: bool = False,
         diagnostics: bool = False,
@@ -166,10 +188,10 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self.features_epsilon = features_epsilon
         self.delta = delta
         self.colluding = colluding
+        self.plan = plan
         self.n_servers = n_servers
         self.topology = topology
         self.links = links
-        self.rounds = rounds
         self.fit_intercept = fit_intercept
         self.norm_bound = norm_bound
         self.feature_scales = feature_scales
@@ -178,7 +200,18 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self.feature_map = feature_map
         self.missing = missing
         self.classes = classes
-        self.plan = plan
+        self.method = method
+        self.loss = loss
+        self.rounds = rounds
+        self.penalty = penalty
+        self.regularization = regularization
+        self.objective_bound = objective_bound
+        self.objective_noise = objective_noise
+        self.noise_scale = noise_scale
+        self.noise_decay = noise_decay
+        self.tolerance = tolerance
+        self.label_noise = label_noise
+        self.square_noise = square_noise
         self.budget = budget
         self.open_ended = open_ended
         self.diagnostics = diagnostics
@@ -192,6 +225,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = self.missing != "refuse"
+        tags.classifier_tags.poor_score = True  # from few people little is learnt: it must not be
         return tags
 
     def fit(self, X: Matrix, y: Any, epsilons: Any = None, servers: Any = None) -> "PDMLClassifier":
@@ -224,12 +258,13 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             classes=len(self.classes_),
             norm_bound=float(self.norm_bound),
         )
-        plan = self._settled_plan(places)
+        agreed = self._settled(places, label_epsilons)
+        plan = agreed.plan
         if self.diagnostics and plan.method == "rounds":
             self.leaks_.insert(0, RISK_LEAK)
-        ledger = self._ledger(plan, places, label_epsilons, order, cuts, source)
+        ledger = self._ledger(agreed, places, label_epsilons, order, cuts, source)
         asked = plan.rounds
-        plan, ledger = self._within_budget(plan, ledger)
+        plan, ledger = self._within_budget(agreed, ledger)
         pooled = prepared[order]
         reported = flip_labels(
             index[order], label_epsilons[order], len(self.classes_), source.stream(LABELS)
@@ -237,6 +272,7 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         members = dealing.servers_of(places, pooled, cuts, reported, label_epsilons[order])
         self.privacy_, self.rounds_ = ledger, plan.rounds
         run = local.Run(plan, members, source)
+        self._gain: Range | None = None
         train = self._exchange if plan.method == "sums" else self._train
         self._bare = replace(
             train(run),
@@ -249,8 +285,12 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
                 **({"rounds_asked": asked} if plan.rounds < asked else {}),
             },
         )
-        self.__dict__.pop("model_", None)
+        for name in ("model_", "intervals_"):
+            self.__dict__.pop(name, None)
         self.coef_, self.intercept_ = self._bare.coefficients, self._bare.intercepts
+        self.doubts_ = doubts(agreed.proposal, self._gain)
+        if self.doubts_:
+            warnings.warn(" ".join(self.doubts_), PrivacyUtilityWarning, stacklevel=2)
         return self
 
     def _read(self, X: Any, y: Any) -> tuple[Matrix, NDArray[Any]]:
@@ -265,47 +305,36 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
         self._form, x, y = Form.settled(self, X, y, said)
         return x, y
 
-    def _settled_plan(self, places: Sequence[Place]) -> TrainingPlan:
-        if isinstance(self.plan, str):
-            _validate.choice("plan", self.plan, ("auto",))
-            plan = self._proposed(places)
-        else:
-            plan = self.plan or TrainingPlan()
-        if self.rounds is not None:
-            plan = replace(plan, rounds=self.rounds)
-        if self.house and plan.method != "sums":
+    def _settled(self, places: Sequence[Place], epsilons: Array) -> Settled:
+        """The plan and its budget, from public settings and sizes alone."""
+        given = {name: getattr(self, name) for name in OVERRIDES}
+        if self.house and self.plan == AUTO and self.method is None:
+            given["method"] = "sums"  # a model for the house is made of nothing else
+        limit = np.inf if self.features_epsilon is None else self.features_epsilon
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise InvalidInput(f"budget must be a Budget or None, got {self.budget!r}")
+        found = settled(
+            self.plan,
+            {name: value for name, value in given.items() if value is not None},
+            self.budget,
+            Budget(features_epsilon=limit, features_delta=self.delta, colluding=self.colluding),
+            places=places,
+            epsilons=epsilons,
+            graph=self.graph_,
+        )
+        if found.proposal is not None:
+            self.proposal_ = found.proposal
+        if self.house and found.plan.method != "sums":
             raise InvalidInput(
-                f"house must be False with method {plan.method!r}, got True: a model for the house "
-                "needs the others' sums",
+                f"house must be False with method {found.plan.method!r}, got True: a model for the "
+                "house needs the others' sums",
                 setting="house",
             )
-        return plan
-
-    def _proposed(self, places: Sequence[Place]) -> TrainingPlan:
-        """The planner's choice, from public sizes alone."""
-        from pdml.plan.planner import Sizes, propose
-
-        chosen = {epsilon for place in places for epsilon in place.epsilons}
-        sizes = Sizes(
-            records=tuple(place.records for place in places),
-            width=places[0].width,
-            epsilon=max(chosen),  # in sums, whoever asked for least is the loudest
-            classes=places[0].classes,
-            norm_bound=places[0].norm_bound,
-        )
-        limit = np.inf if self.features_epsilon is None else self.features_epsilon
-        budget = self.budget or Budget(
-            features_epsilon=limit, features_delta=self.delta, colluding=self.colluding
-        )
-        method = "sums" if len(chosen) > 1 else None
-        self.proposal_ = propose(budget, sizes, self.graph_, method=method)
-        if not self.proposal_.pays:
-            warnings.warn(self.proposal_.verdict, PrivacyUtilityWarning, stacklevel=4)
-        return self.proposal_.plan
+        return found
 
     def _ledger(
         self,
-        plan: TrainingPlan,
+        agreed: Settled,
         places: Sequence[Place],
         epsilons: Array,
         order: IntArray,
@@ -325,28 +354,29 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
                 labels.keep_weight(epsilons[mine], classes)
                 / labels.keep_weight(place.epsilon, classes),
             )
-            events.append((place.flip(SIMULATION), *plan.events(place)))
+            events.append((place.flip(SIMULATION), *agreed.plan.events(place)))
         return Ledger(
             tuple(events),
             source=source.name,
+            delta=self.delta,
             classes=classes,
             reports=Reports(owners, epsilons, weights),
+            notes=agreed.notes,
         )
 
-    def _within_budget(self, plan: TrainingPlan, ledger: Ledger) -> tuple[TrainingPlan, Ledger]:
+    def _within_budget(self, agreed: Settled, ledger: Ledger) -> tuple[TrainingPlan, Ledger]:
         """The plan as far as the budget carries it."""
-        if self.budget is None:
-            if self.open_ended:
-                raise InvalidInput(
-                    "open_ended must be False without a budget, got True: nothing would "
-                    "ever stop the training"
-                )
+        plan, budget = agreed.plan, agreed.budget
+        if self.open_ended and self.budget is None:
+            raise InvalidInput(
+                "open_ended must be False without a budget, got True: nothing would "
+                "ever stop the training"
+            )
+        if budget is None:
             return plan, ledger
-        if not isinstance(self.budget, Budget):
-            raise InvalidInput(f"budget must be a Budget or None, got {self.budget!r}")
-        safe = ledger.last_safe_round(self.budget) if self.open_ended else 0
+        safe = ledger.last_safe_round(budget) if self.open_ended else 0
         if safe == 0:
-            ledger.check(self.budget)
+            ledger.check(budget)
             return plan, ledger
         return replace(plan, rounds=safe), ledger.up_to(safe)
 
@@ -401,7 +431,9 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             )
             for i, weights in enumerate(done.house)
         ]
-        weights = totals.weights(done.total, plan, self._place, intercept=asked["intercept"])
+        weights, self._gain = totals.learnt(
+            done.total, plan, self._place, intercept=asked["intercept"]
+        )
         return self._model(weights, plan)
 
     def _carried(self, plan: TrainingPlan) -> dict[str, Any]:
@@ -421,6 +453,22 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator):
             privacy={**self.privacy_.to_dict(), "counted": THIS_TRAINING},
             expected=totals.expected(self._total, plan, self._place) if told else None,
         )
+
+    @cached_property
+    def intervals_(self) -> Intervals:
+        """What noise does to each coefficient; ``intervals_.covers`` says which noise is in it."""
+        check_is_fitted(self, "coef_")
+        plan = TrainingPlan.from_dict(self._bare.plan)
+        if plan.method != "sums":
+            return intervals.of_rounds(plan, self.graph_.n, self.coef_)
+        bias = bool(self.fit_intercept)
+        weights = np.hstack([self.coef_, self.intercept_[:, None]]) if bias else self.coef_
+        return intervals.of_sums(self._total, plan, self._place, weights, intercept=bias)
+
+    @property
+    def coef_interval_(self) -> Array:
+        """(C, d, 2): the ends of `intervals_`."""
+        return np.stack([self.intervals_.low, self.intervals_.high], axis=-1)
 
     def _model(self, weights: Array, plan: TrainingPlan) -> Model:
         bias = bool(self.fit_intercept)

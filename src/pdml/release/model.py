@@ -18,8 +18,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pdml._types import Array, Matrix
+from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Line
+from pdml.accounting.ledger import arranged, few_coalitions
 from pdml.core import rows, scaling
 from pdml.core.sums_expectation import Expectation
 from pdml.errors import DataError, InvalidInput
@@ -93,6 +94,16 @@ class Model:
 
     def decision_function(self, x: Matrix) -> Array:
         """Margins: (m,) for two classes (positive means ``classes[1]``), else (m, K)."""
+        weights = self.coefficients
+        if self.fit_intercept:
+            weights = np.hstack([weights, self.intercepts[:, None]])
+        scores = np.asarray(self.rows(x) @ weights.T)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def rows(self, x: Matrix) -> Matrix:
+        """Records as the weights meet them: scaled, with their constant, none longer than the norm
+        bound.
+        """
         columns = self._columns
         _check_width(x, len(columns.names) if columns else self.coefficients.shape[1])
         prepared, _ = prepare(
@@ -103,11 +114,7 @@ class Model:
             columns=columns,
             mass=self._mass,
         )
-        weights = self.coefficients
-        if self.fit_intercept:
-            weights = np.hstack([weights, self.intercepts[:, None]])
-        scores = np.asarray(prepared @ weights.T)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+        return prepared
 
     @property
     def _columns(self) -> Columns | None:
@@ -129,11 +136,14 @@ class Model:
         shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
         return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
 
+    def choose(self, x: Matrix) -> IntArray:
+        """The most likely class of each row, as an index into ``classes``."""
+        scores = self.decision_function(x)
+        return np.asarray((scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1))
+
     def predict(self, x: Matrix) -> NDArray[Any]:
         """The most likely class of each row."""
-        scores = self.decision_function(x)
-        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(np.asarray(self.classes)[index])
+        return np.asarray(np.asarray(self.classes)[self.choose(x)])
 
     def save(self, path: str | Path) -> None:
         """Write the model as JSON, usually model.json; an interrupted write leaves no half file.
@@ -220,20 +230,33 @@ class Model:
         DataError
             If ``privacy`` holds none that this version can read.
         """
-        kinds: dict[str, Any] = {"data": str, "adversary": str, "reason": str}
-        kinds |= {"epsilon": float, "delta": float, "certainty": float}
-        try:
-            return [
-                Line(
-                    **{k: kind(row[k]) for k, kind in kinds.items()}, colluding=row.get("colluding")
-                )
-                for row in self.privacy["lines"]
-            ]
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise DataError(
-                "the model does not say what its training spent: it has no ledger that this "
-                "version can read"
-            ) from None
+        return lines_of(self.privacy)
+
+    def coalitions(self) -> list[Line]:
+        """What any k other servers learn together, for labels and features and for every k; none
+        where it does not matter how many collude.
+
+        Raises
+        ------
+        DataError
+            If ``privacy`` holds lines that this version cannot read.
+        """
+        return lines_of({"coalitions": []} | self.privacy, "coalitions")
+
+    def overview(self) -> list[Line]:
+        """`lines`, and where it matters how many collude, those against one other server, half of
+        them, all, and as many as the plan speaks of.
+
+        Raises
+        ------
+        DataError
+            As `lines` does.
+        """
+        each, planned = self.coalitions(), self.plan.get("colluding")
+        others = max((line.colluding or 0 for line in each), default=0)
+        also = planned if isinstance(planned, int) else None
+        shown = few_coalitions(others, also) if others else []
+        return arranged(self.lines(), [line for line in each if line.colluding in shown])
 
     def features(self, table: Any) -> Matrix:
         """Records as the model was taught them: by its encoder, or as plain numbers.
@@ -275,6 +298,42 @@ class Model:
 def _check_width(x: Matrix, wanted: int) -> None:
     if x.shape[1] != wanted:
         raise DataError(f"the model was trained on {wanted} features, got {x.shape[1]}")
+
+
+def lines_of(privacy: dict[str, Any], name: str = "lines") -> list[Line]:
+    """The lines of a ledger that was written as plain values.
+
+    Parameters
+    ----------
+    privacy : dict
+        As a model has it, and as `Ledger.to_dict` wrote it.
+    name : str
+        "lines" or "coalitions".
+
+    Returns
+    -------
+    list of Line
+
+    Raises
+    ------
+    DataError
+        If it holds none that this version can read.
+    """
+    kinds: dict[str, Any] = {"data": str, "adversary": str, "reason": str}
+    kinds |= {"epsilon": float, "delta": float, "certainty": float}
+
+    def line(row: dict[str, Any]) -> Line:
+        together = row.get("colluding")
+        found = {key: kind(row[key]) for key, kind in kinds.items()}
+        return Line(**found, colluding=None if together is None else int(together))
+
+    try:
+        return [line(row) for row in privacy[name]]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise DataError(
+            "the model does not say what its training spent: it has no ledger that this "
+            "version can read"
+        ) from None
 
 
 def _names(version: int) -> tuple[str, ...]:

@@ -1,11 +1,9 @@
 """A table of people's records: trained on, predicted, evaluated."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from pdml import _validate
@@ -13,13 +11,17 @@ from pdml._types import IntArray, Matrix
 from pdml.core.maps import FeatureMap
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import LabelFlip
+from pdml.mechanisms.randomness import Source
+from pdml.release.counted import CountedEvaluation, count
 from pdml.release.estimator import PDMLClassifier
+from pdml.release.evaluation import Evaluation, evaluate
 from pdml.release.model import Model
 from pdml.release.records import Records, hold_back, labelled, read_records
 from pdml.release.trained import Trained, measured, released
 from pdml.study.encoder import Attribute
 from pdml.tables import Table, columns, read_table
 from pdml.tables.roles import Roles
+from pdml.train.counts import BINS, Counting
 
 SERVERS = 10  # where nobody says how many
 
@@ -140,7 +142,11 @@ def train_table(
         source=read.source,
         epsilon_column=epsilon_column,
     )
-    return trained if tested is None else measured(trained, tested.given, tested.codes)
+    return (
+        trained
+        if tested is None
+        else measured(trained, tested.x, tested.codes, taught=(taught.x, taught.codes))
+    )
 
 
 def predict_table(model: Model, table: Readable, *, proba: bool = False) -> dict[str, NDArray[Any]]:
@@ -178,25 +184,6 @@ def predictions(model: Model, x: Matrix, *, proba: bool = False) -> dict[str, ND
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """How a model does on labelled records. Computed without noise: keep it inside.
-
-    Attributes
-    ----------
-    records : int
-        How many.
-    accuracy : float
-        The share that is predicted rightly.
-    confusion : array of shape (K, K)
-        How many records of class k were predicted as class l.
-    """
-
-    records: int
-    accuracy: float
-    confusion: IntArray
-
-
 def evaluate_table(model: Model, table: Readable, label: str = "") -> Evaluation:
     """Measure a model on records whose labels are known.
 
@@ -212,7 +199,8 @@ def evaluate_table(model: Model, table: Readable, label: str = "") -> Evaluation
     Returns
     -------
     Evaluation
-        How often it is right, and where it is not.
+        How often it is right, where it is not, and how sure it was. Computed without noise: keep it
+        inside, or release it with noise: `evaluate_privately`.
 
     Raises
     ------
@@ -221,21 +209,75 @@ def evaluate_table(model: Model, table: Readable, label: str = "") -> Evaluation
     InvalidInput
         If nobody says which column holds the labels.
     """
-    name = label or model.label
+    return evaluate(model, *labelled_rows(model, table, label))
+
+
+def evaluate_privately(
+    model: Model,
+    table: Readable,
+    label: str = "",
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    bins: int = BINS,
+    source: Source | None = None,
+) -> CountedEvaluation:
+    """Measure a model on private records whose labels are known, and release the figures with
+    noise.
+
+    Parameters
+    ----------
+    model, table, label
+        As for `evaluate_table`; true labels, which whoever calls this has.
+    epsilon, delta : float
+        What the release may tell about one record, its label included.
+    bins : int
+        Into how many bins the model's confidence falls. 1 leaves the confusion matrix alone, with
+        less noise in the accuracy.
+    source : Source, optional
+        Of the noise; by default the operating system's entropy.
+
+    Returns
+    -------
+    CountedEvaluation
+        Accuracy and recall with 95% intervals, and what they tell of the people
+        (`CountedEvaluation.ledger`, `pdml.release.counted.charged`).
+
+    Raises
+    ------
+    DataError, InvalidInput
+        As for `evaluate_table`, and for ε or δ not above 0.
+
+    Guarantees
+    ----------
+    - (``epsilon``, ``delta``) for replacing one record, against whoever sees the figures and the
+      model; each call is one more release, and their costs add up.
+    - The number of records is told as it is.
+    """
+    counting = Counting.within(epsilon, delta, classes=len(model.classes), bins=bins)
+    return count(model, *labelled_rows(model, table, label), counting, source=source)
+
+
+def labelled_rows(model: Model, table: Readable, label: str = "") -> tuple[Matrix, IntArray]:
+    """Records as a model takes them, and of each the index of its true class.
+
+    Parameters
+    ----------
+    model, table, label
+        As for `evaluate_table`.
+
+    Returns
+    -------
+    matrix, array of int
+        For `pdml.release.evaluation.evaluate`.
+    """
+    read, name = _read(table), label or model.label
     if not name:
         raise InvalidInput(
             "label must name a column, got nothing: the model does not say which", setting="label"
         )
-    read, classes = _read(table), len(model.classes)
     truth = columns.positions(read, name, model.classes, what="the classes", private=True)
-    place = {value: k for k, value in enumerate(model.classes)}
-    guessed = np.array([place[value] for value in model.predict(model.features(read)).tolist()])
-    counts = np.bincount(truth * classes + guessed, minlength=classes**2)
-    return Evaluation(
-        records=len(truth),
-        accuracy=float(np.mean(truth == guessed)),
-        confusion=counts.reshape(classes, classes),
-    )
+    return model.features(read), truth
 
 
 def _read(table: Readable) -> Table:

@@ -6,11 +6,11 @@ from math import ceil, log2
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from pdml._threads import one_thread
 from pdml._types import Array
-from pdml.core.sums_expectation import Expectation, Range, expect
-from pdml.core.sums_model import fit_sums
+from pdml.core.sums_expectation import Expectation, Range, expect, gain
+from pdml.core.sums_model import Measured, SumsModel, fit_measured, measured
 from pdml.mechanisms.whole_noise import Units
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
@@ -74,14 +74,50 @@ def weights(total: Units, plan: TrainingPlan, place: Place, *, intercept: bool =
     - A function of its arguments alone, equal on every machine up to one unit of the grid on which
       weights are rounded, 2^-24 of the largest.
     """
-    with threadpool_limits(1):  # the same bits with any number of threads
-        found = fit_sums(
-            sums.totals(total, place.codes, place.width),
-            sums.noise_of_total(plan, place.n_servers),
-            loss=plan.loss_for(place.classes),
-            norm_bound=place.norm_bound,
-            intercept=intercept,
-        ).weights
+    with one_thread():  # the same bits with any number of threads
+        return _weights(_fitted(total, plan, place, intercept)[1], place)
+
+
+def learnt(
+    total: Units, plan: TrainingPlan, place: Place, *, intercept: bool = True
+) -> tuple[Array, Range | None]:
+    """`weights`, and how much more often they are right than whoever always says the largest class.
+
+    Parameters
+    ----------
+    total, plan, place, intercept
+        As for `weights`.
+
+    Returns
+    -------
+    weights : array of shape (C, d)
+    gain : Range or None
+        Told by the same total; None for more than two classes, and without a constant column.
+    """
+    with one_thread():
+        given, model = _fitted(total, plan, place, intercept)
+        tells = intercept and place.classes == 2
+        more = gain(given, model, plan.loss_for(place.classes)) if tells else None
+        return _weights(model, place), more
+
+
+def _fitted(
+    total: Units, plan: TrainingPlan, place: Place, intercept: bool
+) -> tuple[Measured, SumsModel]:
+    loss = plan.loss_for(place.classes)
+    given = measured(
+        sums.totals(total, place.codes, place.width),
+        plan.noise_of_total(place.n_servers),
+        loss=loss,
+        norm_bound=place.norm_bound,
+        intercept=intercept,
+    )
+    return given, fit_measured(given, loss)
+
+
+def _weights(model: SumsModel, place: Place) -> Array:
+    """Of records as they are, rounded."""
+    found = model.weights / place.norm_bound
     largest = float(np.abs(found).max(initial=0.0))
     if not largest:
         return found
@@ -105,10 +141,10 @@ def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation | No
     """
     if place.classes > 2:
         return None
-    with threadpool_limits(1):
+    with one_thread():
         found = expect(
             sums.totals(total, place.codes, place.width),
-            sums.noise_of_total(plan, place.n_servers),
+            plan.noise_of_total(place.n_servers),
             loss=plan.loss_for(place.classes),
             norm_bound=place.norm_bound,
         )

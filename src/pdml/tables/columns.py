@@ -50,13 +50,16 @@ def positions(
     DataError
         If a cell is none of them.
     """
-    read = table.text if isinstance(known[0], str) else table.numeric
-    cells = read(name, private=private, absent=absent).tolist()
+    if isinstance(known[0], str):
+        different, each = table.distinct(name, private=private, absent=absent)
+    else:
+        cells = table.numeric(name, private=private, absent=absent)
+        different, each = np.unique(cells, return_inverse=True)
     place = {value: k for k, value in enumerate(known)}
-    found = np.fromiter((place.get(cell, -1) for cell in cells), dtype=np.int64, count=len(cells))
+    found = np.array([place.get(cell, -1) for cell in different.tolist()], dtype=np.int64)[each]
     if (found < 0).any():
         row = int(np.argmin(found))
-        got = "something else" if private else shown(cells[row])
+        got = "something else" if private else shown(different.tolist()[each[row]])
         raise DataError(
             f"column {name!r} must hold one of {what} "
             f"{listed([str(value) for value in known if value != ''])}, got {got} in "
@@ -90,7 +93,7 @@ def labels(
     if classes:
         known = _declared(table, name, classes)
         return known, positions(table, name, known, what="the classes", private=True)
-    found, codes = np.unique(_values(table, name, private=True), return_inverse=True)
+    found, codes = _values(table, name, private=True)
     if len(found) < 2:
         raise DataError(
             f"column {name!r} of {table.source} must hold two classes or more, got the same "
@@ -149,7 +152,7 @@ def owners(table: Table, name: str) -> tuple[tuple[str, ...], IntArray]:
     DataError
         If the column does not name 2 to `MAX_SERVERS` servers.
     """
-    found, numbers = np.unique(_values(table, name), return_inverse=True)
+    found, numbers = _values(table, name)
     if not 2 <= len(found) <= MAX_SERVERS:
         raise DataError(
             f"column {name!r} must name 2 to {MAX_SERVERS:,} servers, got {len(found):,} "
@@ -175,13 +178,15 @@ def _declared(table: Table, name: str, classes: Sequence[str]) -> tuple[Any, ...
         ) from None
 
 
-def _values(table: Table, name: str, *, private: bool = False) -> NDArray[Any]:
-    """Numbers if the whole column is, so that 1 and 1.0 are one value and 10 comes after 9; else
-    text.
+def _values(table: Table, name: str, *, private: bool = False) -> tuple[NDArray[Any], IntArray]:
+    """The different values in order, and which of them each row has. Numbers if the whole column
+    is, so that 1 and 1.0 are one value and 10 comes after 9; else text.
     """
     if table.is_numeric(name):
-        return _whole(table.numeric(name, private=private))
-    return table.text(name, private=private)
+        return np.unique(_whole(table.numeric(name, private=private)), return_inverse=True)
+    different, place = table.distinct(name, private=private)
+    found, rank = np.unique(different, return_inverse=True)
+    return found, rank[place]
 
 
 def _whole(values: NDArray[Any]) -> NDArray[Any]:

@@ -34,14 +34,20 @@ class Table:
     source: str = "the table"
     # the line on which each row begins, if the rows come from a text file
     lines: IntArray | None = None
-    # columns already read as numbers
+    # whether the columns are what a table keeps already: whole numbers, float64, or `str` objects
+    stored: bool = False
+    # columns already read as numbers, and as texts
     _read: dict[str, Array] = field(init=False, repr=False, default_factory=dict)
+    _told: dict[str, tuple[NDArray[Any], IntArray]] = field(
+        init=False, repr=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         if not self.columns:
             raise DataError(f"{self.source} must have at least one column, got none")
         columns = {
-            name: _storage(name, values, self.source) for name, values in self.columns.items()
+            name: values if self.stored else _storage(name, values, self.source)
+            for name, values in self.columns.items()
         }
         lengths = {len(values) for values in columns.values()}
         if len(lengths) > 1:
@@ -114,25 +120,45 @@ class Table:
         """The column as strings without spaces at the ends; a whole number reads "3", a float as
         Python writes it. Where ``absent``, the empty text.
         """
+        different, place = self.distinct(name, private=private, absent=absent)
+        return np.asarray(different[place])
+
+    def distinct(
+        self, name: str, *, private: bool = False, absent: BoolArray | None = None
+    ) -> tuple[NDArray[Any], IntArray]:
+        """The different cells of `text` in the order in which they appear, and which of them each
+        row has: most columns have few.
+        """
         column = self._column(name)
-        cells = list(map(str.strip if column.dtype.kind == "O" else str, column.tolist()))
+        if name not in self._told:
+            cells = column.tolist() if column.dtype.kind == "O" else list(map(str, column.tolist()))
+            written, place = _placed(cells)
+            texts, merged = _placed([cell.strip() for cell in written])
+            self._told[name] = objects(texts), merged[place]
+        different, place = self._told[name]
+        missing = [i for i, text in enumerate(different.tolist()) if text in MISSING]
         gaps = np.zeros(len(column), dtype=bool) if absent is None else absent
-        if not MISSING.isdisjoint(cells):
-            for row in (i for i, cell in enumerate(cells) if cell in MISSING and not gaps[i]):
-                self._refuse_missing(name, row, column[row], private)
-        found = objects(cells)
-        found[gaps] = ""
-        return found
+        if missing and (lost := np.isin(place, missing) & ~gaps).any():
+            row = int(np.argmax(lost))
+            self._refuse_missing(name, row, column[row], private)
+        if not gaps.any():
+            return different, place
+        return objects([*different.tolist(), ""]), np.where(gaps, len(different), place)
 
     def is_numeric(self, name: str, spellings: Collection[str] = ()) -> bool:
         """Whether every cell that is not missing (by `MISSING`, or by ``spellings``) reads as a
         number, and at least one is not missing.
         """
         column = self._column(name)
+        if column.dtype.kind == "O":  # one text is enough, and most columns of texts begin with one
+            known = MISSING | {*spellings}
+            first = next((cell for cell in column if cell.strip() not in known), "")
+            if number(first) is None:
+                return False
         try:
             return not np.isnan(self._floats(name, column)).all()
         except ValueError:
-            cells = {cell.strip() for cell in column.tolist()} - MISSING - {*spellings}
+            cells = {cell.strip() for cell in set(column.tolist())} - MISSING - {*spellings}
             return bool(cells) and all(number(cell) is not None for cell in cells)
 
     def _column(self, name: str) -> NDArray[Any]:
@@ -214,6 +240,12 @@ def _with_gaps(column: NDArray[Any], gaps: BoolArray) -> Array:
     values[~gaps] = kept.astype(np.float64)
     values.flags.writeable = False
     return values
+
+
+def _placed(cells: Sequence[str]) -> tuple[list[str], IntArray]:
+    """The different cells, first come first, and which of them each one is."""
+    known = {cell: i for i, cell in enumerate(dict.fromkeys(cells))}
+    return list(known), np.fromiter(map(known.__getitem__, cells), np.int64, len(cells))
 
 
 def objects(cells: Sequence[Any]) -> NDArray[Any]:

@@ -1,0 +1,142 @@
+"""What a planner proposes: a plan, what it spends, what it is worth, and why."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import isinf
+from os import PathLike
+from typing import Any
+
+from pdml._types import Array
+from pdml.accounting import Budget, Ledger
+from pdml.core.graph import Graph
+from pdml.plan.explained import reasons, verdict
+from pdml.plan.rehearsal import Forecast
+from pdml.plan.remedies import Remedy, advice, remedies
+from pdml.plan.rounds_search import Choice
+from pdml.plan.saved import SavedPlan
+from pdml.plan.sizes import Row, Sizes, ledger, spent
+from pdml.plan.training_plan import TrainingPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A plan, what it spends, what it is expected to be worth, and why it looks as it does.
+
+    Attributes
+    ----------
+    budget, sizes, graph
+        What was asked.
+    plan : TrainingPlan
+        What is proposed.
+    judged : mapping
+        Shares of records, (populations, times, 2), by the name of each candidate: of the methods
+        that were compared, and of what needs no training together: "alone", a server with its own
+        reports, and "majority", the largest class.
+    public : bool
+        Whether public records were rehearsed on.
+    choice : Choice, optional
+        The best plan of rounds, where it was looked for.
+    most : float, optional
+        What rounds could be right on at the most, where that was asked.
+    """
+
+    budget: Budget
+    sizes: Sizes
+    graph: Graph
+    plan: TrainingPlan
+    judged: Mapping[str, Array] = field(compare=False, repr=False)
+    public: bool = False
+    choice: Choice | None = field(default=None, repr=False)
+    most: float | None = field(default=None, repr=False)
+
+    @cached_property
+    def candidates(self) -> dict[str, Forecast]:
+        """Forecasts by name: see ``judged``."""
+        return {name: Forecast.of(each.reshape(-1, 2)) for name, each in self.judged.items()}
+
+    @property
+    def forecast(self) -> Forecast:
+        """Of the plan."""
+        return self.candidates[self.plan.method]
+
+    @property
+    def _right(self) -> dict[str, Array]:
+        return {name: each[..., 1] for name, each in self.judged.items()}
+
+    @property
+    def _apart(self) -> str:
+        """The better of those that need nobody."""
+        right = self._right
+        return max(("majority", "alone"), key=lambda name: float(right[name].mean()))
+
+    @property
+    def pays(self) -> bool:
+        """Whether joining is expected to: the plan is right more often than either alone."""
+        right = self._right
+        return bool(right[self.plan.method].mean() > right[self._apart].mean())
+
+    @property
+    def verdict(self) -> str:
+        """That in a sentence."""
+        right, apart = self._right, self._apart
+        return verdict(right[self.plan.method], right[apart], apart, public=self.public)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why this method, these settings and this much noise."""
+        asked = (self.plan, self._right, self.budget, self.sizes)
+        return reasons(*asked, choice=self.choice, most=self.most)
+
+    @cached_property
+    def remedies(self) -> tuple[Remedy, ...]:
+        """What would make joining pay, one setting at a time; nothing where it does, or where
+        public records were rehearsed on.
+        """
+        if self.pays or self.public:
+            return ()
+        return remedies(self.budget, self.sizes, self.graph, loss=self.plan.loss)
+
+    @property
+    def advice(self) -> str:
+        """The verdict, and where joining does not pay what would make it."""
+        more = advice(self.remedies)
+        return f"{self.verdict}; {more}" if more else self.verdict
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """What is allowed, and what the plan spends of it."""
+        return spent(self.plan, self.budget, self.sizes, self.graph)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """What the whole training will spend, at the budget's δ of features."""
+        return ledger(self.plan, self.sizes, self.graph, self.budget.features_delta)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the plan, its links and its budget for `SavedPlan.load` and `pdml train --plan`."""
+        saved = SavedPlan(plan=self.plan, links=self.graph.edges, budget=self.budget)
+        saved.save(path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; infinity as the string "inf"."""
+
+        def plain(value: float) -> float | str:
+            return "inf" if isinf(value) else value
+
+        rows = [
+            {"data": r.data, "allowed": plain(r.allowed), "spent": plain(r.spent), "delta": r.delta}
+            for r in self.rows
+        ]
+        return {
+            "plan": self.plan.to_dict(),
+            "method": self.plan.method,
+            "budget": rows,
+            "colluding": self.budget.colluding,
+            "candidates": {name: each.to_dict() for name, each in self.candidates.items()},
+            "pays": self.pays,
+            "verdict": self.verdict,
+            "reasons": list(self.reasons),
+            "ledger": self.ledger.to_dict(),
+            "links": [list(edge) for edge in self.graph.edges],
+        }

@@ -1,0 +1,107 @@
+"""Everything that a planner rehearses for one set of sizes.
+
+What made-up populations told is kept in the process: it follows from the arguments alone, so the
+same question, and one about folds of the same data, is answered at once.
+"""
+
+from collections.abc import Callable
+from functools import cached_property, lru_cache, wraps
+from math import isinf
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pdml._types import Array, IntArray, Matrix
+from pdml.accounting import Budget
+from pdml.core.graph import Graph
+from pdml.plan import rehearsal, sums_search
+from pdml.plan.populations import Population, populations
+from pdml.plan.rounds_search import Choice, Search
+from pdml.plan.sizes import Sizes
+from pdml.plan.training_plan import TrainingPlan
+
+_LEAST = 12  # rehearsals of each candidate, on all populations together
+_Answer = TypeVar("_Answer")
+
+
+def _kept(method: Callable[..., _Answer]) -> Callable[..., _Answer]:
+    """Answers from made-up populations; public records are asked anew."""
+    remembered = lru_cache(maxsize=256)(
+        lambda sizes, *asked: method(Rehearsals(sizes), *asked)  # type: ignore[misc]
+    )
+
+    @wraps(method)
+    def answered(self: "Rehearsals", *asked: Any) -> _Answer:
+        if self.like is not None:
+            return method(self, *asked)
+        return remembered(self.sizes, *asked)
+
+    return answered
+
+
+class Rehearsals:
+    """Of sums, of rounds, and of what needs no training together: shares of records for which each
+    gives the class of an unprotected model, and the right one, as (populations, times, 2).
+    """
+
+    def __init__(self, sizes: Sizes, like: tuple[Matrix, IntArray] | None = None) -> None:
+        self.sizes, self.like = sizes, like
+
+    @cached_property
+    def populations(self) -> tuple[Population, ...]:
+        """What is rehearsed on."""
+        return populations(self.sizes, self.like)
+
+    @property
+    def times(self) -> int:
+        """How often on each."""
+        return -(-_LEAST // len(self.populations))
+
+    @_kept
+    def sums(
+        self, budget: Budget, loss: str, shares: tuple[float, ...]
+    ) -> tuple[float | None, Array | None]:
+        """The share of S with which sums are right most often, and how often; None, None if no
+        noise meets the budget.
+        """
+        asked = (budget, self.sizes, self.populations, self.times)
+        found = sums_search.best(*asked, loss=loss, shares=shares)
+        return (None, None) if found is None else found
+
+    @_kept
+    def rounds(
+        self,
+        budget: Budget,
+        graph: Graph,
+        loss: str,
+        most_rounds: int,
+        settled: tuple[tuple[str, float], ...],
+        beaten: float,
+    ) -> tuple[Choice | None, float | None, Array | None]:
+        """The best choice, how often rounds could be right at the most, and how often it is; where
+        the most is no more than what has them ``beaten``, that alone.
+        """
+        search = Search(
+            self.sizes,
+            graph,
+            self.populations,
+            loss=loss,
+            most_rounds=most_rounds,
+            settled=dict(settled),
+        )
+        most = None
+        hoped = None if isinf(beaten) else search.at_most(budget)
+        if hoped is not None:
+            most = float(np.mean(np.array(search.judged(hoped, self.times))[..., 1]))
+        choice = search.best(budget) if most is None or most > beaten else None
+        return choice, most, choice and np.array(search.judged(choice, self.times))
+
+    @_kept
+    def apart(self, loss: str) -> dict[str, Array]:
+        """A server with its own reports, and the largest class."""
+        kind = TrainingPlan(loss=loss).loss_for(self.sizes.classes)
+        alone = [
+            rehearsal.alone_judged(each, self.sizes, kind, self.times) for each in self.populations
+        ]
+        largest = [[rehearsal.majority_judged(each)] for each in self.populations]
+        return {"alone": np.array(alone), "majority": np.array(largest)}
