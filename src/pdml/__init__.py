@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pdml.plan.training_plan import TrainingPlan
     from pdml.release.estimator import PDMLClassifier
     from pdml.release.model import load_model
+    from pdml.release.session import PrivacyLedgerSession
     from pdml.release.table import evaluate_table, predict_table, train_table
     from pdml.release.training import train_study
     from pdml.study import Study
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Budget",
     "PDMLClassifier",
+    "PrivacyLedgerSession",
     "Study",
     "TrainingPlan",
     "__version__",
@@ -30,6 +32,7 @@ __all__ = [
 _HOMES = {
     "Budget": "pdml.accounting",
     "PDMLClassifier": "pdml.release.estimator",
+    "PrivacyLedgerSession": "pdml.release.session",
     "Study": "pdml.study",
     "TrainingPlan": "pdml.plan.training_plan",
     "evaluate_table": "pdml.release.table",

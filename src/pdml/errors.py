@@ -21,6 +21,7 @@ PDMLError
 └── BudgetExceeded      going on would spend more privacy than the study allows
 
 `PrivacyUtilityWarning` is no refusal: the training is as private as was asked, and hardly of use.
+`UncountedTrainingWarning` is none either: ledgers of several trainings do not count one another.
 """
 
 from collections.abc import Sequence
@@ -199,6 +200,10 @@ class PrivacyUtilityWarning(UserWarning):
     """Within the budget no plan is expected to do better than each server alone, or than guessing
     the largest class.
     """
+
+
+class UncountedTrainingWarning(UserWarning):
+    """Several trainings on the same records: each ledger counts its own alone."""
 
 
 def because(error: BaseException) -> str:

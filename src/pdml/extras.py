@@ -28,6 +28,7 @@ EXTRAS = MappingProxyType(
         "nats": ("nats-py", "node"),
         "numba": ("numba", "fast"),
         "pyarrow": ("pyarrow", "parquet"),
+        "pandas": ("pandas", "frames"),
         "ray": ("ray", "ray"),
     }
 )

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from pdml._types import Array
 from pdml.accounting import Line
+from pdml.accounting.shown import few_coalitions
 from pdml.core.sums_expectation import Expectation
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write
@@ -97,9 +98,7 @@ class Page:
     @property
     def small_coalitions(self) -> tuple[Line, ...]:
         """Against one other server and against half of them; the table has those against all."""
-        half = max((line.colluding or 0 for line in self.coalitions), default=0) // 2
-        wanted = {1, half} if half > 1 else {1}
-        return tuple(line for line in self.coalitions if line.colluding in wanted)
+        return few_coalitions(self.coalitions)
 
     @property
     def measured(self) -> bool:
