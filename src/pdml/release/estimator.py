@@ -8,6 +8,7 @@ drawn from a seeded generator, so a simulation itself protects nobody.
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
