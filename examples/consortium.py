@@ -29,14 +29,9 @@ SERVERS, RECORDS, SEEDS = 10, 100, 5
 rng = np.random.default_rng(0)
 
 
-def people(count):
-    """Made-up people, whose columns have a known typical value and spread."""
-    x, y = waveform(count, rng)
-    return (x - 1) / 4 / np.sqrt(x.shape[1]), y
-
-
-x, y = people(SERVERS * RECORDS)
-others = people(4000)  # made-up too, so that measuring on them costs nobody anything
+SCALES = [(2, 2)] * 21  # a typical value of every column, and a spread that most lie within
+x, y = waveform(SERVERS * RECORDS, rng)
+others = waveform(4000, rng)  # made-up too, so that measuring on them costs nobody anything
 owner = np.repeat(np.arange(SERVERS), RECORDS)
 
 # %% [markdown]
@@ -47,19 +42,17 @@ owner = np.repeat(np.arange(SERVERS), RECORDS)
 # plan is then tried with several seeds, because one training is one draw of the noise.
 
 # %%
+JOINT = {"n_servers": SERVERS, "feature_scales": SCALES}
 SETTINGS = {"all others": None, "5 of them": 5, "1 of them": 1}
 shared, house, coalitions = {}, {}, {}
 for name, colluding in SETTINGS.items():
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", PrivacyUtilityWarning)
-        planned = PDMLClassifier(
-            n_servers=SERVERS, plan="auto", colluding=colluding, random_state=0
-        ).fit(x, y, servers=owner)
+        planned = PDMLClassifier(**JOINT, plan="auto", colluding=colluding, random_state=0)
+        planned.fit(x, y, servers=owner)
+    again = {**JOINT, "plan": planned.proposal_.plan, "house": True}
     trainings = [
-        PDMLClassifier(
-            n_servers=SERVERS, plan=planned.proposal_.plan, house=True, random_state=seed
-        ).fit(x, y, servers=owner)
-        for seed in range(SEEDS)
+        PDMLClassifier(**again, random_state=seed).fit(x, y, servers=owner) for seed in range(SEEDS)
     ]
     shared[name] = [fitted.score(*others) for fitted in trainings]
     house[name] = [np.mean(m.predict(others[0]) == others[1]) for f in trainings for m in f.house_]
@@ -81,7 +74,7 @@ for name, colluding in SETTINGS.items():
 # %%
 NO_NOISE = TrainingPlan(method="sums", label_noise=0, square_noise=0)
 alone = [
-    PDMLClassifier(n_servers=2, plan=NO_NOISE, random_state=0)
+    PDMLClassifier(n_servers=2, plan=NO_NOISE, feature_scales=SCALES, random_state=0)
     .fit(x[owner == server], y[owner == server])
     .score(*others)
     for server in range(SERVERS)

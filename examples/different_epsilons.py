@@ -20,14 +20,9 @@ SERVERS, RECORDS = 5, 2000
 rng = np.random.default_rng(0)
 
 
-def people(count):
-    """Made-up people, whose columns have a known typical value and spread."""
-    x, y = waveform(count, rng)
-    return (x - 1) / 4 / np.sqrt(x.shape[1]), y
-
-
-x, y = people(RECORDS)
-others = people(4000)
+SCALES = [(2, 2)] * 21  # a typical value of every column, and a spread that most lie within
+x, y = waveform(RECORDS, rng)
+others = waveform(4000, rng)
 
 # %% [markdown]
 # ## Everybody's own line
@@ -39,7 +34,7 @@ others = people(4000)
 # %%
 MENU = (0.4, 1.0, 2.0)
 chosen = rng.choice(MENU, size=RECORDS, p=[0.3, 0.3, 0.4])
-fitted = PDMLClassifier(n_servers=SERVERS, plan="auto", random_state=0)
+fitted = PDMLClassifier(n_servers=SERVERS, plan="auto", feature_scales=SCALES, random_state=0)
 fitted.fit(x, y, epsilons=chosen)
 print(f"{fitted.score(*others):.1%} right on new records")
 own = fitted.privacy_.user_lines()
@@ -66,18 +61,18 @@ SEEDS = 5
 
 def right(epsilons):
     """How often models are right on new records, one for each seed."""
-    settings = {"n_servers": SERVERS, "random_state": 0}
-    planned = PDMLClassifier(plan="auto", **settings).fit(x, y, epsilons=epsilons)
+    settings = {"n_servers": SERVERS, "feature_scales": SCALES}
+    planned = PDMLClassifier(**settings, plan="auto", random_state=0).fit(x, y, epsilons=epsilons)
     plan = planned.proposal_.plan
     return [
-        PDMLClassifier(**settings | {"plan": plan, "random_state": seed})
+        PDMLClassifier(**settings, plan=plan, random_state=seed)
         .fit(x, y, epsilons=epsilons)
         .score(*others)
         for seed in range(SEEDS)
     ]
 
 
-shares = np.array([0.0, 0.25, 0.5, 0.75, 0.9])
+shares = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 0.97])
 mixed = np.array([right(np.where(np.arange(RECORDS) < s * RECORDS, 0.4, 2.0)) for s in shares])
 careful = np.array(right(np.full(RECORDS, 0.4)))
 majority = max(np.mean(others[1] == label) for label in np.unique(y))

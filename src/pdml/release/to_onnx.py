@@ -1,20 +1,25 @@
 """A model as an ONNX file, for programs in any language: the recipe as a graph in double precision.
 
 In goes ``rows`` of shape (m, d) or, if the model was trained on a table, each of its columns as
-(m, 1) under its own name: text where it has levels. Out come ``label`` of shape (m,) and
-``probabilities`` of shape (m, K).
+(m, 1) under its own name: text where it has levels; a gap is NaN, or empty text. Out come ``label``
+of shape (m,) and ``probabilities`` of shape (m, K).
 """
 
 import json
+from math import pi, sqrt
 from typing import Any
 
 import numpy as np
 
 import pdml
 from pdml import extras
+from pdml._types import Array
+from pdml.core import scaling
+from pdml.core.expansion import Expansion
+from pdml.core.maps import Bins, Products, Squares
 from pdml.errors import InvalidInput
 from pdml.release.model import Model
-from pdml.release.recipe import Column, Recipe, recipe
+from pdml.release.recipe import Column, Recipe, recipe, turns_of
 
 with extras.needed():
     import onnx
@@ -44,22 +49,23 @@ def to_onnx(model: Model) -> bytes:
     Raises
     ------
     InvalidInput
-        If a column has the name of something that comes out.
+        If a column has the name of something that comes out, or the model does something with a
+        record that is no step of a recipe.
 
     Guarantees
     ----------
-    - Labels, and probabilities to rounding, are the model's on every record that the model takes.
-      A level that is not declared makes a run fail; fractions of whole numbers and numbers that are
-      not finite are not noticed.
+    - Labels, and probabilities to rounding (waves: to 1e-9), are the model's on every record that
+      the model takes. A level that is not declared makes a run fail; fractions of whole numbers and
+      numbers that are not finite are not noticed.
     """
     told, graph = recipe(model), _Graph()
     rows = _numbers(graph, told)
     if told.scaled is not None:
         moved = graph.add("Sub", rows, graph.constant(told.scaled.origin))
         units = graph.add("Div", moved, graph.constant(told.scaled.unit))
-        rows = graph.add(
-            "Clip", units, graph.constant(told.scaled.low), graph.constant(told.scaled.high)
-        )
+        rows = graph.limited(units, told.scaled.low, told.scaled.high)
+    if told.expansion is not None:
+        rows = _maps(graph, told.expansion, rows)
     _outputs(graph, _margins(graph, told, rows), np.asarray(model.classes))
     made = helper.make_model(
         helper.make_graph(graph.nodes, "pdml", graph.inputs, graph.outputs, graph.constants),
@@ -97,6 +103,10 @@ class _Graph:
         self.constants.append(numpy_helper.from_array(held, name))
         return name
 
+    def limited(self, values: str, low: Any, high: Any) -> str:
+        """Values within limits of their own."""
+        return self.add("Max", self.add("Min", values, self.constant(high)), self.constant(low))
+
     def input(self, name: str, kind: int, width: int) -> str:
         """The name of what is given."""
         if name in (_LABEL, _CHANCES):
@@ -117,20 +127,72 @@ def _numbers(graph: _Graph, told: Recipe) -> str:
 
 def _cells(graph: _Graph, column: Column) -> str:
     if not column.levels:
-        return graph.input(column.name, TensorProto.DOUBLE, 1)
+        given = graph.input(column.name, TensorProto.DOUBLE, 1)
+        return _filled(graph, given, column.fill) if column.gaps else given
     text = graph.input(column.name, TensorProto.STRING, 1)
-    levels = list(column.levels)
+    known = [*column.levels, ""] if column.gaps else list(column.levels)
     hot = graph.add(  # zeros=0: any other text fails
-        "OneHotEncoder", text, domain="ai.onnx.ml", cats_strings=levels, zeros=0
+        "OneHotEncoder", text, domain="ai.onnx.ml", cats_strings=known, zeros=0
     )
     flat = graph.add("Reshape", hot, graph.constant([-1, column.width]))
     return graph.add("Cast", flat, to=TensorProto.DOUBLE)
 
 
+def _filled(graph: _Graph, given: str, fill: float) -> str:
+    """A number with another one in gaps, and an entry that says where they were."""
+    silent = graph.add("IsNaN", given)
+    number = graph.add("Where", silent, graph.constant(fill), given)
+    return graph.add("Concat", number, graph.add("Cast", silent, to=TensorProto.DOUBLE), axis=1)
+
+
+def _maps(graph: _Graph, expansion: Expansion, rows: str) -> str:
+    """The entries that stay, and what maps make of them."""
+
+    def taken(which: Any) -> str:
+        places = graph.constant(np.array(which, dtype=np.int64))
+        return graph.add("Gather", rows, places, axis=1)
+
+    made = [taken(expansion.kept)]
+    for each in expansion.maps:
+        used = each.uses(expansion.inputs)
+        if isinstance(each, Products):
+            product = graph.add("Mul", taken(used[::2]), taken(used[1::2]))
+            made.append(graph.limited(product, -scaling.LIMIT, scaling.LIMIT))
+        elif isinstance(each, Squares):
+            entries = taken(used)
+            squares = graph.add("Sub", graph.add("Mul", entries, entries), graph.constant(1.0))
+            scaled = graph.add("Mul", squares, graph.constant(sqrt(0.5)))
+            made.append(graph.limited(scaled, -scaling.LIMIT, scaling.LIMIT))
+        elif isinstance(each, Bins):
+            made.append(_bins(graph, taken(used), each, len(used)))
+        else:
+            made.append(_waves(graph, taken(used), *turns_of(each, expansion.inputs)))
+    return graph.add("Concat", *made, axis=1)
+
+
+def _bins(graph: _Graph, entries: str, each: Bins, many: int) -> str:
+    """Which interval of each entry it lies in, centred."""
+    apart = graph.add("Unsqueeze", entries, graph.constant([2]))
+    above = graph.add("GreaterOrEqual", apart, graph.constant([-np.inf, *each.inner]))
+    below = graph.add("Less", apart, graph.constant([*each.inner, np.inf]))
+    hot = graph.add("Cast", graph.add("And", above, below), to=TensorProto.DOUBLE)
+    centred = graph.add("Sub", hot, graph.constant(1 / each.count))
+    return graph.add("Reshape", centred, graph.constant([-1, many * each.count]))
+
+
+def _waves(graph: _Graph, entries: str, turns: Array, phases: Array) -> str:
+    """√2·cos(2π t) as a sine a quarter of a turn later: runtimes have that in double precision."""
+    angles = graph.add("MatMul", entries, graph.constant(2 * pi * turns.T))
+    later = graph.add("Add", angles, graph.constant(2 * pi * (phases + 0.25)))
+    return graph.add("Mul", graph.add("Sin", later), graph.constant(sqrt(2)))
+
+
 def _margins(graph: _Graph, told: Recipe, rows: str) -> str:
     """Of rows z with their constant c, shrunk to the norm B: (w·z + b·c)·B/max(√(‖z‖² + c²), B)."""
-    constant, weights = told.constant or 0.0, told.weights[:, : told.width]
-    shift = told.weights[:, told.width :].sum(axis=1) * constant
+    constant, weights, shift = 0.0, told.weights, np.zeros(len(told.weights))
+    if told.constant is not None:
+        constant, weights = told.constant, told.weights[:, :-1]
+        shift = told.weights[:, -1] * constant
     squares = graph.add("ReduceSumSquare", rows, graph.constant([1]))
     norms = graph.add("Sqrt", graph.add("Add", squares, graph.constant(constant**2)))
     bound = graph.constant(told.bound)

@@ -22,7 +22,6 @@ from pdml.core.sums_expectation import Expectation
 from pdml.errors import InvalidInput
 from pdml.release.model import Model, load_model
 from pdml.release.table import predictions
-from pdml.tables import Table
 
 NO_LIMIT = "no limit"
 _FILE = "model.json"
@@ -161,12 +160,9 @@ class _Predictor:
         """A DataFrame of the class of each record and of all probabilities."""
         import pandas as pd
 
-        named = self._model.encoder is not None or self._model.feature_names
-        if named and isinstance(model_input, pd.DataFrame):
-            cells = {str(name): column.to_numpy() for name, column in model_input.items()}
-            x = self._model.features(Table(columns=cells, source="the DataFrame"))
-        else:
-            x = np.asarray(model_input, dtype=np.float64)
+        named = self._model.encoder or self._model.inputs or self._model.feature_names
+        given = model_input if named else np.asarray(model_input, dtype=np.float64)
+        x = self._model.features(given)
         return pd.DataFrame(predictions(self._model, x, proba=True))
 
 
