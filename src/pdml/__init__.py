@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pdml.plan.training_plan import TrainingPlan
     from pdml.release.estimator import PDMLClassifier
     from pdml.release.model import load_model
+    from pdml.release.session import PrivacyLedgerSession
     from pdml.release.table import (
         evaluate_privately,
         evaluate_table,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Budget",
     "PDMLClassifier",
+    "PrivacyLedgerSession",
     "Study",
     "TrainingPlan",
     "__version__",
@@ -36,6 +38,7 @@ __all__ = [
 _HOMES = {
     "Budget": "pdml.accounting",
     "PDMLClassifier": "pdml.release.estimator",
+    "PrivacyLedgerSession": "pdml.release.session",
     "Study": "pdml.study",
     "TrainingPlan": "pdml.plan.training_plan",
     "evaluate_privately": "pdml.release.table",

@@ -23,6 +23,7 @@ PDMLError
 
 `PrivacyUtilityWarning` and `ClippingWarning` are no refusals: the training is as private as was
 asked, and hardly of use.
+`UncountedTrainingWarning` is none either: ledgers of several trainings do not count one another.
 """
 
 from collections.abc import Sequence
@@ -221,6 +222,10 @@ class ClippingWarning(UserWarning):
     """Many rows are far longer than ``norm_bound``: shrunk to it they have lost most of what they
     tell.
     """
+
+
+class UncountedTrainingWarning(UserWarning):
+    """Several trainings on the same records: each ledger counts its own alone."""
 
 
 def because(error: BaseException) -> str:

@@ -30,7 +30,7 @@ EXTRAS = MappingProxyType(
         "pyarrow": ("pyarrow", "parquet"),
         "onnx": ("onnx", "onnx"),
         "mlflow": ("mlflow-skinny", "mlflow"),
-        "pandas": ("pandas", "mlflow"),
+        "pandas": ("pandas", "frames"),
         "ray": ("ray", "ray"),
     }
 )

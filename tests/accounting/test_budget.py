@@ -222,7 +222,8 @@ TIGHT = Budget(features_epsilon=2.0)
 def classifier(**changes):
     return PDMLClassifier(
         **(
-            {"n_servers": 3, "topology": "ring", "rounds": 60, "random_state": 0, "budget": TIGHT}
+            {"n_servers": 3, "topology": "ring", "random_state": 0, "budget": TIGHT}
+            | {"plan": TrainingPlan(), "rounds": 60}
             | changes
         )
     )

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isinf
+from typing import Any
 
 import numpy as np
 
-from pdml import _validate
+from pdml import _validate, notebook
 from pdml._special import expit
-from pdml.accounting import bounds, profiles, provenance, reasons, spending
+from pdml.accounting import bounds, profiles, provenance, reasons, shown, spending
 from pdml.accounting.budget import Budget, last_safe_round
 from pdml.accounting.certainty import certainty_at
 from pdml.accounting.events import CountsReleased, Event, IterateReleased, SumsReleased
@@ -58,7 +59,7 @@ class Line:
         return told if self.colluding is None else {**told, "colluding": self.colluding}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ledger:
     """What a training has spent, server by server.
 
@@ -71,8 +72,42 @@ class Ledger:
     source: str = "simulated"
     delta: float = 1e-6
     classes: int = 2
-    reports: Reports | None = field(default=None, compare=False, repr=False)
+    reports: Reports | None = field(default=None, compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def __repr__(self) -> str:
+        """Short: the lines take a while to compute, and ``print`` shows them."""
+        many = f", {len(self.reports.servers):,} reports" if self.reports is not None else ""
+        return f"<Ledger of {len(self.events)} servers{many}: print it for the table>"
+
+    def __str__(self) -> str:
+        """The table."""
+        return notebook.as_text(*self._shown(reasons=False))
+
+    def _repr_html_(self) -> str:
+        """The table, and why each line is so, for notebooks."""
+        return notebook.as_html(*self._shown(reasons=True))
+
+    def _shown(self, *, reasons: bool) -> tuple[str, list[notebook.Sheet], tuple[str, ...]]:
+        title = f"Who can learn what of whoever is protected least (noise: {self.source})"
+        notes = tuple(f"{note[:1].upper()}{note[1:]}." for note in self.notes)
+        return title, [shown.sheet(self.overview(), reasons=reasons)], notes
+
+    def to_frame(self) -> Any:
+        """The table as a pandas DataFrame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each line, those against one to all other servers included where they
+            differ.
+
+        Raises
+        ------
+        MissingExtra
+            If pandas is not installed.
+        """
+        return shown.frame((*self.lines(), *self.every_coalition))
 
     def profile(
         self, data: str, adversary: str, server: int, *, colluding: int | None = None
@@ -236,8 +271,8 @@ class Ledger:
         """
         if not self.masked:
             return self.lines()
-        shown = few_coalitions(self._hidden_among() - 1, colluding)
-        found = [self.line(data, "other servers", colluding=k) for data in DATA for k in shown]
+        few = few_coalitions(self._hidden_among() - 1, colluding)
+        found = [self.line(data, "other servers", colluding=k) for data in DATA for k in few]
         return arranged(self.lines(), found)
 
     def up_to(self, rounds: int) -> "Ledger":

@@ -185,15 +185,17 @@ def invert(matrix: Array, ridge: float, out: Array) -> None:
 
     The ridge is lifted where rounding ate it.
     """
-    diagonal = np.eye(len(matrix))
-    lift = 0.0
+    lift, trace = 0.0, float(np.trace(matrix))
     while lift < np.inf:
-        factor, info = dpotrf(matrix + (ridge + lift) * diagonal, lower=1)
+        shifted = np.array(matrix, order="F")
+        shifted.flat[:: len(matrix) + 1] += ridge + lift
+        factor, info = dpotrf(shifted, lower=1, overwrite_a=1)  # zeros above the diagonal
         if info == 0:
-            lower = np.tril(dpotri(factor, lower=1)[0])
-            out[:] = lower + np.tril(lower, -1).T
+            lower = dpotri(factor, lower=1, overwrite_c=1)[0]
+            np.add(lower, lower.T, out=out)
+            np.fill_diagonal(out, lower.diagonal())
             return
-        lift = max(10 * lift, 1e-15 * float(np.trace(matrix)), 1e-300)
+        lift = max(10 * lift, 1e-15 * trace, 1e-300)
     out[:] = np.nan
 
 

@@ -72,18 +72,15 @@ class PrimalSolver:
         """Stand at w = 0."""
         zero, m = np.zeros(self.size), self.matrix.shape[0]
         if self.codes == 1:  # g'(0) = 0, and the Hessian at 0 is g''(0)·S
+            bent = self.loss.curvature(np.zeros((1, 1)))[0, 0, 0]
             fast = self._compiled
-            hessian = kernel.hessian if fast is None else fast.hessian
-            hessian(
-                self._rows,
-                self.loss if fast is None else fast.CODES[self.loss.name],
-                zero,
-                self.state.hessian,
-                self.width,
-            )
-            self.state.moment[:] = (
-                self.state.hessian / self.loss.curvature(np.zeros((1, 1)))[0, 0, 0]
-            )
+            if fast is None or not sp.issparse(self.matrix):  # BLAS is faster than any loop
+                self.state.moment[:] = rows.gram(self.matrix) / m
+                self.state.hessian[:] = bent * self.state.moment
+            else:
+                code = fast.CODES[self.loss.name]
+                fast.hessian(self._rows, code, zero, self.state.hessian, self.width)
+                self.state.moment[:] = self.state.hessian / bent
         else:
             slope = self.loss.slope(np.zeros((1, self.codes)))[0]
             self.state.gradients[:] = np.outer(

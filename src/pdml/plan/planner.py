@@ -23,6 +23,7 @@ from pdml.plan import sums_search
 from pdml.plan.proposal import Proposal
 from pdml.plan.rehearsal import Forecast
 from pdml.plan.rehearsals import Rehearsals
+from pdml.plan.remedies import Within
 from pdml.plan.rounds_search import SETTLED, Search
 from pdml.plan.sizes import Row, Sizes, ledger, spent
 from pdml.plan.training_plan import METHODS, TrainingPlan
@@ -138,7 +139,13 @@ def propose(
     return Proposal(
         budget=budget,
         sizes=sizes,
-        graph=graph,
+        within=Within(
+            graph=graph,
+            method=method,
+            loss=loss,
+            most_rounds=most_rounds,
+            settled=tuple(sorted(settled.items())),
+        ),
         plan=plans[chosen],
         judged=judged,
         public=like is not None,

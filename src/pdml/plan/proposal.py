@@ -7,12 +7,14 @@ from math import isinf
 from os import PathLike
 from typing import Any
 
+from pdml import notebook
 from pdml._types import Array
 from pdml.accounting import Budget, Ledger
 from pdml.core.graph import Graph
+from pdml.core.sums_expectation import Range
 from pdml.plan.explained import reasons, verdict
 from pdml.plan.rehearsal import Forecast
-from pdml.plan.remedies import Remedy, advice, remedies
+from pdml.plan.remedies import Remedy, Within, advice, remedies
 from pdml.plan.rounds_search import Choice
 from pdml.plan.saved import SavedPlan
 from pdml.plan.sizes import Row, Sizes, ledger, spent
@@ -25,8 +27,10 @@ class Proposal:
 
     Attributes
     ----------
-    budget, sizes, graph
+    budget, sizes
         What was asked.
+    within : Within
+        What there was to choose from.
     plan : TrainingPlan
         What is proposed.
     judged : mapping
@@ -43,12 +47,17 @@ class Proposal:
 
     budget: Budget
     sizes: Sizes
-    graph: Graph
+    within: Within = field(repr=False)
     plan: TrainingPlan
     judged: Mapping[str, Array] = field(compare=False, repr=False)
     public: bool = False
     choice: Choice | None = field(default=None, repr=False)
     most: float | None = field(default=None, repr=False)
+
+    @property
+    def graph(self) -> Graph:
+        """Who is linked to whom."""
+        return self.within.graph
 
     @cached_property
     def candidates(self) -> dict[str, Forecast]:
@@ -95,7 +104,7 @@ class Proposal:
         """
         if self.pays or self.public:
             return ()
-        return remedies(self.budget, self.sizes, self.graph, loss=self.plan.loss)
+        return remedies(self.budget, self.sizes, self.within)
 
     @property
     def advice(self) -> str:
@@ -112,6 +121,30 @@ class Proposal:
     def ledger(self) -> Ledger:
         """What the whole training will spend, at the budget's δ of features."""
         return ledger(self.plan, self.sizes, self.graph, self.budget.features_delta)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+
+        def share(one: Range) -> str:
+            return f"{one.middle:.1%} ({one.low:.0%} to {one.high:.0%})"
+
+        budget = notebook.Sheet(
+            caption="Against other servers",
+            columns=("data", "allowed", "spent", "delta"),
+            rows=tuple(
+                (r.data, f"{r.allowed:.3g}", f"{r.spent:.3g}", f"{r.delta:.3g}") for r in self.rows
+            ),
+        )
+        worth = notebook.Sheet(
+            caption="What each is expected to be worth, and where 80% of rehearsals lie",
+            columns=("who predicts", "right", "as an unprotected model would"),
+            rows=tuple(
+                (name, share(each.accuracy), share(each.agreement))
+                for name, each in self.candidates.items()
+            ),
+        )
+        advice = f"{self.advice[:1].upper()}{self.advice[1:]}."
+        return notebook.as_html("Proposed plan", [self.plan.sheet(), budget, worth], [advice])
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan, its links and its budget for `SavedPlan.load` and `pdml train --plan`."""

@@ -7,7 +7,7 @@ of the planned size, and the same function from totals to a model. What both mod
 people happened to take part, is in the population's own records.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -21,8 +21,6 @@ from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
 from pdml.plan.populations import Population
 from pdml.plan.sizes import Sizes
-
-_MOST = 20_000  # records of a server alone: with more it is as good as it gets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +84,13 @@ def alone_judged(
     in the same function.
     """
     known = len(population.y)
-    many = min(_MOST, max(1, int(sizes.heard) // len(sizes.records)))
+    many = max(1, int(sizes.heard) // len(sizes.records))
+    if many >= known:  # as many people as all of the population: its own moments
+        own = replace(sizes, records=(many,), reports=0.0)
+        return sums_judged(population, own, Noise(label=0.0, square=0.0), loss, times)
     rng, found = np.random.default_rng([2, known]), []
     for turn in range(times):
-        own = rng.permutation(known)[:many] if many <= known else rng.integers(0, known, many)
+        own = rng.permutation(known)[:many]
         said = flip_labels(
             population.y[own],
             np.full(many, sizes.epsilon),

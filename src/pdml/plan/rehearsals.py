@@ -100,8 +100,7 @@ class Rehearsals:
     def apart(self, loss: str) -> dict[str, Array]:
         """A server with its own reports, and the largest class."""
         kind = TrainingPlan(loss=loss).loss_for(self.sizes.classes)
-        alone = [
-            rehearsal.alone_judged(each, self.sizes, kind, self.times) for each in self.populations
-        ]
+        times = self.times if len(self.populations) == 1 else 1
+        alone = [rehearsal.alone_judged(each, self.sizes, kind, times) for each in self.populations]
         largest = [[rehearsal.majority_judged(each)] for each in self.populations]
         return {"alone": np.array(alone), "majority": np.array(largest)}

@@ -7,9 +7,10 @@ and surer labels help a server alone as well, so that a later value may not do w
 did: there all are tried in turn.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, isinf
+from types import MappingProxyType
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -20,11 +21,12 @@ from pdml.plan import sums_search
 from pdml.plan.rehearsals import Rehearsals
 from pdml.plan.sizes import Sizes
 
-_TIMES = tuple(2**k for k in range(1, 11))  # as many records
-_FEATURES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-_LABELS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+_TIMES = tuple(4.0**k for k in range(1, 6))  # as many records
+_FEATURES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, inf)
+_LABELS = (1.0, 2.0, 4.0, 8.0)
+_MOSTLY = 2 / 3  # of all populations in which a remedy must be ahead: a mean alone says too much
 _SHARE = (sums_search.SHARES[1],)  # the planner tries others beside it
-_ROUNDS = 100
+_FREE = "no limit on features (features_epsilon=None)"
 _HELP_ALL = ("records", "epsilon")  # a server alone, too
 
 
@@ -50,22 +52,44 @@ class Remedy:
     def __str__(self) -> str:
         """Words for a list: what would do, or what would not."""
         if self.value is None:
-            return {
-                "records": f"no number of records up to {_two_digits(self.last):,}",
-                "features_epsilon": f"no features epsilon up to {self.last:g}",
-                "epsilon": f"no label epsilon up to {self.last:g}",
-                "colluding": f"no number of colluding servers down to {self.last:g}",
-            }[self.setting]
-        value = self.value
-        return {
-            "records": f"{_two_digits(value):,} records in all",
-            "features_epsilon": f"features epsilon {value:g}",
-            "epsilon": f"label epsilon {value:g}",
-            "colluding": f"at most {value:g} colluding server{'' if value == 1 else 's'}",
-        }[self.setting]
+            return _WOULD_NOT[self.setting](self.last)
+        return _WOULD[self.setting](self.value)
 
 
-def remedies(budget: Budget, sizes: Sizes, graph: Graph, *, loss: str) -> tuple[Remedy, ...]:
+_WOULD_NOT: Mapping[str, Callable[[float], str]] = MappingProxyType(
+    {
+        "records": lambda v: f"no number of records up to {_two_digits(v):,}",
+        "features_epsilon": lambda v: "no features epsilon, be it without a limit,",
+        "epsilon": lambda v: f"no label epsilon up to {v:g}",
+        "colluding": lambda v: f"no number of colluding servers down to {v:g}",
+    }
+)
+_WOULD: Mapping[str, Callable[[float], str]] = MappingProxyType(
+    {
+        "records": lambda v: f"{_two_digits(v):,} records in all",
+        "features_epsilon": lambda v: _FREE if isinf(v) else f"features epsilon {v:g}",
+        "epsilon": lambda v: f"label epsilon {v:g}",
+        "colluding": lambda v: f"at most {v:g} colluding server{'' if v == 1 else 's'}",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Within:
+    """What a planner may choose from."""
+
+    graph: Graph
+    method: str | None = None
+    loss: str = "logistic"
+    most_rounds: int = 100
+    settled: tuple[tuple[str, float], ...] = ()
+
+    def sums(self, sizes: Sizes) -> bool:
+        """Whether sums are tried for these sizes."""
+        return self.method != "rounds" and sizes.width <= sums_search.WIDEST
+
+
+def remedies(budget: Budget, sizes: Sizes, within: Within) -> tuple[Remedy, ...]:
     """What would do, by the planner's own rehearsals.
 
     Parameters
@@ -74,10 +98,8 @@ def remedies(budget: Budget, sizes: Sizes, graph: Graph, *, loss: str) -> tuple[
         That does not pay.
     sizes : Sizes
         What is public about the data.
-    graph : Graph
-        Who is linked to whom.
-    loss : str
-        Of the plan.
+    within : Within
+        What the planner chose from.
 
     Returns
     -------
@@ -87,9 +109,9 @@ def remedies(budget: Budget, sizes: Sizes, graph: Graph, *, loss: str) -> tuple[
     """
     found = []
     with threadpool_limits(1):
-        for setting, ladder, changed in _levers(budget, sizes):
+        for setting, ladder, changed in _levers(budget, sizes, within):
             look = _first if setting in _HELP_ALL else _halving
-            step = look(lambda v, at=changed: _pays(*at(v), graph, loss), ladder)
+            step = look(lambda v, at=changed: _pays(*at(v), within), ladder)
             found.append(Remedy(setting=setting, value=step, last=ladder[-1]))
     return tuple(found)
 
@@ -107,7 +129,9 @@ def advice(found: Sequence[Remedy]) -> str:
 _Changed = Callable[[float], tuple[Budget, Sizes]]
 
 
-def _levers(budget: Budget, sizes: Sizes) -> Iterator[tuple[str, tuple[float, ...], _Changed]]:
+def _levers(
+    budget: Budget, sizes: Sizes, within: Within
+) -> Iterator[tuple[str, tuple[float, ...], _Changed]]:
     total = sum(sizes.records)
     yield (
         "records",
@@ -121,7 +145,7 @@ def _levers(budget: Budget, sizes: Sizes) -> Iterator[tuple[str, tuple[float, ..
     servers = len(sizes.records)
     most = servers if budget.colluding is None else budget.colluding
     fewer = tuple(float(k) for k in range(min(most, servers - 1) - 1, 0, -1))
-    if fewer and sizes.width <= sums_search.WIDEST:  # rounds hide nothing in a total
+    if fewer and within.sums(sizes):  # rounds hide nothing in a total
         yield "colluding", fewer, lambda v: (replace(budget, colluding=int(v)), sizes)
 
 
@@ -135,7 +159,9 @@ def _everybody(sizes: Sizes, epsilon: float) -> Sizes:
 
 
 def _first(does: Callable[[float], bool], ladder: Sequence[float]) -> float | None:
-    return next(filter(does, ladder), None)
+    """The first value that does, or half of it if that does as well."""
+    found = next(filter(does, ladder), None)
+    return found / 2 if found and found / 2 not in ladder and does(found / 2) else found
 
 
 def _halving(does: Callable[[float], bool], ladder: Sequence[float]) -> float | None:
@@ -149,19 +175,23 @@ def _halving(does: Callable[[float], bool], ladder: Sequence[float]) -> float | 
     return ladder[high]
 
 
-def _pays(budget: Budget, sizes: Sizes, graph: Graph, loss: str) -> bool:
-    """Whether a plan of sums, or where there are too many columns one of rounds, beats what needs
-    nobody: the planner looks at more plans, and can only find a better one.
+def _pays(budget: Budget, sizes: Sizes, within: Within) -> bool:
+    """Whether a plan of sums, or where there are none one of rounds, beats what needs nobody, in
+    the mean and on most populations: the planner looks at more plans, and can only find a better
+    one.
     """
     worth = Rehearsals(sizes.rounded())
-    if sizes.width <= sums_search.WIDEST:
-        _, joint = worth.sums(budget, loss, _SHARE)
+    if within.sums(sizes):
+        _, joint = worth.sums(budget, within.loss, _SHARE)
     else:
-        _, _, joint = worth.rounds(budget, graph, loss, _ROUNDS, (), -inf)
+        asked = (within.graph, within.loss, within.most_rounds, within.settled, -inf)
+        _, _, joint = worth.rounds(budget, *asked)
     if joint is None:
         return False
-    apart = max(float(np.mean(each[..., 1])) for each in worth.apart(loss).values())
-    return bool(np.mean(joint[..., 1]) > apart)
+    right = joint[..., 1].mean(axis=1)
+    apart = np.array([each[..., 1].mean(axis=1) for each in worth.apart(within.loss).values()])
+    ahead = np.mean(right > apart.max(axis=0))
+    return bool(right.mean() > apart.mean(axis=1).max() and ahead >= _MOSTLY)
 
 
 def _two_digits(value: float) -> int:

@@ -107,7 +107,7 @@ class Search:
         common = (self.seen.noise / self.seen.noise.sum(axis=0)).mean(axis=1)
         return reached(
             self.plans,
-            np.array([self._sensitivities(plan, self.sizes) for plan in self.plans]),
+            self._sensitivities(self.plans, self.sizes),
             self.graph,
             self.nodes,
             np.asarray(self.sizes.records, dtype=float),
@@ -166,14 +166,21 @@ class Search:
         left = np.minimum(at.astype(np.int64), _NODES - 2)
         return left, at - left
 
-    def _sensitivities(self, plan: TrainingPlan, sizes: Sizes) -> Array:
-        """D_i, from the plan's own events; servers in the same place have the same."""
+    def _sensitivities(self, plans: Sequence[TrainingPlan], sizes: Sizes) -> Array:
+        """D_i of each plan, (H, n), from the plans' own events: they are A/μ_i + B, so that two
+        plans tell A and B of all that differ in β and a alone. Servers in the same place have the
+        same.
+        """
         kinds = list(zip(sizes.records, self.graph.degrees.tolist(), strict=True))
-        each = {
-            kind: _first_events(plan, sizes.place(self.graph, i))[1].record_sensitivity
-            for kind, i in {kind: i for i, kind in enumerate(kinds)}.items()
-        }
-        return np.array([each[kind] for kind in kinds])
+        found = np.empty((len(plans), len(kinds)))
+        for kind, i in {kind: i for i, kind in enumerate(kinds)}.items():
+            place = sizes.place(self.graph, i)
+            inverse = [1 / plan.ridge(place.degree, place.n_servers) for plan in plans]
+            ends = [int(np.argmin(inverse)), int(np.argmax(inverse))]
+            told = [_first_events(plans[k], place)[1].record_sensitivity for k in ends]
+            each = np.interp(inverse, [inverse[k] for k in ends], told)
+            found[:, [kind == other for other in kinds]] = each[:, None]
+        return found
 
     def best(self, budget: Budget) -> Choice | None:
         """The best shape under ``budget``; None if no noise of rounds can meet it."""
@@ -327,7 +334,7 @@ class Search:
             objective_bound=bound,
         )
         total = sqrt(float(np.sum(choice.decay ** -np.arange(choice.rounds, dtype=float))))
-        scales = choice.unit * total * self._sensitivities(base, real)
+        scales = choice.unit * total * self._sensitivities([base], real)[0]
         for hair in (1e-9, 1e-8, 1e-7, 1e-6, 1e-4, 1e-3):
             grown = tuple(float(v) for v in scales * (1 + hair))
             plan = replace(base, noise_scale=grown, objective_bound=bound * (1 + hair))

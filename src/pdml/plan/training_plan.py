@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from pdml import _validate
+from pdml import _validate, notebook
 from pdml._types import Array
 from pdml.accounting import Budget, last_safe_round
 from pdml.accounting.budget import MOST_ROUNDS
@@ -346,6 +346,22 @@ class TrainingPlan:
             for field in fields(self)
             if field.name not in unsaid
         }
+
+    def sheet(self) -> notebook.Sheet:
+        """Its settings as a table of words."""
+
+        def said(value: Any) -> str:
+            each = value if isinstance(value, tuple) else (value,)
+            words = [f"{one:.4g}" if isinstance(one, float) else str(one) for one in each]
+            return words[0] if len(set(words)) == 1 else ", ".join(words)
+
+        told = {"method": self.method} | self.to_dict()
+        rows = ((k.replace("_", " "), said(v)) for k, v in told.items() if v is not None)
+        return notebook.Sheet(columns=("setting", "value"), rows=tuple(rows))
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return notebook.as_html("Training plan", [self.sheet()])
 
     def written(self, also: Collection[str] = ()) -> dict[str, Any]:
         """The settings that differ from their defaults, and those named in ``also``: what a file

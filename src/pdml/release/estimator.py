@@ -31,11 +31,13 @@ from pdml.mechanisms.randomness import LABELS, TOPOLOGY, Source, source_named
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
 from pdml.release import dealing, intervals, totals
+from pdml.release.fingerprints import IN_THIS_PROCESS, fingerprints, named
 from pdml.release.form import Form
 from pdml.release.frames import Declared
 from pdml.release.history import NO_ROUNDS, History, noise_level
 from pdml.release.intervals import Intervals
 from pdml.release.model import THIS_TRAINING, Model
+from pdml.release.session import Fit, Origin, PrivacyLedgerSession, current
 from pdml.release.settling import AUTO, OVERRIDES, Settled, doubts, settled
 from pdml.train.engines import local
 
@@ -144,6 +146,8 @@ noise_decay, tolerance, label_noise, square_noise
     (`PrivacyUtilityWarning`).
     """
 
+    _origin = Origin(0, session=False)  # of what is no clone
+
     def __init__(
         self,
         epsilon: float | None = 1.0,
@@ -228,10 +232,39 @@ noise_decay, tolerance, label_noise, square_noise
         tags.classifier_tags.poor_score = True  # from few people little is learnt: it must not be
         return tags
 
-    def fit(self, X: Matrix, y: Any, epsilons: Any = None, servers: Any = None) -> "PDMLClassifier":
-        """Train on simulated users. ``epsilons``: one ε per record; ``servers``: the index of each
-        record's server.
+    def __sklearn_clone__(self) -> "PDMLClassifier":
+        twin: PDMLClassifier = super().__sklearn_clone__()
+        twin._origin = Origin.here()
+        return twin
+
+    def fit(
+        self,
+        X: Matrix,
+        y: Any,
+        epsilons: Any = None,
+        servers: Any = None,
+        people: Any = None,
+    ) -> "PDMLClassifier":
+        """Train on simulated users.
+
+        Parameters
+        ----------
+        X, y
+            Records and their labels.
+        epsilons : array, optional
+            Each record's ε; by default ``epsilon`` for all.
+        servers : array, optional
+            The index of each record's server; by default they are dealt out.
+        people : array, optional
+            A name for each record, by which a `PrivacyLedgerSession` recognises it in other fits;
+            by default its values.
+
+        Returns
+        -------
+        self
         """
+        self._origin.check()
+        session = current()
         _validate.integer(
             "n_servers", self.n_servers, low=2, why="one server alone has nobody to hide from"
         )
@@ -248,6 +281,9 @@ noise_decay, tolerance, label_noise, square_noise
         )
         chosen = self.epsilon if epsilons is None else epsilons
         label_epsilons = labels.check_epsilons(np.inf if chosen is None else chosen, len(index))
+        whose = self._recognised(session, people, x, y)
+        if session is not None and servers is None:
+            servers = session.servers(whose, self.n_servers)
         order, cuts = dealing.groups_of(servers, len(index), self.n_servers, source)
         self.graph_ = build(self.topology, self.n_servers, source.public(TOPOLOGY), self.links)
         places = dealing.places_of(
@@ -266,11 +302,15 @@ noise_decay, tolerance, label_noise, square_noise
         asked = plan.rounds
         plan, ledger = self._within_budget(agreed, ledger)
         pooled = prepared[order]
-        reported = flip_labels(
-            index[order], label_epsilons[order], len(self.classes_), source.stream(LABELS)
-        )
+        reports = (index[order], label_epsilons[order], len(self.classes_))
+        if session is None:
+            reported = flip_labels(*reports, source.stream(LABELS))
+        else:
+            session.add(Fit.of(whose, ledger))
+            reported = session.reported(whose[order], *reports)
         members = dealing.servers_of(places, pooled, cuts, reported, label_epsilons[order])
-        self.privacy_, self.rounds_ = ledger, plan.rounds
+        self._spent, self.rounds_ = ledger, plan.rounds
+        self._session = None if session is None else (session, whose)
         run = local.Run(plan, members, source)
         self._gain: Range | None = None
         train = self._exchange if plan.method == "sums" else self._train
@@ -285,8 +325,8 @@ noise_decay, tolerance, label_noise, square_noise
                 **({"rounds_asked": asked} if plan.rounds < asked else {}),
             },
         )
-        for name in ("model_", "intervals_"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("intervals_", None)
+        self._shown = None
         self.coef_, self.intercept_ = self._bare.coefficients, self._bare.intercepts
         self.doubts_ = doubts(agreed.proposal, self._gain)
         if self.doubts_:
@@ -403,7 +443,7 @@ noise_decay, tolerance, label_noise, square_noise
             risk=dealing.risks(plan, run.servers, np.array(means)) if self.diagnostics else unknown,
             consensus=trained.consensus,
             noise=noise_level(plan, self.graph_.n),
-            spent=np.array(self.privacy_.feature_epsilons()),
+            spent=np.array(self._spent.feature_epsilons()),
         )
         self.server_models_ = [self._model(release, plan) for release in trained.released]
         self.house_: list[Model] = []
@@ -442,17 +482,50 @@ noise_decay, tolerance, label_noise, square_noise
             return {"sums": totals.carried(plan, own_nodes=False)}
         return {"links": [list(edge) for edge in self.graph_.edges]}
 
-    @cached_property
+    @property
+    def privacy_(self) -> Ledger:
+        """Who can learn what; in a `PrivacyLedgerSession`, from all its fits together."""
+        if "_spent" not in self.__dict__:
+            raise AttributeError("privacy_ is known after fit")
+        return (
+            self._spent if self._session is None else self._session[0].ledger_of(self._session[1])
+        )
+
+    @property
     def model_(self) -> Model:
         """The released model with all that its file says."""
         check_is_fitted(self, "coef_")
-        plan = TrainingPlan.from_dict(self._bare.plan)
-        told = plan.method == "sums" and self.fit_intercept
-        return replace(
-            self._bare,
-            privacy={**self.privacy_.to_dict(), "counted": THIS_TRAINING},
-            expected=totals.expected(self._total, plan, self._place) if told else None,
-        )
+        fits = 1 if self._session is None else len(self._session[0])
+        if self._shown is None or self._shown[0] != fits:
+            plan = TrainingPlan.from_dict(self._bare.plan)
+            told = plan.method == "sums" and self.fit_intercept
+            counted = THIS_TRAINING if self._session is None else f"{fits} fits of a session"
+            model = replace(
+                self._bare,
+                privacy={**self.privacy_.to_dict(), "counted": counted},
+                expected=totals.expected(self._total, plan, self._place) if told else None,
+            )
+            self._shown = fits, model
+        return self._shown[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the session, which knows other people too: what it has counted so far stays."""
+        state = dict(super().__getstate__())
+        if state.get("_session") is not None:
+            state |= {"_spent": self.privacy_, "_session": None}
+        return state
+
+    def _recognised(
+        self, session: PrivacyLedgerSession | None, people: Any, x: Matrix, y: Any
+    ) -> IntArray:
+        """Each record's person in a session; without one, a clone's records are only noticed."""
+        if session is None and self._origin.process == 0:
+            return np.zeros(0, dtype=np.int64)
+        prints = fingerprints(x, y) if people is None else named(people, x.shape[0])
+        if session is not None:
+            return session.recognised(prints)
+        IN_THIS_PROCESS.notice(prints)
+        return prints
 
     @cached_property
     def intervals_(self) -> Intervals:

@@ -30,7 +30,7 @@ RANGES_LEAK = (
 )
 _LONG = 10.0  # times the norm bound: beyond it the constant counts less than a tenth
 _MANY = 0.1  # the share of rows so long that people should hear of it
-_CHUNK = 8192  # rows in double precision at a time
+_CHUNK = 512  # rows at a time: what is made on the way stays in cache
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -222,6 +222,12 @@ class Model:
 
         self.write(path, to_onnx(self))
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from pdml.release.shown import model_html
+
+        return model_html(self)
+
     def lines(self) -> list[Line]:
         """The ledger of its training: who can learn what.
 

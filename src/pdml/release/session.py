@@ -1,0 +1,298 @@
+"""Trying things out is spending: all fits on the same people, added up.
+
+`PrivacyLedgerSession` counts every fit of `PDMLClassifier` while it is open, as a deployment would
+live through them: each person belongs to one server, reports once with each ε and the same coin
+whatever is trained, and is counted in those fits that they were in.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from threading import RLock
+from typing import Self
+
+import numpy as np
+
+from pdml import _validate
+from pdml._types import Array, IntArray
+from pdml.accounting import Budget, Ledger, Reports
+from pdml.accounting.events import Event, LabelFlipped
+from pdml.accounting.provenance import SIMULATION
+from pdml.accounting.spending import summed
+from pdml.core import rows
+from pdml.errors import InvalidInput
+from pdml.mechanisms.label_flip import flip_labels
+from pdml.mechanisms.randomness import DEAL, LABELS, Source, Stream, source_named
+
+ELSEWHERE = (
+    "a PrivacyLedgerSession counts fits in its own process, and this one runs in another: use "
+    "n_jobs=1, or threads, which a session asks of joblib where no other backend is named"
+)
+
+_open: list["PrivacyLedgerSession"] = []
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """One fit, as far as a ledger needs it; an entry per record, in the order of its input."""
+
+    people: IntArray
+    servers: IntArray
+    epsilons: Array
+    weights: Array  # how loud a report is in rounds, against the loudest of its server
+    events: tuple[tuple[Event, ...], ...]  # of each server, without flips
+    classes: int
+    source: str
+    delta: float
+
+    @classmethod
+    def of(cls, people: IntArray, ledger: Ledger) -> Self:
+        """From the ledger of one fit, whose reports are in the same order."""
+        assert ledger.reports is not None
+        released = (
+            tuple(event for event in events if not isinstance(event, LabelFlipped))
+            for events in ledger.events
+        )
+        return cls(
+            people=people,
+            servers=ledger.reports.servers,
+            epsilons=ledger.reports.epsilons,
+            weights=ledger.reports.weights,
+            events=tuple(released),
+            classes=ledger.classes,
+            source=ledger.source,
+            delta=ledger.delta,
+        )
+
+
+class PrivacyLedgerSession:
+    """Counts all fits on the same people while it is open.
+
+    Parameters
+    ----------
+    budget : Budget, optional
+        What all fits together may spend against other servers: a fit that would go past it is
+        refused before it trains.
+    randomness : {"simulated", "secure"}
+        Where people's coins come from.
+    random_state : int, optional
+        Makes coins and the dealing of people to servers reproducible, if fits follow one another.
+
+    Attributes
+    ----------
+    ledger : Ledger
+        What all fits together spent; whoever was in most of them is usually worst off.
+    fits : tuple of Fit
+        What was counted.
+
+    Guarantees
+    ----------
+    - A person's label goes through one coin for each ε: a second fit with the same ε sees the same
+      report, so that against the own server it costs nothing more. Another ε is another report, and
+      both count.
+    - Every fit of the process counts while the session is open, in whatever thread. joblib is asked
+      for threads; a clone that is fitted in another process is refused.
+    - Two records are one person's if their values and their label are the same, the k-th of equal
+      ones always the k-th. Behind a step that is fitted to each fold, which changes values, pass
+      ``people`` to ``fit``.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> with PrivacyLedgerSession() as session:  # doctest: +SKIP
+    ...     search = GridSearchCV(PDMLClassifier(), {"epsilon": [0.5, 1.0]}).fit(x, y)
+    >>> print(session.ledger)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        budget: Budget | None = None,
+        randomness: str = "simulated",
+        random_state: int | None = None,
+    ) -> None:
+        if budget is not None and not isinstance(budget, Budget):
+            raise InvalidInput(f"budget must be a Budget or None, got {budget!r}")
+        if random_state is not None:
+            _validate.integer("random_state", random_state, low=0)
+        self.budget = budget
+        self.fits: tuple[Fit, ...] = ()
+        self._source: Source = source_named(randomness, random_state)
+        self._lock = RLock()
+        self._known: dict[tuple[int, int], int] = {}  # (fingerprint, which of equal ones) -> person
+        self._coins: dict[tuple[float, int], dict[int, int]] = {}  # (ε, K) -> person -> report
+        self._dealt: dict[int, dict[int, int]] = {}  # n -> person -> server
+
+    def __enter__(self) -> Self:
+        from joblib import parallel_config
+
+        self._threads = parallel_config(backend="threading")
+        self._threads.__enter__()
+        _open.append(self)
+        return self
+
+    def __exit__(self, *failed: object) -> None:
+        _open.remove(self)
+        self._threads.__exit__(*failed)
+
+    def __len__(self) -> int:
+        return len(self.fits)
+
+    @cached_property
+    def _flips(self) -> Stream:
+        return self._source.stream(LABELS)
+
+    @cached_property
+    def _deal(self) -> np.random.Generator:
+        return self._source.public(DEAL)
+
+    def recognised(self, prints: IntArray) -> IntArray:
+        """Each record's person, new ones included.
+
+        Parameters
+        ----------
+        prints : array
+            Fingerprints, or people by name as numbers.
+
+        Returns
+        -------
+        array of int
+        """
+        with self._lock:
+            found, again = np.empty(len(prints), dtype=np.int64), dict[int, int]()
+            for k, print_ in enumerate(prints.tolist()):
+                which = again[print_] = again.get(print_, -1) + 1
+                found[k] = self._known.setdefault((print_, which), len(self._known))
+            return found
+
+    def servers(self, people: IntArray, n_servers: int) -> IntArray | None:
+        """The server of each person, the same in every fit of so many servers; None if one of them
+        would be left without a record.
+        """
+        with self._lock:
+            dealt = self._dealt.setdefault(n_servers, {})
+            new = [person for person in people.tolist() if person not in dealt]
+            order, cuts = rows.deal(len(new), n_servers, self._deal)
+            for server, (a, b) in enumerate(pairwise(cuts.tolist())):
+                dealt.update((new[k], server) for k in order[a:b].tolist())
+            found = np.array([dealt[person] for person in people.tolist()], dtype=np.int64)
+        return found if len(np.unique(found)) == n_servers else None
+
+    def reported(
+        self, people: IntArray, index: IntArray, epsilons: Array, classes: int
+    ) -> IntArray:
+        """What each person says: what they said before with the same ε, or a new coin."""
+        with self._lock:
+            found = np.empty(len(people), dtype=np.int64)
+            for epsilon in np.unique(epsilons).tolist():
+                said = self._coins.setdefault((epsilon, classes), {})
+                mine = np.flatnonzero(epsilons == epsilon)
+                new = np.array([k for k in mine.tolist() if int(people[k]) not in said], dtype=int)
+                coins = flip_labels(index[new], epsilons[new], classes, self._flips)
+                said.update(zip(people[new].tolist(), coins.tolist(), strict=True))
+                found[mine] = [said[person] for person in people[mine].tolist()]
+            return found
+
+    def add(self, fit: Fit) -> None:
+        """Count a fit before it trains; refused where all together would go past the budget."""
+        with self._lock:
+            if self.fits and fit.classes != self.fits[0].classes:
+                raise InvalidInput(
+                    f"a session counts trainings on one label, got {fit.classes} classes after "
+                    f"{self.fits[0].classes}: open another, or declare classes"
+                )
+            together = (*self.fits, fit)
+            if self.budget is not None:
+                added_up(together).check(self.budget)
+            self.fits = together
+
+    @property
+    def ledger(self) -> Ledger:
+        """What all fits so far spent together."""
+        return self.ledger_of(None)
+
+    def ledger_of(self, people: IntArray | None) -> Ledger:
+        """The same, with lines of these people in this order; by default of all."""
+        if not self.fits:
+            raise InvalidInput("this session has counted no fit yet")
+        return added_up(self.fits, people)
+
+
+def added_up(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
+    """The ledger of several fits: people who went through the same are one server of it.
+
+    Parameters
+    ----------
+    fits : sequence of Fit
+        At least one, of one label.
+    people : array, optional
+        Whose lines are told, in this order; by default all people's.
+
+    Returns
+    -------
+    Ledger
+    """
+    many = 1 + max(int(fit.people.max()) for fit in fits)
+    kinds: dict[tuple[Event, ...], int] = {}
+    went = np.full((many, len(fits)), -1, dtype=np.int64)  # through which events, in each fit
+    chosen, loud = np.full((many, len(fits)), np.nan), np.zeros(many)
+    for k, fit in enumerate(fits):
+        each = [kinds.setdefault(summed(events), len(kinds)) for events in fit.events]
+        went[fit.people, k] = np.array(each)[fit.servers]
+        chosen[fit.people, k] = fit.epsilons
+        loud[fit.people] = np.maximum(loud[fit.people], fit.weights)
+    asked = np.unique(np.concatenate([fit.people for fit in fits])) if people is None else people
+    own = np.nanmin(chosen[asked], axis=1)
+    several = own < np.nanmax(chosen[asked], axis=1)  # reported with more than one ε
+    told = np.where(several[:, None], np.nan_to_num(chosen[asked], nan=-1.0), -1.0)
+    keys = np.column_stack([went[asked], told])
+    groups, owner = np.unique(keys, axis=0, return_inverse=True)
+    owner, spent = owner.ravel(), list(kinds)
+    events = []
+    for g, key in enumerate(groups):
+        mine = own[owner == g]
+        used = np.unique(key[len(fits) :][key[len(fits) :] > 0])
+        flips = [_flip(used[i : i + 1]) for i in range(len(used))] or [_flip(np.unique(mine))]
+        through = (spent[int(kind)] for kind in key[: len(fits)] if kind >= 0)
+        events.append((*flips, *(event for one in through for event in one)))
+    first = fits[0]
+    how = f"{len(fits)} fit{'' if len(fits) == 1 else 's'}"
+    return Ledger(
+        tuple(events),
+        source=first.source if len({fit.source for fit in fits}) == 1 else "mixed",
+        delta=max(fit.delta for fit in fits),
+        classes=first.classes,
+        reports=Reports(owner.astype(np.int64), own, loud[asked]),
+        notes=(f"{how} of a session on {many:,} people are added up",),
+    )
+
+
+def _flip(epsilons: Array) -> LabelFlipped:
+    return LabelFlipped(
+        epsilon=float(epsilons[-1]), by=SIMULATION, epsilons=tuple(epsilons.tolist())
+    )
+
+
+def current() -> PrivacyLedgerSession | None:
+    """The session that was opened last and is still open."""
+    return _open[-1] if _open else None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a clone was made."""
+
+    process: int
+    session: bool  # inside one
+
+    @classmethod
+    def here(cls) -> Self:
+        """In this process, now."""
+        return cls(os.getpid(), current() is not None)
+
+    def check(self) -> None:
+        """Refuse to train where the session that would count it is not."""
+        if self.session and self.process != os.getpid():
+            raise InvalidInput(ELSEWHERE, setting="n_jobs")
