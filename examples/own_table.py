@@ -78,11 +78,7 @@ print(f"always the larger class: {majority:.1%}; without any protection: {unprot
 # from the hospital that took them.
 
 # %%
-for line in fitted.privacy_.lines():
-    print(
-        f"{line.data:8} against {line.adversary:23}: ε = {line.epsilon:<5.3g} δ = {line.delta:<6g}"
-        f" certainty {line.certainty:.0%}"
-    )
+print(fitted.privacy_)
 for leak in fitted.leaks_:
     print(f"not protected: {leak}")
 
@@ -92,8 +88,8 @@ for leak in fitted.leaks_:
 # Ask for much more privacy with so few records, and `fit` still fits, with a
 # `PrivacyUtilityWarning` (`doubts_` has its sentences). The first speaks before anything is
 # released, from public sizes alone: the planner has rehearsed on made-up populations, compared with
-# what each hospital could do alone, and names what would do. The second speaks afterwards, from
-# what was released alone.
+# what each hospital could do alone, and names what would do, if anything would. The second speaks
+# afterwards, from what was released alone.
 #
 # Neither has seen a record. So a model may be better than they dare to say, as this one is. Other
 # draws of the same noise are worse, as the figure below shows, and nobody outside could tell them
