@@ -6,11 +6,11 @@ from math import ceil, log2
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from pdml._types import Array
 from pdml.core.sums_expectation import Expectation, Range, expect, gain
 from pdml.core.sums_model import Measured, SumsModel, fit_measured, measured
+from pdml.core.threads import one_thread
 from pdml.mechanisms.whole_noise import Units
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
@@ -74,7 +74,7 @@ def weights(total: Units, plan: TrainingPlan, place: Place, *, intercept: bool =
     - A function of its arguments alone, equal on every machine up to one unit of the grid on which
       weights are rounded, 2^-24 of the largest.
     """
-    with threadpool_limits(1):  # the same bits with any number of threads
+    with one_thread():  # the same bits with any number of threads
         return _weights(_fitted(total, plan, place, intercept)[1], place)
 
 
@@ -94,7 +94,7 @@ def learnt(
     gain : Range or None
         Told by the same total; None for more than two classes, and without a constant column.
     """
-    with threadpool_limits(1):
+    with one_thread():
         given, model = _fitted(total, plan, place, intercept)
         tells = intercept and place.classes == 2
         more = gain(given, model, plan.loss_for(place.classes)) if tells else None
@@ -141,7 +141,7 @@ def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation | No
     """
     if place.classes > 2:
         return None
-    with threadpool_limits(1):
+    with one_thread():
         found = expect(
             sums.totals(total, place.codes, place.width),
             sums.noise_of_total(plan, place.n_servers),
