@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
+from benchmarks.defaults import measured
 from benchmarks.forecast import forecast, strangers
 from benchmarks.noise import noise_speed
 from benchmarks.problems import HARD, adult_records, federation, reference
@@ -409,7 +410,14 @@ def table_command():
     show("45,000 rows of CSV, whole processes", head, table_speed())
 
 
+def default_speed():
+    """Nothing set: the planner's work is in the first fit of a size."""
+    head = ("", "chosen", "first s", "of the processor", "again s", "reference s", "ratio")
+    show("PDMLClassifier().fit, all at its defaults", head, measured())
+
+
 ALL = {
+    "defaults": default_speed,
     "adult": adult_speed,
     "author": author_way,
     "sums": sums,

@@ -23,11 +23,10 @@ _SPLIT, _SPLITS = 0.7, 6  # a, and how many pairs are averaged
 # Chosen on synthetic populations, for 80% of true values within the intervals:
 _INFLATION = 1.1  # of the deviations: a split's model is not quite the released one
 _FEW = 15.0  # and more so with few records: by this many records' share
-NEAR = _BEYOND = 0.025  # what Gaussian classes leave out
+_NEAR = _BEYOND = 0.025  # what Gaussian classes leave out
 _VARIANCE, _SPREAD = 1.25, 0.4  # E[z²] relative to the estimate that the model relied on
 _CENTRE, _BALANCE = 0.2, 0.4  # E[z] about the model's own estimate, E[y] about 0
 _POINTS = 5
-_CLEAR = 0.1  # of a gain: no need to look closer
 # Deviations of noise from which the constant column can be seen; where it cannot, any mean is
 # possible.
 _SEEN, _ANY = 2.0, (0.0, 0.6)
@@ -128,21 +127,21 @@ def gain(given: Measured, model: SumsModel, loss: Loss) -> Range:
     -------
     Range
         Of the difference between two shares, with an interval that holds the truth in about 80% of
-        trainings. Where one split of the totals leaves no doubt that it is large, no more are made.
-        Less than `NEAR` is within what Gaussian classes leave out.
+        trainings. Where that is not clearly above 0 it reaches down to it: less than 2.5 points
+        are within what Gaussian classes leave out.
     """
     if not _size(model):
         return Range(low=-1.0, middle=0.0, high=1.0)
-    for splits in (1, _SPLITS):
+    for splits, enough in ((1, 0.0), (_SPLITS, _NEAR)):  # one alone has a wider interval
         said = _judged(given, model, loss, splits)
         seen = given.s[-1, -1] > _SEEN * given.square
         said = replace(said, balance=said.counted if seen else _ANY)
         said = said if seen else replace(said, centre=_ANY)
         believed = _believed(said, most=_ALIKE, spread=_WIDER)
         found = _range(believed.right - believed.largest, believed.chance, least=-1.0)
-        if found.low > _CLEAR:
-            break
-    return found
+        if found.low > enough:
+            return found
+    return replace(found, low=min(found.low, 0.0))
 
 
 def _size(model: SumsModel) -> float:

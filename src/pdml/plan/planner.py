@@ -11,7 +11,6 @@ from math import inf, isinf
 from types import MappingProxyType
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
@@ -106,36 +105,36 @@ def propose(
     _check(budget, sizes, graph, method, loss, most_rounds)
     _check_settled(settled, method)
     told = _Steps(progress, 4)
-    with threadpool_limits(1):  # many small matrices: threads would only wait for one another
-        worth = Rehearsals(sizes.rounded() if like is None else sizes, like)
-        told.one()
-        plans: dict[str, TrainingPlan] = {}
-        judged: dict[str, Array] = {}
-        if method != "rounds" and sizes.width <= sums_search.WIDEST:
-            share, right = worth.sums(budget, loss, sums_search.SHARES)
-            if share is not None and right is not None:
-                place = sizes.apart(int(np.argmax(sizes.records)))
-                plan = sums_search.calibrated(budget, place, share, loss=loss)
-                assert plan is not None  # the same question with another number of records
-                plans["sums"], judged["sums"] = plan, right
-        told.one()
-        choice, most = None, None
-        if method != "sums":
-            beaten = float(judged["sums"][..., 1].mean()) if plans else -inf
-            asked = (graph, loss, most_rounds, tuple(sorted(settled.items())), beaten)
-            choice, most, right = worth.rounds(budget, *asked)
-            if choice is not None and right is not None:
-                search = Search(
-                    worth.sizes, graph, (), loss=loss, most_rounds=most_rounds, settled=settled
-                )
-                plans["rounds"] = search.plan(choice, budget, sizes)
-                judged["rounds"] = right
-        told.one()
-        if not plans:
-            raise BudgetExceeded(_impossible(budget))
-        judged |= worth.apart(loss)
-        told.one()
-    chosen = max(plans, key=lambda name: float(judged[name][..., 1].mean()))
+    worth = Rehearsals(sizes.rounded() if like is None else sizes, like)
+    told.one()
+    judged: dict[str, Array] = {}
+    share: float | None = None
+    if method != "rounds" and sizes.width <= sums_search.WIDEST:
+        share, right = worth.sums(budget, loss, sums_search.SHARES)
+        judged |= {} if right is None else {"sums": right}
+    told.one()
+    choice, most = None, None
+    if method != "sums":
+        beaten = float(judged["sums"][..., 1].mean()) if judged else -inf
+        asked = (graph, loss, most_rounds, tuple(sorted(settled.items())), beaten)
+        choice, most, right = worth.rounds(budget, *asked)
+        judged |= {} if right is None else {"rounds": right}
+    told.one()
+    if not judged:
+        raise BudgetExceeded(_impossible(budget))
+    chosen = max(judged, key=lambda name: float(judged[name][..., 1].mean()))
+    plan: TrainingPlan | None
+    if chosen == "sums":
+        assert share is not None
+        place = sizes.apart(int(np.argmax(sizes.records)))
+        plan = sums_search.calibrated(budget, place, share, loss=loss)
+    else:
+        assert choice is not None
+        given = {"loss": loss, "most_rounds": most_rounds, "settled": settled}
+        plan = Search(worth.sizes, graph, (), **given).plan(choice, budget, sizes)
+    assert plan is not None  # what was rehearsed has one
+    judged |= worth.apart(loss)
+    told.one()
     return Proposal(
         budget=budget,
         sizes=sizes,
@@ -146,7 +145,7 @@ def propose(
             most_rounds=most_rounds,
             settled=tuple(sorted(settled.items())),
         ),
-        plan=plans[chosen],
+        plan=plan,
         judged=judged,
         public=like is not None,
         choice=choice,

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from pdml._threads import one_thread
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget
 from pdml.core.graph import Graph
@@ -26,15 +27,16 @@ _Answer = TypeVar("_Answer")
 
 def _kept(method: Callable[..., _Answer]) -> Callable[..., _Answer]:
     """Answers from made-up populations; public records are asked anew."""
-    remembered = lru_cache(maxsize=256)(
-        lambda sizes, *asked: method(Rehearsals(sizes), *asked)  # type: ignore[misc]
-    )
+
+    def found(own: "Rehearsals", *asked: Any) -> _Answer:
+        with one_thread():  # many small matrices: threads would only wait for one another
+            return method(own, *asked)
+
+    remembered = lru_cache(maxsize=256)(lambda sizes, *asked: found(Rehearsals(sizes), *asked))
 
     @wraps(method)
     def answered(self: "Rehearsals", *asked: Any) -> _Answer:
-        if self.like is not None:
-            return method(self, *asked)
-        return remembered(self.sizes, *asked)
+        return remembered(self.sizes, *asked) if self.like is None else found(self, *asked)
 
     return answered
 

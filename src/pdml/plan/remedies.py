@@ -13,7 +13,6 @@ from math import inf, isinf
 from types import MappingProxyType
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from pdml.accounting import Budget
 from pdml.core.graph import Graph
@@ -108,11 +107,10 @@ def remedies(budget: Budget, sizes: Sizes, within: Within) -> tuple[Remedy, ...]
         does.
     """
     found = []
-    with threadpool_limits(1):
-        for setting, ladder, changed in _levers(budget, sizes, within):
-            look = _first if setting in _HELP_ALL else _halving
-            step = look(lambda v, at=changed: _pays(*at(v), within), ladder)
-            found.append(Remedy(setting=setting, value=step, last=ladder[-1]))
+    for setting, ladder, changed in _levers(budget, sizes, within):
+        look = _first if setting in _HELP_ALL else _halving
+        step = look(lambda v, at=changed: _pays(*at(v), within), ladder)
+        found.append(Remedy(setting=setting, value=step, last=ladder[-1]))
     return tuple(found)
 
 
