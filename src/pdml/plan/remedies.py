@@ -109,7 +109,12 @@ def remedies(budget: Budget, sizes: Sizes, within: Within) -> tuple[Remedy, ...]
     found = []
     for setting, ladder, changed in _levers(budget, sizes, within):
         look = _first if setting in _HELP_ALL else _halving
-        step = look(lambda v, at=changed: _pays(*at(v), within), ladder)
+
+        def pays(value: float, at: _Changed = changed) -> bool:
+            budget, sizes = at(value)
+            return _pays(budget, sizes, within)
+
+        step = look(pays, ladder)
         found.append(Remedy(setting=setting, value=step, last=ladder[-1]))
     return tuple(found)
 
@@ -195,7 +200,7 @@ def _pays(budget: Budget, sizes: Sizes, within: Within) -> bool:
 def _two_digits(value: float) -> int:
     """Rounded up."""
     whole = int(value)
-    power = 10 ** max(0, len(str(whole)) - 2)
+    power = int(10 ** max(0, len(str(whole)) - 2))
     return -(-whole // power) * power
 
 

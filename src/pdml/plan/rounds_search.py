@@ -252,8 +252,8 @@ class Search:
         agreement = np.array(found)  # (noises, H, T, R)
         enough = agreement.max(axis=(0, 1, 3)) >= agreement.max() - _AS_GOOD
         t = int(np.argmax(enough))
-        which = int(np.argmax(agreement[:, :, t]))
-        which, shape, k = np.unravel_index(which, agreement[:, :, t].shape)
+        best = int(np.argmax(agreement[:, :, t]))
+        which, shape, k = map(int, np.unravel_index(best, agreement[:, :, t].shape))
         unit, bound = noises[which]
         size = self.costs.size(unit, bound / SIGMAS)[shape, t, k]
         return Choice(

@@ -326,7 +326,7 @@ noise_decay, tolerance, label_noise, square_noise
             },
         )
         self.__dict__.pop("intervals_", None)
-        self._shown = None
+        self._shown: tuple[int, Model] | None = None
         self.coef_, self.intercept_ = self._bare.coefficients, self._bare.intercepts
         self.doubts_ = doubts(agreed.proposal, self._gain)
         if self.doubts_:
