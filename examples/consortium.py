@@ -25,6 +25,7 @@ from pdml import PDMLClassifier, TrainingPlan
 from pdml.datasets import waveform
 from pdml.errors import PrivacyUtilityWarning
 
+warnings.simplefilter("ignore", PrivacyUtilityWarning)  # its sentences are printed below
 SERVERS, RECORDS, SEEDS = 10, 100, 5
 rng = np.random.default_rng(0)
 
@@ -37,19 +38,18 @@ owner = np.repeat(np.arange(SERVERS), RECORDS)
 # %% [markdown]
 # ## Three answers to the question
 #
-# `plan="auto"` asks the planner for the settings that lose least within the budget, from public
-# sizes alone. Where it expects joining not to pay it says so in a `PrivacyUtilityWarning`. The same
-# plan is then tried with several seeds, because one training is one draw of the noise.
+# `PDMLClassifier` asks the planner for the settings that lose least within the budget, from public
+# sizes alone. Where it doubts that joining pays, a `PrivacyUtilityWarning` says so; `doubts_` has
+# its sentences, which are printed here instead. The same plan is then tried with several seeds,
+# because one training is one draw of the noise.
 
 # %%
 JOINT = {"n_servers": SERVERS, "feature_scales": SCALES}
 SETTINGS = {"all others": None, "5 of them": 5, "1 of them": 1}
 shared, house, coalitions = {}, {}, {}
 for name, colluding in SETTINGS.items():
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", PrivacyUtilityWarning)
-        planned = PDMLClassifier(**JOINT, plan="auto", colluding=colluding, random_state=0)
-        planned.fit(x, y, servers=owner)
+    planned = PDMLClassifier(**JOINT, colluding=colluding, random_state=0)
+    planned.fit(x, y, servers=owner)
     again = {**JOINT, "plan": planned.proposal_.plan, "house": True}
     trainings = [
         PDMLClassifier(**again, random_state=seed).fit(x, y, servers=owner) for seed in range(SEEDS)
@@ -58,8 +58,8 @@ for name, colluding in SETTINGS.items():
     house[name] = [np.mean(m.predict(others[0]) == others[1]) for f in trainings for m in f.house_]
     coalitions[name] = [line.epsilon for line in planned.privacy_.coalitions("features")]
     print(f"{name} might collude: {np.mean(shared[name]):.1%} right")
-    for warning in told:
-        print(textwrap.indent(textwrap.fill(f"Warning: {warning.message}", 76), "  "))
+    for doubt in planned.doubts_:
+        print(textwrap.indent(textwrap.fill(doubt, 76), "    "))
 
 # %% [markdown]
 # ## Or not join at all

@@ -34,7 +34,7 @@ others = waveform(4000, rng)
 # %%
 MENU = (0.4, 1.0, 2.0)
 chosen = rng.choice(MENU, size=RECORDS, p=[0.3, 0.3, 0.4])
-fitted = PDMLClassifier(n_servers=SERVERS, plan="auto", feature_scales=SCALES, random_state=0)
+fitted = PDMLClassifier(n_servers=SERVERS, feature_scales=SCALES, random_state=0)
 fitted.fit(x, y, epsilons=chosen)
 print(f"{fitted.score(*others):.1%} right on new records")
 own = fitted.privacy_.user_lines()
@@ -62,7 +62,7 @@ SEEDS = 5
 def right(epsilons):
     """How often models are right on new records, one for each seed."""
     settings = {"n_servers": SERVERS, "feature_scales": SCALES}
-    planned = PDMLClassifier(**settings, plan="auto", random_state=0).fit(x, y, epsilons=epsilons)
+    planned = PDMLClassifier(**settings, random_state=0).fit(x, y, epsilons=epsilons)
     plan = planned.proposal_.plan
     return [
         PDMLClassifier(**settings, plan=plan, random_state=seed)

@@ -1,12 +1,17 @@
-"""`PDMLClassifier(plan="auto")`: the planner's choice, from public sizes, within what was asked."""
+"""`PDMLClassifier()`: the planner's choice, from public sizes, within what was asked."""
 
 import warnings
 
 import numpy as np
 import pytest
+from sklearn import config_context
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
-from pdml import PDMLClassifier
-from pdml.errors import InvalidInput, PrivacyUtilityWarning
+from pdml import Budget, PDMLClassifier, TrainingPlan
+from pdml.errors import BudgetExceeded, InvalidInput, PrivacyUtilityWarning
+from pdml.release.settling import NO_LIMIT, OVERRIDES
 
 
 def people(seed=0, records=1200, width=6):
@@ -19,7 +24,7 @@ def people(seed=0, records=1200, width=6):
 def fitted(x, y, epsilons=None, **settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyUtilityWarning)
-        settings = {"n_servers": 4, "plan": "auto", "classes": (0, 1), "random_state": 1} | settings
+        settings = {"n_servers": 4, "classes": (0, 1), "random_state": 1} | settings
         return PDMLClassifier(**settings).fit(x, y, epsilons=epsilons)
 
 
@@ -52,17 +57,160 @@ def test_where_people_chose_for_themselves_the_least_private_of_them_is_within_t
 
 
 def test_whoever_gains_nothing_is_warned_before_and_served_all_the_same():
-    x, y = people(records=40)
-    hopeless = PDMLClassifier(n_servers=4, plan="auto", features_epsilon=0.01, random_state=1)
-    with pytest.warns(PrivacyUtilityWarning, match="Joining is not expected to pay"):
+    x, y = people(records=80)
+    hopeless = PDMLClassifier(n_servers=4, features_epsilon=0.1, random_state=1)
+    with pytest.warns(PrivacyUtilityWarning, match="Joining is not expected to pay") as told:
         hopeless.fit(x, y)
-    assert not hopeless.proposal_.pays and spent(hopeless) <= 0.01
+    assert not hopeless.proposal_.pays and spent(hopeless) <= 0.1
+    assert len(told) == 1 and str(told[0].message) == " ".join(hopeless.doubts_)
+    named = [each for each in hopeless.proposal_.remedies if each.value is not None]
+    assert named and all(str(each) in hopeless.doubts_[0] for each in named)
 
 
-def test_no_limit_is_no_limit():
-    assert spent(fitted(*people(), features_epsilon=None)) == np.inf
+def test_ten_classes_of_few_people_are_refused_hope_and_told_what_would_do():
+    """Digits cannot be learnt at the defaults, and what is named would do: there, with the same
+    pictures drawn again and again, or without a limit on features."""
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    x = (x - 8) / 64
+    few = PDMLClassifier(random_state=0)
+    with pytest.warns(PrivacyUtilityWarning, match="Joining is not expected to pay"):
+        few.fit(x[:1257], y[:1257])
+    assert few.score(x[1257:], y[1257:]) < 0.25
+    found = {each.setting: each.value for each in few.proposal_.remedies}
+    assert found["features_epsilon"] == np.inf and found["records"] <= 200_000
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        free = PDMLClassifier(random_state=0, features_epsilon=None).fit(x[:1257], y[:1257])
+        many = np.random.default_rng(0).integers(0, 1257, int(found["records"]))
+        more = PDMLClassifier(random_state=0).fit(x[many], y[many])
+    assert free.score(x[1257:], y[1257:]) > 0.4 and more.score(x[1257:], y[1257:]) > 0.7
+
+
+def test_a_model_that_is_only_the_largest_class_is_told_from_what_was_released():
+    """Rows that all point the same way: the planner, which knows sizes alone, expected more."""
+    rng = np.random.default_rng(0)
+    x = 1000 + rng.normal(size=(4000, 4))
+    y = (x[:, 0] + x[:, 1] > 2000 - 0.9).astype(int)  # 74% of one class
+    with pytest.warns(PrivacyUtilityWarning, match="not clearly right more often") as told:
+        model = PDMLClassifier(n_servers=4, random_state=0).fit(x, y)
+    assert model.proposal_.pays and len(told) == 1
+    assert abs(model.score(x, y) - max(y.mean(), 1 - y.mean())) < 0.02
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fine = PDMLClassifier(n_servers=4, random_state=0).fit((x - 1000) / 4, y)
+    assert fine.doubts_ == [] and fine.score((x - 1000) / 4, y) > 0.8
+
+
+def test_no_limit_is_no_limit_and_says_so():
+    free = fitted(*people(), features_epsilon=None)
+    assert spent(free) == np.inf and free.privacy_.notes == (NO_LIMIT,)
+    assert NO_LIMIT[1:] in str(free.privacy_) and NO_LIMIT[1:] not in str(
+        fitted(*people()).privacy_
+    )
+    assert fitted(*people(), plan=TrainingPlan()).privacy_.notes == (NO_LIMIT,)
+    budget = Budget(features_epsilon=1e6)
+    assert fitted(*people(), plan=TrainingPlan(), budget=budget).privacy_.notes == ()
+
+
+def test_the_ledger_tells_every_epsilon_at_the_delta_that_was_asked_for():
+    model = fitted(*people(), delta=1e-4)
+    assert model.privacy_.delta == 1e-4 and 0.9 < spent(model) <= 1.0
+
+
+def test_more_columns_than_sums_take_and_an_epsilon_of_ones_own():
+    """Rounds, for the loudest and the least private of all."""
+    x, y = people(records=400, width=310)
+    chosen = np.random.default_rng(3).choice([0.5, 1.0, 4.0], len(y))
+    model = fitted(x, y, epsilons=chosen)
+    assert model.proposal_.plan.method == "rounds" and 0 < spent(model) <= 1.0
+    assert model.proposal_.sizes.smallest_epsilon == 0.5
+
+
+class TestSettingsByThemselves:
+    """What a grid can search: they take the place of the plan's."""
+
+    def test_every_setting_of_a_plan_has_one(self):
+        given = PDMLClassifier().get_params()
+        assert set(OVERRIDES) < set(given) and all(given[name] is None for name in OVERRIDES)
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"rounds": 3},
+            {"penalty": 0.7},
+            {"regularization": 0.02},
+            {"noise_decay": 0.9},
+            {"rounds": 2, "penalty": 1.5, "regularization": 0.1, "noise_decay": 0.8},
+        ],
+        ids=lambda given: ",".join(given),
+    )
+    def test_the_planner_fits_its_noise_to_them(self, given):
+        model = fitted(*people(), **given)
+        for name, value in given.items():
+            assert model.model_.plan[name] == pytest.approx(value)
+        assert 0.9 < spent(model) <= 1.0
+
+    @pytest.mark.parametrize(
+        ("given", "method"),
+        [
+            ({"noise_scale": 9.0}, "rounds"),
+            ({"objective_bound": 5.0}, "rounds"),
+            ({"tolerance": 1e-6}, "rounds"),
+            ({"label_noise": 50.0}, "sums"),
+            ({"method": "rounds"}, "rounds"),
+            ({"method": "sums"}, "sums"),
+            ({"house": True}, "sums"),
+        ],
+    )
+    def test_a_setting_of_one_method_asks_for_it(self, given, method):
+        model = fitted(*people(), **given)
+        assert model.proposal_.plan.method == method and spent(model) <= 1.0
+
+    def test_less_noise_than_was_planned_is_refused(self):
+        with pytest.raises(BudgetExceeded, match="but the budget is epsilon 1"):
+            fitted(*people(), noise_scale=1e-3)
+        assert spent(fitted(*people(), noise_scale=1e-3, features_epsilon=None)) > 100
+
+    def test_they_change_a_plan_that_was_given(self):
+        plan = TrainingPlan(rounds=9, penalty=0.5, noise_scale=1.0)
+        model = fitted(*people(), plan=plan, penalty=2.0, noise_decay=0.9)
+        assert model.model_.plan["penalty"] == 2.0 and model.model_.plan["noise_decay"] == 0.9
+        assert model.model_.plan["rounds"] == 9
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ({"method": "magic"}, "method must be"),
+            ({"method": "sums", "penalty": 1.0}, "penalty must be left out"),
+            ({"penalty": -1.0}, "penalty must be"),
+            ({"noise_decay": 2.0}, "noise_decay must"),
+            ({"plan": None}, "plan must be a TrainingPlan or 'auto', got None"),
+            ({"features_epsilon": -1.0}, "features_epsilon must be"),
+            ({"delta": 2.0}, "features_delta must be"),
+            ({"colluding": 9}, "colluding must be"),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused(self, given, said):
+        with pytest.raises(InvalidInput, match=said):
+            fitted(*people(), **given)
+
+    def test_a_grid_searches_them_through_a_pipeline_with_routed_metadata(self):
+        x, y = people()
+        epsilons, servers = np.where(np.arange(len(y)) % 2, 1.0, 2.0), np.arange(len(y)) % 4
+        with config_context(enable_metadata_routing=True):
+            asked = PDMLClassifier(n_servers=4, classes=(0, 1), random_state=1)
+            asked = asked.set_fit_request(epsilons=True, servers=True)
+            pipe = make_pipeline(FunctionTransformer(), asked)
+            grid = {"pdmlclassifier__penalty": [0.1, 1.0], "pdmlclassifier__rounds": [3]}
+            search = GridSearchCV(pipe, grid, cv=3).fit(x, y, epsilons=epsilons, servers=servers)
+        model = search.best_estimator_[-1]
+        assert model.model_.plan["rounds"] == 3
+        np.testing.assert_array_equal(model.privacy_.reports.epsilons, epsilons)
+        np.testing.assert_array_equal(model.privacy_.reports.servers, servers)
 
 
 def test_no_other_word_is_a_plan():
-    with pytest.raises(InvalidInput, match="plan must be"):
+    with pytest.raises(InvalidInput, match="plan must be a TrainingPlan"):
         fitted(*people(), plan="best")

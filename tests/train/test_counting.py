@@ -51,7 +51,9 @@ def test_the_ledger_charges_what_was_asked_for(epsilon, delta, classes):
 
 
 def test_secure_noise_has_the_event_s_deviation_and_half_or_double_is_seen():
-    """Three checks with a false-alarm rate of 1e-9 each: a thousand runs stay under 1e-5."""
+    """Three checks with a false-alarm rate of 1e-9 each. On the grid 2^-24 two of 10,000 draws are
+    the same with a chance of 13%, ten pairs with one below 1e-14.
+    """
     counting = Counting(stddev=5.97, classes=4, bins=25)
     counts = np.arange(400).reshape(counting.shape)
     draws = [valued(counting.released(counts, Secure())) - counts for _ in range(25)]
@@ -59,7 +61,7 @@ def test_secure_noise_has_the_event_s_deviation_and_half_or_double_is_seen():
     assert is_gaussian(sample, counting.stddev)
     assert not is_gaussian(sample, 2 * counting.stddev)
     assert not is_gaussian(sample, counting.stddev / 2)
-    assert len(np.unique(sample)) == sample.size, "every count has noise of its own"
+    assert len(np.unique(sample)) > sample.size - 10, "every count has noise of its own"
 
 
 def test_each_server_draws_its_own_noise_and_a_seed_repeats_it():

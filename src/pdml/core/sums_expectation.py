@@ -23,11 +23,16 @@ _SPLIT, _SPLITS = 0.7, 6  # a, and how many pairs are averaged
 # Chosen on synthetic populations, for 80% of true values within the intervals:
 _INFLATION = 1.1  # of the deviations: a split's model is not quite the released one
 _FEW = 15.0  # and more so with few records: by this many records' share
-_BEYOND = 0.025  # what Gaussian classes leave out
+NEAR = _BEYOND = 0.025  # what Gaussian classes leave out
 _VARIANCE, _SPREAD = 1.25, 0.4  # E[z²] relative to the estimate that the model relied on
 _CENTRE, _BALANCE = 0.2, 0.4  # E[z] about the model's own estimate, E[y] about 0
 _POINTS = 5
-_CLEAR = 0.01  # of a gain: no need to look closer
+_CLEAR = 0.1  # of a gain: no need to look closer
+# Deviations of noise from which the constant column can be seen; where it cannot, any mean is
+# possible.
+_SEEN, _ANY = 2.0, (0.0, 0.6)
+_WIDER = 2.0  # of margins, as `_SPREAD`: columns of few ones have a few long margins
+_ALIKE = 0.999  # where all rows are nearly one, margins hardly differ, and little can be gained
 _CORRELATIONS = np.linspace(-0.3, 0.97, 52)
 # A model may have learnt nothing, or anything.
 _PRIOR = 4 * np.exp(-0.5 * (_CORRELATIONS / 0.1) ** 2) + (_CORRELATIONS > 0)
@@ -122,14 +127,18 @@ def gain(given: Measured, model: SumsModel, loss: Loss) -> Range:
     Returns
     -------
     Range
-        Of the difference between two shares; its interval holds the truth in about 80% of
-        trainings. Where one split of the totals leaves no doubt that it is positive, no more are
-        made.
+        Of the difference between two shares, with an interval that holds the truth in about 80% of
+        trainings. Where one split of the totals leaves no doubt that it is large, no more are made.
+        Less than `NEAR` is within what Gaussian classes leave out.
     """
     if not _size(model):
         return Range(low=-1.0, middle=0.0, high=1.0)
     for splits in (1, _SPLITS):
-        believed = _believed(_judged(given, model, loss, splits))
+        said = _judged(given, model, loss, splits)
+        seen = given.s[-1, -1] > _SEEN * given.square
+        said = replace(said, balance=said.counted if seen else _ANY)
+        said = said if seen else replace(said, centre=_ANY)
+        believed = _believed(said, most=_ALIKE, spread=_WIDER)
         found = _range(believed.right - believed.largest, believed.chance, least=-1.0)
         if found.low > _CLEAR:
             break
@@ -156,17 +165,20 @@ class _Believed:
     centre: Array  # mean of z
 
 
-def _believed(said: "_Said") -> _Believed:
+def _believed(said: "_Said", *, most: float = 0.95, spread: float = _SPREAD) -> _Believed:
+    """``most``: the largest mean of a margin, of its root mean square; ``spread``: how far margins
+    may be wider than is typical.
+    """
     correlation, log_variance = _CORRELATIONS[:, None, None, None], _VARIANCES[:, None, None]
     balance, balanced = _nodes(*said.balance)
     balance, balanced = balance[:, None], balanced[:, None]
-    centre, centred = _nodes(*said.centre)
+    centre, centred = _nodes(*said.centre, most)
     inner, mixed = (1 - centre**2) * np.exp(log_variance), 1 - balance**2
     shared = correlation * np.sqrt(inner * mixed)  # cov(y, z)
     log = -0.5 * (
         ((said.told[0] - shared - balance * centre) / said.told[1]) ** 2
         + ((said.square[0] - inner - centre**2) / said.square[1]) ** 2
-        + ((log_variance - np.log(_VARIANCE)) / _SPREAD) ** 2
+        + ((log_variance - np.log(_VARIANCE)) / spread) ** 2
     )
     chance = np.exp(log - log.max()) * _PRIOR[:, None, None, None] * balanced * centred
     chance /= chance.sum()
@@ -195,10 +207,10 @@ def _confidence(size: float, believed: _Believed) -> float:
     return float(np.mean(1 / (1 + np.exp(-size * np.abs(mean + spread * typical)))))
 
 
-def _nodes(mean: float, deviation: float) -> tuple[Array, Array]:
-    """Points and weights that stand for a normal variable."""
+def _nodes(mean: float, deviation: float, most: float = 0.95) -> tuple[Array, Array]:
+    """Points and weights that stand for a normal variable, none beyond ``most``."""
     at, weights = np.polynomial.hermite_e.hermegauss(_POINTS)
-    return np.clip(mean + deviation * at, -0.95, 0.95), weights / weights.sum()
+    return np.clip(mean + deviation * at, -most, most), weights / weights.sum()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +223,7 @@ class _Said:
     square: tuple[float, float]  # E[z²]
     centre: tuple[float, float]  # E[z]
     balance: tuple[float, float]  # E[y]
+    counted: tuple[float, float]  # the same, whatever is typical
 
 
 def _judged(given: Measured, model: SumsModel, loss: Loss, splits: int) -> _Said:
@@ -241,12 +254,14 @@ def _judged(given: Measured, model: SumsModel, loss: Loss, splits: int) -> _Said
     unit, more = np.sqrt(s[-1, -1]), _INFLATION * np.sqrt(1 + 1 / (_SPLIT**2 * splits))
     more *= 1 + _FEW * given.report / c**2
     blurred = np.sqrt(noise[-1, -1]) / unit / c
+    counted = float(given.q[0, -1] / unit / c), float(more * blurred)
     beside = given.square * np.linalg.norm(w) / np.sqrt(2) / unit
     return _Said(
         told=(float(np.mean(told)), max(more * np.sqrt(w @ noise @ w) / c, 1e-2)),
         square=(float(np.mean(square)), max(more * given.square * (w @ w), 1e-2)),
         centre=_both(np.mean(centre) / unit, more * beside, w @ s[:, -1] / unit, _CENTRE),
-        balance=_both(given.q[0, -1] / unit / c, more * blurred, 0.0, _BALANCE),
+        balance=_both(*counted, 0.0, _BALANCE),
+        counted=counted,
     )
 
 

@@ -60,6 +60,11 @@ class Assessment:
         )
 
     @property
+    def interval(self) -> str:
+        """Of the accuracy, in words; "" without noise."""
+        return _interval(self.evaluation.accuracy)
+
+    @property
     def majority(self) -> Fact:
         """What an accuracy is to be held against."""
         always = f"always saying {self.evaluation.majority_class}"
@@ -69,7 +74,7 @@ class Assessment:
     def facts(self) -> Iterator[Fact]:
         """The figures in the order in which people ask for them."""
         found = self.evaluation
-        yield Fact("Accuracy", _share(found.accuracy), interval(found.accuracy))
+        yield Fact("Accuracy", _share(found.accuracy), self.interval)
         yield self.majority
         if self.reference is not None:
             yield Fact(WITHOUT, numbers.percent(self.reference), REFERENCE)
@@ -155,7 +160,7 @@ def _share(value: "float | Estimate") -> str:
     return numbers.percent(value if isinstance(value, float) else value.value)
 
 
-def interval(value: "float | Estimate") -> str:
+def _interval(value: "float | Estimate") -> str:
     """In words; "" of a figure without noise."""
     ends = _ends(value)
     return f"{ends}: {LEVEL:.0%} of such intervals hold the truth" if ends else ""

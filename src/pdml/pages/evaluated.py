@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pdml
 from pdml.accounting import Line
 from pdml.pages import numbers
-from pdml.pages.assessment import Assessment, interval
+from pdml.pages.assessment import Assessment
 from pdml.pages.page import Page
 from pdml.release.counted import CountedEvaluation
 from pdml.release.model import lines_of
@@ -49,11 +49,9 @@ def evaluation_page(
     """
     view = Assessment(evaluation=evaluation)
     lines: tuple[Line, ...] = () if privacy is None else tuple(lines_of(privacy))
-    found, note = evaluation.accuracy, ""
-    if not isinstance(found, float):
-        note = f"; {interval(found)}"
+    found = evaluation.accuracy
     where = f" of {source}" if source else ""
-    on = f"on {numbers.count(evaluation.records, 'record')}{where}{note}"
+    on = f"on {numbers.count(evaluation.records, 'record')}{where}"
     counted = () if privacy is None else (f"The ledger counts {privacy['counted']}.",)
     return Page(
         title=f"{model.label or 'A model'}, evaluated",

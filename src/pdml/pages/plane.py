@@ -12,8 +12,8 @@ from pdml.pages.marks import Figure, Mark, mark, number, point, shortened
 
 _LEFT, _RIGHT, _TOP, _TALL = 56.0, 400.0, 34.0, 220.0
 _BASE = _TOP + _TALL
-_NAMES, _ROW, _HEAD = 150.0, 22.0, 30.0  # room for names, a row, what stands above the rows
-_LONGEST = 20  # characters of a name
+_NAMES, _ROW, _HEAD = 160.0, 22.0, 30.0  # room for names, a row, what stands above the rows
+_LONGEST = 18  # characters of a name
 
 
 def plane_figure(

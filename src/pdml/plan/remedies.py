@@ -24,7 +24,7 @@ from pdml.plan.sizes import Sizes
 _TIMES = tuple(4.0**k for k in range(1, 6))  # as many records
 _FEATURES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, inf)
 _LABELS = (1.0, 2.0, 4.0, 8.0)
-_MOSTLY = 2 / 3  # of all populations in which a remedy must be ahead: a mean alone says too much
+_RARELY, _BEHIND = 1 / 3, 0.005  # of populations may be so far behind: a mean may be a few's
 _SHARE = (sums_search.SHARES[1],)  # the planner tries others beside it
 _FREE = "no limit on features (features_epsilon=None)"
 _HELP_ALL = ("records", "epsilon")  # a server alone, too
@@ -59,7 +59,7 @@ class Remedy:
 _WOULD_NOT: Mapping[str, Callable[[float], str]] = MappingProxyType(
     {
         "records": lambda v: f"no number of records up to {_two_digits(v):,}",
-        "features_epsilon": lambda v: "no features epsilon, be it without a limit,",
+        "features_epsilon": lambda v: "no features epsilon (not even None)",
         "epsilon": lambda v: f"no label epsilon up to {v:g}",
         "colluding": lambda v: f"no number of colluding servers down to {v:g}",
     }
@@ -177,7 +177,7 @@ def _halving(does: Callable[[float], bool], ladder: Sequence[float]) -> float | 
 
 def _pays(budget: Budget, sizes: Sizes, within: Within) -> bool:
     """Whether a plan of sums, or where there are none one of rounds, beats what needs nobody, in
-    the mean and on most populations: the planner looks at more plans, and can only find a better
+    the mean, and is rarely behind: the planner looks at more plans, and can only find a better
     one.
     """
     worth = Rehearsals(sizes.rounded())
@@ -190,8 +190,8 @@ def _pays(budget: Budget, sizes: Sizes, within: Within) -> bool:
         return False
     right = joint[..., 1].mean(axis=1)
     apart = np.array([each[..., 1].mean(axis=1) for each in worth.apart(within.loss).values()])
-    ahead = np.mean(right > apart.max(axis=0))
-    return bool(right.mean() > apart.mean(axis=1).max() and ahead >= _MOSTLY)
+    behind = np.mean(right < apart.max(axis=0) - _BEHIND)
+    return bool(right.mean() > apart.mean(axis=1).max() and behind <= _RARELY)
 
 
 def _two_digits(value: float) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from pdml._types import Array
 from pdml.accounting import Budget
 from pdml.core.graph import Graph
-from pdml.core.sums_expectation import Range
+from pdml.core.sums_expectation import NEAR, Range
 from pdml.errors import InvalidInput
 from pdml.plan.place import Place
 from pdml.plan.proposal import Proposal
@@ -128,8 +128,8 @@ def doubts(proposal: Proposal | None, gain: Range | None) -> list[str]:
     said = []
     if proposal is not None and not proposal.pays:
         said.append(_sentence(proposal.advice))
-    if gain is not None and (said or gain.low <= 0):
-        how = "is not known to be" if gain.low <= 0 else "is"
+    if gain is not None and (said or gain.low <= NEAR):
+        how = "is not clearly" if gain.low <= NEAR else "is"
         said.append(
             f"By what was released the model {how} right more often than whoever always says the "
             f"largest class: the difference is {100 * gain.low:+.1f} to {100 * gain.high:+.1f} "

@@ -1,0 +1,58 @@
+"""Records recognised by their values."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from pdml.release.fingerprints import fingerprints, named
+
+
+def records(many=2000, width=6, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(many, width)) * (rng.random(size=(many, width)) < 0.5)
+    return x, rng.integers(0, 3, many)
+
+
+def test_the_same_values_have_the_same_in_any_storage_and_order():
+    x, y = records()
+    found = fingerprints(x, y)
+    order = np.random.default_rng(1).permutation(len(y))
+    np.testing.assert_array_equal(fingerprints(x[order], y[order]), found[order])
+    for same in (sp.csr_array(x), sp.coo_array(x), np.asfortranarray(x), x * 1.0 - 0.0):
+        np.testing.assert_array_equal(fingerprints(same, y), found)
+    explicit = sp.csr_array(x)
+    explicit.data[:5] = 0.0
+    dense = explicit.toarray()
+    np.testing.assert_array_equal(fingerprints(explicit, y), fingerprints(dense, y))
+    np.testing.assert_array_equal(fingerprints(-0.0 * np.ones((2, 2)), [1, 1]), [found_zero()] * 2)
+
+
+def found_zero():
+    return fingerprints(np.zeros((1, 2)), [1])[0]
+
+
+def test_other_values_have_others():
+    """Every single change: another number, another place, another label, by one bit in the last."""
+    x, y = records(500)
+    x[:, 0] = np.random.default_rng(2).normal(size=500)
+    found = set(fingerprints(x, y).tolist())
+    assert len(found) == 500
+    nudged = x.copy()
+    nudged[:, 0] = np.nextafter(x[:, 0], np.inf)
+    swapped = x[:, [1, 0, 2, 3, 4, 5]]
+    for other in (fingerprints(nudged, y), fingerprints(swapped, y), fingerprints(x, (y + 1) % 3)):
+        assert not found & set(other.tolist())
+
+
+def test_labels_may_be_names():
+    x, _ = records(4)
+    said = fingerprints(x, ["a", "b", "a", "b"])
+    np.testing.assert_array_equal(said[[0, 2]], fingerprints(x[[0, 2]], np.array(["a", "a"])))
+
+
+def test_people_by_name():
+    assert named(["anna", "ben"], 2).tolist() == named(np.array(["anna", "ben"]), 2).tolist()
+    assert named([1, 2], 2).tolist() == named(np.array([1.0, 2.0]), 2).tolist()
+    for wrong in (["anna"], ["anna", "anna"], [["anna", "ben"]]):
+        with pytest.raises(ValueError, match="people must hold a name of its own"):
+            named(wrong, 2)

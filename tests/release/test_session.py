@@ -1,0 +1,221 @@
+"""All fits on the same people, added up as a deployment would live through them."""
+
+import pickle
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from pdml import Budget, PDMLClassifier, PrivacyLedgerSession, TrainingPlan
+from pdml.accounting import Ledger
+from pdml.errors import BudgetExceeded, InvalidInput, UncountedTrainingWarning
+from pdml.release import fingerprints, session
+
+SUMS = TrainingPlan(method="sums", label_noise=3.0, square_noise=5.0)
+ROUNDS = TrainingPlan(rounds=4, noise_scale=1.0)
+
+
+def people(seed=0, records=240, width=3):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(records, width)) / 2
+    return x, (x[:, 0] + 0.2 * rng.normal(size=records) > 0).astype(int)
+
+
+def classifier(**changes):
+    settings = {"plan": SUMS, "n_servers": 3, "topology": "ring", "classes": (0, 1)}
+    return PDMLClassifier(**(settings | {"random_state": 0} | changes))
+
+
+def spent(ledger, data="features"):
+    return ledger.line(data, "other servers").epsilon
+
+
+@pytest.mark.parametrize("plan", [SUMS, ROUNDS], ids=["sums", "rounds"])
+def test_two_fits_are_two_releases_of_one_report(plan):
+    """The ledger of a session is that of all events of a server behind one coin."""
+    x, y = people()
+    owners = np.arange(len(y)) % 3
+    with PrivacyLedgerSession() as both:
+        first, second = (classifier(plan=plan).fit(x, y, servers=owners) for _ in range(2))
+    alone = classifier(plan=plan).fit(x, y, servers=owners).privacy_
+    flip = alone.events[0][0]
+    twice = Ledger(tuple((flip, *events[1:], *events[1:]) for events in alone.events), classes=2)
+    for data in ("label", "features"):
+        assert spent(both.ledger, data) == pytest.approx(spent(twice, data), rel=1e-6)
+        assert spent(alone, data) < spent(both.ledger, data)
+    assert both.ledger.line("label", "own server").epsilon == 1.0  # one report, whatever is fitted
+    for fitted in (first, second):
+        assert spent(fitted.privacy_) == spent(both.ledger)
+    assert len(both) == 2 and "2 fits of a session on 240 people" in str(both.ledger)
+
+
+def test_everybody_is_counted_in_the_fits_they_were_in():
+    x, y = people()
+    with PrivacyLedgerSession() as counted:
+        last = classifier().fit(x, y)
+        classifier().fit(x[:160], y[:160])
+        classifier().fit(x[:80], y[:80])
+    lines = last.privacy_.user_lines().features_other_servers
+    three, two, one = lines[:80], lines[80:160], lines[160:]
+    assert one.max() < two.min() <= two.max() < three.min()
+    assert spent(counted.ledger) == pytest.approx(three.max())
+    assert one == pytest.approx(spent(classifier().fit(x, y).privacy_), rel=1e-6)
+
+
+def test_a_person_says_the_same_in_every_fit_and_stays_with_one_server():
+    x, y = people()
+    with PrivacyLedgerSession(random_state=3) as counted:
+        coins = []
+        for part in (slice(None), slice(60, 200), slice(0, 90)):
+            fitted = classifier().fit(x[part], y[part])
+            ids = counted.fits[-1].people
+            coins.append(counted.reported(ids, 1 - y[part], np.ones(len(ids)), 2))
+            assert fitted.privacy_.reports is not None
+    whole, middle, front = counted.fits
+    np.testing.assert_array_equal(whole.servers[60:200], middle.servers)
+    np.testing.assert_array_equal(whole.servers[:90], front.servers)
+    np.testing.assert_array_equal(coins[0][60:200], coins[1])  # whatever label is asked about later
+    np.testing.assert_array_equal(coins[0][:90], coins[2])
+    flipped = np.mean(coins[0] != y)
+    assert 0.1 < flipped < 0.5  # 0.27, of 240: outside with a chance below 1e-8
+
+
+def test_another_epsilon_is_another_report():
+    x, y = people()
+    with PrivacyLedgerSession() as counted:
+        GridSearchCV(classifier(), {"epsilon": [0.5, 1.0]}, cv=3).fit(x, y)
+    assert counted.ledger.line("label", "own server").epsilon == pytest.approx(1.5)
+    assert counted.ledger.user_lines().label_own_server == pytest.approx(np.full(240, 1.5))
+
+
+def test_people_with_different_epsilons_keep_them_through_a_search():
+    x, y = people()
+    epsilons = np.where(np.arange(240) % 2, 0.5, 2.0)
+    with config_context(enable_metadata_routing=True), PrivacyLedgerSession() as counted:
+        asked = classifier().set_fit_request(epsilons=True, servers=True)
+        search = GridSearchCV(asked, {"norm_bound": [1.0, 2.0]}, cv=3)
+        search.fit(x, y, epsilons=epsilons, servers=np.arange(240) % 3)
+    assert counted.ledger.line("label", "own server").epsilon == 2.0
+    mine = search.best_estimator_.privacy_.user_lines().label_own_server
+    np.testing.assert_array_equal(mine, epsilons)
+    np.testing.assert_array_equal(
+        search.best_estimator_.privacy_.reports.epsilons, counted.fits[-1].epsilons
+    )
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_search_is_counted_whole_in_any_number_of_threads(jobs):
+    x, y = people()
+    with PrivacyLedgerSession() as counted:
+        grid = {"penalty": [0.1, 1.0], "rounds": [2, 3]}
+        search = GridSearchCV(classifier(plan=ROUNDS), grid, cv=3, n_jobs=jobs).fit(x, y)
+    assert len(counted) == 4 * 3 + 1
+    model = search.best_estimator_
+    assert spent(model.privacy_) == pytest.approx(spent(counted.ledger))
+    assert model.model_.privacy["counted"] == "13 fits of a session"
+    assert spent(model.privacy_) > 2 * spent(classifier(plan=ROUNDS, rounds=3).fit(x, y).privacy_)
+
+
+def test_another_process_is_refused_with_a_sentence():
+    x, y = people(records=60)
+    with PrivacyLedgerSession(), parallel_config(backend="loky"):
+        search = GridSearchCV(classifier(), {"epsilon": [1.0, 2.0]}, cv=2, n_jobs=2)
+        with pytest.raises(ValueError, match="counts fits in its own process"):
+            search.fit(x, y)
+
+
+def test_a_budget_of_all_fits_refuses_the_one_that_goes_past_it():
+    x, y = people()
+    once = spent(classifier().fit(x, y).privacy_)
+    with PrivacyLedgerSession(budget=Budget(features_epsilon=1.2 * once)) as counted:
+        classifier().fit(x, y)
+        with pytest.raises(BudgetExceeded, match="2 exchanges"):
+            classifier().fit(x, y)
+        classifier().fit(*people(seed=1))  # other people
+    assert len(counted) == 2
+
+
+def test_what_is_saved_knows_the_sum_and_nobody_else():
+    x, y = people()
+    with PrivacyLedgerSession() as counted:
+        fitted = classifier().fit(x[:120], y[:120])
+        classifier().fit(x, y)
+    loaded = pickle.loads(pickle.dumps(fitted))
+    assert spent(loaded.privacy_) == spent(counted.ledger)
+    assert len(loaded.privacy_.user_lines()) == 120 and loaded._session is None
+    np.testing.assert_array_equal(loaded.predict(x), fitted.predict(x))
+
+
+def test_whoever_is_named_is_recognised_behind_a_fitted_step():
+    x, y = people(width=5)
+    with config_context(enable_metadata_routing=True):
+        pipe = make_pipeline(PCA(3), classifier().set_fit_request(people=True))
+        found = []
+        for names in (np.arange(240), None):
+            with PrivacyLedgerSession() as counted:
+                for part in (slice(0, 160), slice(80, 240)):
+                    given = {} if names is None else {"people": names[part]}
+                    pipe.fit(x[part], y[part], **given)
+            found.append(1 + max(int(fit.people.max()) for fit in counted.fits))
+    assert found == [240, 320]  # their values are other values in each fold
+    with PrivacyLedgerSession(), pytest.raises(InvalidInput, match="people must hold a name"):
+        classifier().fit(x, y, people=np.zeros(240))
+
+
+def test_one_label_and_sensible_settings():
+    x, y = people()
+    with PrivacyLedgerSession() as counted, pytest.raises(InvalidInput, match="one label"):
+        classifier().fit(x, y)
+        classifier(classes=(0, 1, 2)).fit(x, y)
+    assert len(counted) == 1
+    with pytest.raises(InvalidInput, match="has counted no fit yet"):
+        _ = PrivacyLedgerSession().ledger
+    for wrong in ({"budget": 1.0}, {"random_state": -1}, {"randomness": "dice"}):
+        with pytest.raises(InvalidInput):
+            PrivacyLedgerSession(**wrong)
+    assert session.current() is None
+
+
+def test_few_records_are_dealt_anew_rather_than_leaving_a_server_empty():
+    x, y = people(records=12)
+    with PrivacyLedgerSession(random_state=0) as counted:
+        for start in range(4):
+            classifier().fit(x[start::2], y[start::2])
+    assert all(len(set(fit.servers.tolist())) == 3 for fit in counted.fits)
+
+
+def test_a_search_without_a_session_is_warned_of_once(monkeypatch):
+    monkeypatch.setattr("pdml.release.estimator.IN_THIS_PROCESS", fingerprints.Uncounted())
+    x, y = people()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UncountedTrainingWarning)
+        for _ in range(2):
+            classifier().fit(x, y)  # no clone: whoever calls fit twice knows
+        clone(classifier()).fit(*people(seed=1))
+        assert not told
+        cross_val_score(classifier(), x, y, cv=3)
+        cross_val_score(classifier(), x, y, cv=3)
+    assert [each.category for each in told] == [UncountedTrainingWarning]
+    monkeypatch.setattr("pdml.release.estimator.IN_THIS_PROCESS", fingerprints.Uncounted())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UncountedTrainingWarning)
+        with PrivacyLedgerSession():
+            cross_val_score(classifier(), x, y, cv=3)
+
+
+def test_a_session_changes_no_fit_but_its_coins_and_servers():
+    """With the coins and the servers of the session, the same releases follow."""
+    x, y = people()
+    owners = np.arange(240) % 3
+    with PrivacyLedgerSession():
+        one = classifier(epsilon=None).fit(x, y, servers=owners)
+    other = classifier(epsilon=None).fit(x, y, servers=owners)
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+    assert replace(one.privacy_, notes=()).events != ()
