@@ -28,7 +28,6 @@ def claims(results: Sequence[Score]) -> tuple[Claim, ...]:
     return (
         within_budget(results),
         joining_is_safe(results),
-        estimator_gains_by_joining(results),
         house_is_safe(results),
         ahead_of_equals(results),
         behind_curators(results),
@@ -58,18 +57,6 @@ def joining_is_safe(results: Sequence[Score]) -> Claim:
         ALONE[:1],
         "with all, five or one of the others colluding PDML's plan is below each server alone on "
         "no set where a linear model can learn",
-    )
-
-
-def estimator_gains_by_joining(results: Sequence[Score]) -> Claim:
-    """Against a server alone that has our estimator too, which is far harder to beat."""
-    return _not_below(
-        results,
-        _learnable(results),
-        (ONE,),
-        ALONE,
-        "with one of the others colluding it is not even below a server alone that has our "
-        "estimator, on the same sets",
     )
 
 
