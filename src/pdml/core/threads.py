@@ -14,7 +14,8 @@ def one_thread() -> AbstractContextManager[Any]:
     -------
     context manager
     """
-    return _libraries().limit(limits=1)
+    limited: AbstractContextManager[Any] = _libraries().limit(limits=1)
+    return limited
 
 
 @cache

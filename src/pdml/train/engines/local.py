@@ -15,13 +15,13 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from pdml._types import Array, IntArray, Matrix
 from pdml.core import rows, steps
 from pdml.core.graph import Graph
 from pdml.core.rows import stored
 from pdml.core.solver import Each, ManySolvers, worth_compiling
+from pdml.core.threads import one_thread
 from pdml.errors import InvalidInput
 from pdml.mechanisms.iterate_noise import draw_round
 from pdml.mechanisms.randomness import ITERATES, Source
@@ -108,7 +108,7 @@ def exchange(
     - The numbers depend neither on the number of threads nor on their order.
     """
     plan, n = run.plan, len(run.servers)
-    with threadpool_limits(1), _pool(workers(threads), n) as each:
+    with one_thread(), _pool(workers(threads), n) as each:
         own: list[Any] = [None] * n
 
         def release(i: int) -> Units:
@@ -154,7 +154,7 @@ def sweep(
         )
     flags = [use_numba] * graph.n if isinstance(use_numba, bool) else list(use_numba)
     size = workers(threads) if all(flags) else 1
-    with threadpool_limits(1), _pool(size, graph.n) as each:
+    with one_thread(), _pool(size, graph.n) as each:
         pooled, cuts = pool_records(first)
         ridges = np.array([plan.ridge(server.place.degree, graph.n) for server in first])
         solvers = ManySolvers(
