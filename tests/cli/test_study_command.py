@@ -214,7 +214,7 @@ def test_new_asks_step_by_step_and_again_after_a_mistake(
     code, out = answer(["study", "new"], lines, folder)
     assert code == 0, out
     assert "epsilon must be a positive number, got 'none'" in out
-    assert "become at most 65.1% sure of somebody's answers, but for" in out  # what 0.5 means
+    assert "become at most 76.7% sure of somebody's answers, but for" in out  # what 0.5 means
     assert (
         "must be a list of 2 to 100 texts" in out
         and "range must be LOW:HIGH" in out

@@ -224,6 +224,55 @@ def test_is_what_the_estimator_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert load_model("model.json").privacy == fitted.model_.privacy
 
 
+def test_the_defaults_protect_features_and_say_what_they_cannot_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Few people, ten classes: in words on the screen, at the top of the page, and no Python
+    warning."""
+    table = people(300)
+    table["diagnosis"] = [f"d{k % 10}" for k in range(300)]
+    table.to_csv("people.csv", index=False)
+    args = [*GOOD, "--seed", "3"]
+    args[args.index("no,yes")] = ",".join(f"d{k}" for k in range(10))
+    code, out, err = run(capsys, *args)
+    assert (code, err) == (0, "")
+    told = " ".join(out.split())
+    assert "Joining is not expected to pay: over 12 made-up populations" in told
+    report = Path("report.html").read_text()
+    assert "The model may be of no use.</strong> Joining is not expected to pay" in report
+    found = outcome(capsys, *args, "--force")
+    assert found["doubts"][0] in " ".join(out.split())
+    spent = next(
+        line["epsilon"]
+        for line in found["privacy"]["lines"]
+        if (line["data"], line["adversary"]) == ("features", "other servers")
+    )
+    assert 0.9 < spent <= 1.0
+
+
+def test_no_limit_on_features_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, *GOOD, "--seed", "3", "--features-epsilon", "inf")
+    said = "No limit was set on what other servers may learn of features"
+    assert code == 0 and said in " ".join(out.split()) and said in Path("report.html").read_text()
+
+
+def test_settings_are_kept_to_and_noise_below_the_budget_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = outcome(capsys, *GOOD, "--seed", "3", "--penalty", "0.7", "--delta", "1e-5")
+    assert found["plan"]["penalty"] == 0.7 and found["privacy"]["delta"] == 1e-5
+    masked = outcome(
+        capsys, *GOOD, "--seed", "3", "--colluding", "2", "--method", "sums", "--force"
+    )
+    assert masked["plan"]["colluding"] == 2
+    said = refused(capsys, *GOOD, "--seed", "3", "--noise-scale", "0.001", "--force")
+    assert "but the budget is epsilon 1" in said
+    for option in ("--features-epsilon", "--delta", "--colluding"):
+        Path("plan.json").write_text("{}")
+        said = refused(capsys, *GOOD, "--plan", "plan.json", option, "1", "--force")
+        assert f"{option} must be left out beside --plan" in said
+
+
 def test_csv_and_parquet_give_the_same_bytes(capsys: pytest.CaptureFixture[str]) -> None:
     people().to_parquet("people.parquet")
     people().to_csv("people.csv.gz", index=False)

@@ -397,3 +397,11 @@ def test_what_coalitions_learn_is_shown_for_one_for_half_and_drawn_for_all():
     assert "from 0.500 against one server to 4.50 against all others" in shown
     plain = render(PAGE)
     assert "If some of them collude" not in plain and "other servers together" in plain
+
+
+def test_a_model_of_no_use_is_said_at_the_top() -> None:
+    doubted = replace(PAGE, doubts=("Too few <people>.", "Add some."))
+    told = "The model may be of no use.</strong> Too few &lt;people&gt;. Add some.</p>"
+    shown = render(doubted)
+    assert told in shown and shown.index(told) < shown.index("In short")
+    assert "of no use" not in render(PAGE)

@@ -10,6 +10,7 @@ from shapes import known_shapes, shape
 from pdml.accounting import Budget
 from pdml.core import labels
 from pdml.core.graph import Graph
+from pdml.errors import BudgetExceeded
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
 from pdml.plan.populations import populations
@@ -117,3 +118,35 @@ def test_the_forecast_is_honest(name: str, made: dict) -> None:
         measured.append(np.mean((x[test] @ w > 0) == (x[test] @ plain > 0)))
     assert told == pytest.approx(np.mean(measured), abs=0.08), (name, told, np.mean(measured))
     assert choice.agreement == pytest.approx(told, abs=0.06)
+
+
+def test_many_rounds_are_planned_and_what_cannot_be_is_said() -> None:
+    """ρ^-T is too large to be drawn from some T on: the grid keeps away from it."""
+    budget, sizes = Budget(features_epsilon=1), replace(SIZES, width=4)
+    public = populations(sizes)
+    long = Search(sizes, GRAPH, public, settled={"rounds": 5000, "penalty": 0.1})
+    plan = long.plan(long.best(budget), budget)
+    assert plan.rounds == 5000 and plan.penalty == 0.1 and np.isfinite(plan.noise_scale).all()
+    fading = Search(sizes, GRAPH, public, settled={"rounds": 5000, "noise_decay": 0.5})
+    with pytest.raises(BudgetExceeded, match="begin beyond what can be drawn"):
+        fading.plan(fading.best(budget), budget)
+
+
+def test_sensitivities_are_those_of_every_plan_s_own_events() -> None:
+    """To 1e-9: two plans tell those of all that differ in β and a."""
+    found = search(replace(SIZES, records=(400, 30, 7, 90, 400, 12, 5000, 1, 2, 3)))
+    told = found._sensitivities(found.plans, found.sizes)
+    for plan, each in zip(found.plans, told, strict=True):
+        for i in range(GRAPH.n):
+            sent = plan.events(found.sizes.place(GRAPH, i))[1]
+            assert each[i] == pytest.approx(sent.record_sensitivity, rel=1e-9)
+
+
+def test_of_plans_that_are_hardly_worse_the_one_with_fewest_rounds_is_taken() -> None:
+    found, budget = search(), Budget(features_epsilon=1)
+    chosen = found.best(budget)
+    best = max(
+        found._best([(chosen.unit, chosen.objective_bound)]).agreement
+        for found in (search(most_rounds=t) for t in (5, 20, 100))
+    )
+    assert best - 0.005 <= chosen.agreement <= best + 1e-9 and chosen.rounds < 100

@@ -29,6 +29,8 @@ def show(trained: "Trained", *notes: str) -> None:
         screen.say("", f"{apart}: {trained.consensus:.3g}; the model's own length is {size:.3g}.")
     if trained.expected is not None:
         screen.say("", expectation(trained.expected))
+    if trained.classifier.doubts_:
+        screen.say("", *trained.classifier.doubts_)
     screen.show_privacy(trained.ledger.overview(trained.model.plan.get("colluding")))
     screen.say("", *notes, *_inside(trained), *remarks(trained), SIMULATED)
 

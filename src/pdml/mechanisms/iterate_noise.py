@@ -12,6 +12,8 @@ from pdml import _validate
 from pdml._types import Array
 from pdml.mechanisms.randomness import SecureStream, Stream
 
+LARGEST = 1e9  # V
+
 
 @dataclass(frozen=True)
 class IterateNoise:
@@ -27,7 +29,7 @@ class IterateNoise:
     decay: float  # ρ
 
     def __post_init__(self) -> None:
-        _validate.real("noise_scale", self.scale, low=0, high=1e9)
+        _validate.real("noise_scale", self.scale, low=0, high=LARGEST)
         _validate.real(
             "noise_decay",
             self.decay,

@@ -71,6 +71,7 @@ class Page:
     lines: tuple[Line, ...] = ()  # the ledger
     coalitions: tuple[Line, ...] = ()  # against one to all other servers, where that differs
     source: str  # of the noise; "simulated" protects nobody
+    doubts: tuple[str, ...] = ()  # why the model may be of no use, in sentences
     settings: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what no noise protects, and anything else a reader must know
     made: str = ""

@@ -110,11 +110,8 @@ def measured_on(trained: "Trained") -> str:
 
 
 def remarks(trained: "Trained") -> list[str]:
-    """What whoever chose the settings should know about where they lead: it follows from them and
-    from what was released.
-    """
-    said = list(trained.classifier.doubts_)
-    said += [f"{note[:1].upper()}{note[1:]}." for note in trained.ledger.notes]
+    """What whoever chose the settings should know about where they lead: it follows from them."""
+    said = [f"{note[:1].upper()}{note[1:]}." for note in trained.ledger.notes]
     line = trained.ledger.line("features", "other servers")
     if line.certainty > WEAK:
         spent, how = line.epsilon, "not" if isinf(line.epsilon) else "hardly"
@@ -154,6 +151,7 @@ def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more:
         lines=tuple(trained.ledger.lines()),
         coalitions=trained.ledger.every_coalition,
         source=trained.ledger.source,
+        doubts=tuple(trained.classifier.doubts_),
         settings=_settings(trained, told),
         notes=(*trained.model.provenance["leaks"], *trained.page_leaks, *remarks(trained)),
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",

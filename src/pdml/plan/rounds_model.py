@@ -32,6 +32,8 @@ from pdml.plan.training_plan import TrainingPlan
 
 MARGIN = 2.0  # root mean square margin at which g' is made a line
 DECAYS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999)  # ρ, beside the rule's
+_SPAN = 30.0  # of ln ρ^-T: noise that fades more would have to begin beyond what can be drawn
+_LOUDEST = 1e290  # noise that drowns everything
 _DENSE = 256  # servers up to which a whole matrix multiplies faster than its links
 
 
@@ -124,11 +126,15 @@ def reached(
     tried = np.broadcast_to(np.asarray(others, dtype=float), (*rule.shape, len(others)))
     if decay is None:
         tried = np.concatenate([rule[..., None], tried], axis=-1)
+        fastest = np.exp(-_SPAN / np.asarray(rounds, dtype=float))
+        tried = np.maximum(tried, fastest[:, None])
     iterates = np.empty((*tried.shape, len(curvatures)))
     for index, t in enumerate(rounds):
         powers = tried[:, index, :, None] ** np.arange(t)  # (H, R, t)
-        total = (1 / powers).sum(axis=-1)[..., None]
-        iterates[:, index] = (powers[..., ::-1] @ loudness[:, :t]) * total
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            total = (1 / powers).sum(axis=-1)[..., None]
+            found = (powers[..., ::-1] @ loudness[:, :t]) * total
+        iterates[:, index] = np.nan_to_num(found, nan=_LOUDEST, posinf=_LOUDEST)
     return Reached(
         rule=rule,
         decays=tried,

@@ -25,6 +25,7 @@ from pdml.accounting.events import IterateReleased, ObjectiveNoised
 from pdml.accounting.profiles import gaussian_mu
 from pdml.core.graph import Graph
 from pdml.errors import BudgetExceeded
+from pdml.mechanisms.iterate_noise import LARGEST
 from pdml.mechanisms.objective_noise import SIGMAS
 from pdml.plan import rehearsal
 from pdml.plan.calibration import excess, hidden, least
@@ -43,7 +44,7 @@ _LABEL_SHARES = (0.55, 0.75, 0.87)
 _NODES = 24  # values of λ between which the responses are interpolated
 _TINY = 1e-200  # of margins where there is nothing to learn
 _TANGENTS = np.geomspace(0.01, 100.0, 41)
-_AS_GOOD = 0.002  # of agreement: so little is not worth more rounds
+_AS_GOOD = 0.004  # of agreement: so little is not worth more rounds
 
 SETTLED = ("rounds", "penalty", "regularization", "noise_decay")
 """Settings of rounds that a search can be told."""
@@ -333,8 +334,14 @@ class Search:
             noise_decay=choice.decay,
             objective_bound=bound,
         )
-        total = sqrt(float(np.sum(choice.decay ** -np.arange(choice.rounds, dtype=float))))
+        with np.errstate(over="ignore"):
+            total = sqrt(float(np.sum(choice.decay ** -np.arange(choice.rounds, dtype=float))))
         scales = choice.unit * total * self._sensitivities([base], real)[0]
+        if scales.max() > LARGEST:
+            raise BudgetExceeded(
+                f"noise that fades by {choice.decay:g} over {choice.rounds} rounds would have to "
+                "begin beyond what can be drawn: train fewer rounds, or with a decay nearer to 1"
+            )
         for hair in (1e-9, 1e-8, 1e-7, 1e-6, 1e-4, 1e-3):
             grown = tuple(float(v) for v in scales * (1 + hair))
             plan = replace(base, noise_scale=grown, objective_bound=bound * (1 + hair))
