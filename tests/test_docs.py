@@ -27,7 +27,7 @@ def test_the_readme_s_lines_run(tmp_path, monkeypatch, capsys):
         runpy.run_path("lines.py")
     shown = capsys.readouterr().out
     assert float(re.findall(r"accuracy (0\.\d+)", shown)[0]) > 0.95
-    assert shown.count("against") == 6
+    assert shown.count("together") == 4 and "all other servers together" in shown
     assert (tmp_path / "model.json").exists() and (tmp_path / "study-model.json").exists()
 
 

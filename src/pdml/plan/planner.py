@@ -130,8 +130,8 @@ def propose(
         plan = sums_search.calibrated(budget, place, share, loss=loss)
     else:
         assert choice is not None
-        given = {"loss": loss, "most_rounds": most_rounds, "settled": settled}
-        plan = Search(worth.sizes, graph, (), **given).plan(choice, budget, sizes)
+        search = Search(worth.sizes, graph, (), loss=loss, most_rounds=most_rounds, settled=settled)
+        plan = search.plan(choice, budget, sizes)
     assert plan is not None  # what was rehearsed has one
     judged |= worth.apart(loss)
     told.one()

@@ -96,7 +96,8 @@ class Rehearsals:
         if hoped is not None:
             most = float(np.mean(np.array(search.judged(hoped, self.times))[..., 1]))
         choice = search.best(budget) if most is None or most > beaten else None
-        return choice, most, choice and np.array(search.judged(choice, self.times))
+        right = None if choice is None else np.array(search.judged(choice, self.times))
+        return choice, most, right
 
     @_kept
     def apart(self, loss: str) -> dict[str, Array]:

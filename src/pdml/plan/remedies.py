@@ -108,8 +108,12 @@ def remedies(budget: Budget, sizes: Sizes, within: Within) -> tuple[Remedy, ...]
     """
     found = []
     for setting, ladder, changed in _levers(budget, sizes, within):
-        look = _first if setting in _HELP_ALL else _halving
-        step = look(lambda v, at=changed: _pays(*at(v), within), ladder)
+
+        def does(value: float, changed: _Changed = changed) -> bool:
+            allowed, grown = changed(value)
+            return _pays(allowed, grown, within)
+
+        step = (_first if setting in _HELP_ALL else _halving)(does, ladder)
         found.append(Remedy(setting=setting, value=step, last=ladder[-1]))
     return tuple(found)
 
@@ -195,7 +199,7 @@ def _pays(budget: Budget, sizes: Sizes, within: Within) -> bool:
 def _two_digits(value: float) -> int:
     """Rounded up."""
     whole = int(value)
-    power = 10 ** max(0, len(str(whole)) - 2)
+    power = int(10 ** max(0, len(str(whole)) - 2))
     return -(-whole // power) * power
 
 

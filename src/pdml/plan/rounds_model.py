@@ -106,8 +106,9 @@ def reached(
     no perfect geometric series the rule is one candidate beside a grid of ρ, unless there is but
     one ``decay`` to look at.
     """
-    both = ([getattr(plan, name) for plan in plans] for name in ("penalty", "regularization"))
-    scale, each = responses(graph, *(np.array(one) for one in both), curvatures)
+    penalties = np.array([plan.penalty for plan in plans])
+    strengths = np.array([plan.regularization for plan in plans])
+    scale, each = responses(graph, penalties, strengths, curvatures)
     loudness = np.empty((len(plans), max(rounds), len(curvatures)))  # θ of j rounds before the last
     gain, labels, objective = np.empty((3, len(plans), len(rounds), len(curvatures)))
     place, summed = {t: index for index, t in enumerate(rounds)}, np.zeros(scale.shape)
@@ -151,4 +152,4 @@ def _contraction(loudness: Array, rounds: int) -> Array:
     last = min(max(rounds - 1, 1), loudness.shape[1] - 1)
     if not last:
         return np.full(len(loudness), 0.9)
-    return np.clip((loudness[:, last] / loudness[:, 0]) ** (1 / last), 0.05, 0.9998)
+    return np.asarray(np.clip((loudness[:, last] / loudness[:, 0]) ** (1 / last), 0.05, 0.9998))

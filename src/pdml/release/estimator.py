@@ -304,7 +304,7 @@ noise_decay, tolerance, label_noise, square_noise
                 **({"rounds_asked": asked} if plan.rounds < asked else {}),
             },
         )
-        self._shown = None
+        self._shown: tuple[int, Model] | None = None
         self.coef_, self.intercept_ = self._bare.coefficients, self._bare.intercepts
         self.doubts_ = doubts(agreed.proposal, self._gain)
         if self.doubts_:
