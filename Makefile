@@ -162,7 +162,7 @@ lock: ## renew both requirements.lock with the newest versions pyproject.toml al
 	"$$scratch/bin/python" -m pip install -qq uv; \
 	compile() { "$$scratch/bin/uv" pip compile "$$@" --universal --python-version 3.11 --generate-hashes --quiet \
 		--no-annotate --no-emit-index-url --no-emit-find-links --no-config --custom-compile-command "make lock"; }; \
-	compile pyproject.toml $(DEPLOYED) --extra parquet --extra ray --extra dev --upgrade --output-file requirements.lock; \
+	compile pyproject.toml $(DEPLOYED) --extra parquet --extra onnx --extra mlflow --extra ray --extra dev --upgrade --output-file requirements.lock; \
 	echo "hatchling" | compile pyproject.toml - $(DEPLOYED) --constraints requirements.lock --upgrade --output-file deploy/requirements.lock; \
 	echo "Renewed requirements.lock and deploy/requirements.lock: run make check test before committing it."
 

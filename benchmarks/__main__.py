@@ -10,16 +10,17 @@ from dataclasses import replace
 
 import numpy as np
 import scipy.optimize
-import scipy.sparse as sp
 from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from benchmarks.defaults import measured
+from benchmarks.forecast import forecast, strangers
 from benchmarks.noise import noise_speed
 from benchmarks.problems import HARD, adult_records, federation, reference
+from benchmarks.sums import many, sums_rows, sums_speed
+from benchmarks.table import table_speed
 from benchmarks.timing import fresh_process, interleaved
-from benchmarks.utility import utility
 from pdml import PDMLClassifier
 from pdml.accounting import Budget, Ledger
 from pdml.core import steps
@@ -212,17 +213,11 @@ def sweep_speed():
     )
 
 
-def resampled(count):
-    x, y = adult_records("csr")
-    pick = np.random.default_rng(1).integers(0, len(y), count)
-    return sp.csr_array(x[pick]), y[pick]
-
-
 def rows_speed():
     """Scaling in m: Adult's records drawn again and again, to 5,000,000."""
     lines = []
     for count in (50_000, 500_000, 5_000_000):
-        x, y = resampled(count)
+        x, y = many(count)
         problems = {TIGHT: federation(x, y, relative=1e-8), LOOSE: federation(x, y)}
         medians, _ = ratios(
             problems, lambda x=x, y=y: reference(x, y), 5 if count < 5_000_000 else 1
@@ -277,7 +272,7 @@ def servers_speed():
     """
     lines = []
     for n in (10, 100, 1000):
-        x, y = resampled(1000 * n)
+        x, y = many(1000 * n)
         for kept, plan in {
             "a = 0.01": HARD,
             "a/n = 0.001": replace(HARD, regularization=0.001 * n),
@@ -311,9 +306,9 @@ def servers_speed():
 MEMORY = """
 import json, resource, sys
 import numpy as np
-from benchmarks.__main__ import resampled, federation, reference
+from benchmarks.__main__ import many, federation, reference
 from pdml.train.engines import local
-x, y = resampled({count})
+x, y = many({count})
 data = (x.data.nbytes + x.indices.nbytes + x.indptr.nbytes) / 1e9
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 def now(): return int(open('/proc/self/statm').read().split()[1]) * resource.getpagesize() / 1e9
@@ -401,6 +396,20 @@ def ledger_speed():
     )
 
 
+def sums():
+    """One exchange of sums: Adult, then many records."""
+    head = ("storage", "records", "", "ms", "reference ms", "ratio")
+    show("One exchange of sums against one ordinary fit, secure noise", head, sums_speed())
+    head = ("records", "s", "reference s", "ratio", "data GB", "memory above it GB")
+    show("Scaling in records (CSR, ten servers)", head, sums_rows())
+
+
+def table_command():
+    """`pdml train people.csv` and its page."""
+    head = ("", "s by the clock", "ratio", "s of the processor", "ratio")
+    show("45,000 rows of CSV, whole processes", head, table_speed())
+
+
 def default_speed():
     """Nothing set: the planner's work is in the first fit of a size."""
     head = ("", "chosen", "first s", "of the processor", "again s", "reference s", "ratio")
@@ -411,6 +420,7 @@ ALL = {
     "defaults": default_speed,
     "adult": adult_speed,
     "author": author_way,
+    "sums": sums,
     "sweep": sweep_speed,
     "rows": rows_speed,
     "width": width_speed,
@@ -419,7 +429,9 @@ ALL = {
     "start": start_up,
     "ledger": ledger_speed,
     "noise": noise_speed,
-    "utility": utility,
+    "forecast": forecast,
+    "strangers": strangers,
+    "table": table_command,
 }
 
 if __name__ == "__main__":

@@ -60,7 +60,11 @@ x, y = twonorm(2000, np.random.default_rng(0))
 fitted = PDMLClassifier(n_servers=4, random_state=0).fit(x, y)
 assert fitted.score(x, y) > 0.8
 fitted.model_.save("model.json")
-assert len(load_model("model.json").privacy["lines"]) == 6
+model = load_model("model.json")
+assert len(model.privacy["lines"]) == 6
+assert (model.to_sklearn().predict(x) == fitted.predict(x)).all()
+model.to_onnx("model.onnx")
+import pdml.release.tracking, mlflow.pyfunc
 """
 # What is installed, how it is used, and what must not have come along.
 KINDS = {

@@ -17,6 +17,7 @@ from pdml.errors import MissingExtra, PDMLError
 from pdml.extras import EXTRAS, missing_extra, needed
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+MODEL = str(Path(__file__).parent / "vectors" / "formats" / "model-1.json")
 SCIENCE = ("scipy", "sklearn", "joblib", "threadpoolctl", "matplotlib", "networkx", "pandas")
 
 
@@ -168,6 +169,7 @@ except ImportError as told:
         (("jinja2",), ("collect", "serve", "{tmp}/study.toml", "--server", "alice"), "collect"),
         (("starlette",), ("collect", "serve", "{tmp}/study.toml", "--server", "alice"), "collect"),
         (("cryptography",), ("node", "init", "{tmp}/node", "--name", "alice"), "node"),
+        (("onnx",), ("export", MODEL, "--out", "{tmp}/model.onnx"), "onnx"),
         (("pyarrow",), ("train", "{tmp}/people.parquet", "--label", "y"), "parquet"),
     ],
 )

@@ -34,8 +34,10 @@ from pdml.node.journal import Journal
 from pdml.node.offers import Offer
 from pdml.node.sealing import Sealer, SealingKey
 from pdml.plan.saved import SavedPlan
+from pdml.release.node_evaluation import add_up
 from pdml.study.frozen import open_frozen
-from pdml.study.messages import decode_report
+from pdml.study.messages import decode_report, features_of
+from pdml.tables import Table
 
 ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).parent / "vectors" / "formats"
@@ -105,6 +107,9 @@ def read_frozen(path, version, newer, tmp_path):
     np.testing.assert_array_equal(data.features, [[0.25, 0.5, 0.5], [0.0, 0.75, 0.5]])
 
 
+FAR = [0.45033989445261113, -0.757405408311135, 0.8451651817945776]  # margins of model-3.json
+
+
 def read_model(path, version, newer, tmp_path):
     text = path.read_text()
     if newer:
@@ -113,11 +118,24 @@ def read_model(path, version, newer, tmp_path):
     (tmp_path / "model.json").write_text(text)
     model = load_model(tmp_path / "model.json")
     assert model.coefficients.shape == (1, 2) and len(model.privacy["lines"]) == 6
-    assert model.predict(np.array([[1.0, 0.0]])).tolist() in ([True], [False])
+    if path.name == "model-3.json":  # one column and its square
+        far = model.decision_function(np.array([[-0.9], [0.0], [0.9]]))
+        np.testing.assert_allclose(far, FAR, rtol=1e-12)
+    else:
+        assert model.predict(np.array([[1.0, 0.0]])).tolist()[0] in model.classes
     assert model.house == ("alice" if version == 2 else "")
     assert (None if model.expected is None else model.expected.accuracy.high) == (
         0.75 if version == 2 else None
     )
+    if path.name == "model-3.second.json":
+        jobs = Table(columns={"job": np.array(["farm", "office"])})
+        assert model.predict(model.features(jobs)).tolist() == ["True", "False"]
+
+
+HASHES = {
+    "study-1.toml": "8fb5fc6f70e431bddcc895f3cd509a3c903ec09e261a7622002a70c2145c532b",
+    "study-1.second.toml": "10fef8ba459700338c5ff4693c3d86dd958f8c0fbaea86484b8c74b02e440d7b",
+}
 
 
 def read_study(path, version, newer, tmp_path):
@@ -125,8 +143,9 @@ def read_study(path, version, newer, tmp_path):
     if newer:
         text = text.replace("[study]", "[study]\ncolour = 3\nformat = 2")
     study = Study.from_text(text)
-    known = "8fb5fc6f70e431bddcc895f3cd509a3c903ec09e261a7622002a70c2145c532b"
-    assert study.hash == known
+    second = path.name == "study-1.second.toml"
+    known = HASHES[path.name]
+    assert study.hash == known and study.encoder.version == (2 if second else 1)
     assert Study.from_text(text.replace("[study]", "[study]\nformat = 1")).hash == known
 
 
@@ -134,6 +153,11 @@ def read_report(path, version, newer, tmp_path):
     data = path.read_bytes()
     report = decode_report(raised(data, version) if newer else data)
     assert (report.id, report.epsilon, report.label) == ("3" * 32, 400_000, 0)
+    if path.name == "report-1.second.json":
+        study = Study.load(STORED / "study-1.second.toml")
+        assert report.study == study.hash
+        assert study.decode(features_of(report)) == {"age": 50, "job": "farm"}
+        assert features_of(report).tobytes() == study.encode({"age": 50, "job": "farm"}).tobytes()
 
 
 def read_message(path, version, newer, tmp_path):
@@ -290,6 +314,13 @@ def read_result(path, version, newer, tmp_path):
         raise PDMLError(told)
 
 
+def read_evaluation(path, version, newer, tmp_path):
+    data = path.read_bytes()
+    (tmp_path / "e.json").write_bytes(raised(data, version) if newer else data)
+    found = add_up(contract()[0], [tmp_path / "e.json"])
+    assert found.records == 40 and found.counts.shape == (2, 2, 1) and found.source == "simulated"
+
+
 READERS = {
     "journal": read_journal,
     "frozen data set": read_frozen,
@@ -309,6 +340,7 @@ READERS = {
     "saved plan": read_saved_plan,
     "desk": read_desk,
     "result": read_result,
+    "evaluation": read_evaluation,
 }
 
 

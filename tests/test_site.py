@@ -136,6 +136,7 @@ def test_every_setting_of_a_study_is_explained(monkeypatch):
     monkeypatch.setattr(rules, "Findings", Remembering)
     document = tomllib.loads(TEXT) | {"relay": {"address": "relay.example:4222"}}
     document["budget"] |= {"labels": {"epsilon": 0.1}}
+    document |= {"encoder": {"version": 2}, "maps": [{"map": "squares"}]}
     rules.read(document)
     asked = Remembering.asked
     assert asked.pop("plan") == set(rules.SETTINGS)
@@ -196,7 +197,7 @@ def test_a_command_or_option_that_is_gone_is_noticed():
     assert (
         unknown("`pdml verify result --study study.toml`, `pdml train people.csv --label y`") == []
     )
-    gone = "`pdml verify result --cluster`, `pdml evaluate m`\n```sh\npdml node run \\\n    --colour\n```"
+    gone = "`pdml verify result --cluster`, `pdml assess m`\n```sh\npdml node run \\\n    --colour\n```"
     assert len(unknown(gone)) == 3
 
 

@@ -68,16 +68,17 @@ def on_config(config: Any) -> None:
 def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
-    for path, content in pages().items():
+    sys.path.insert(0, str(Path(__file__).parent))
+    import examples
+
+    for path, content in {**pages(), **examples.files()}.items():
         files.append(File.generated(config, path, content=content))
     return files
 
 
 def on_post_build(config: Any) -> None:
-    from mkdocs.exceptions import PluginError
-
-    sys.path.insert(0, str(Path(__file__).parent))
     import gallery
+    from mkdocs.exceptions import PluginError
 
     site = Path(config["site_dir"])
     gallery.make(site / "gallery")
@@ -320,7 +321,7 @@ def _heading(table: str) -> str:
     name, _, inner = table.partition(".")
     if inner or not name:
         return f"[{name}] {inner}" if inner else "The tables"
-    return f"[[{name}]]" if name in ("attributes", "servers") else f"[{name}]"
+    return f"[[{name}]]" if name in ("attributes", "maps", "servers") else f"[{name}]"
 
 
 def explained(documented: Any) -> dict[str, str]:

@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from pdml.release.estimator import PDMLClassifier
     from pdml.release.model import load_model
     from pdml.release.session import PrivacyLedgerSession
-    from pdml.release.table import evaluate_table, predict_table, train_table
+    from pdml.release.table import (
+        evaluate_privately,
+        evaluate_table,
+        predict_table,
+        train_table,
+    )
     from pdml.release.training import train_study
     from pdml.study import Study
 
@@ -22,6 +27,7 @@ __all__ = [
     "Study",
     "TrainingPlan",
     "__version__",
+    "evaluate_privately",
     "evaluate_table",
     "load_model",
     "predict_table",
@@ -35,6 +41,7 @@ _HOMES = {
     "PrivacyLedgerSession": "pdml.release.session",
     "Study": "pdml.study",
     "TrainingPlan": "pdml.plan.training_plan",
+    "evaluate_privately": "pdml.release.table",
     "evaluate_table": "pdml.release.table",
     "load_model": "pdml.release.model",
     "predict_table": "pdml.release.table",

@@ -3,6 +3,7 @@
 PDMLError
 ├── InvalidInput        a parameter, a file or a data set is not acceptable (also a ValueError)
 │   ├── DataError       a table or an array, with the row and column named
+│   │   └── NoValue     a cell without a value in a column where nobody declared what that means
 │   ├── GraphError      the servers cannot reach one another
 │   ├── StudyError      a study file, with every mistake and its line
 │   ├── Undeclared      columns of a table without a declared range or levels
@@ -20,12 +21,14 @@ PDMLError
 ├── NotCertified        a primal solve did not reach the tolerance that the privacy proof needs
 └── BudgetExceeded      going on would spend more privacy than the study allows
 
-`PrivacyUtilityWarning` is no refusal: the training is as private as was asked, and hardly of use.
+`PrivacyUtilityWarning` and `ClippingWarning` are no refusals: the training is as private as was
+asked, and hardly of use.
 `UncountedTrainingWarning` is none either: ledgers of several trainings do not count one another.
 """
 
 from collections.abc import Sequence
-from typing import Self
+from functools import partial
+from typing import Any, Self
 
 
 class PDMLError(Exception):
@@ -55,6 +58,19 @@ class InvalidInput(PDMLError, ValueError):
 
 class DataError(InvalidInput):
     """A data set cannot be used as it is."""
+
+
+class NoValue(DataError):
+    """A cell of ``column`` holds no value; ``spelt`` is what it says, "" if it is empty or not to
+    be told.
+    """
+
+    def __init__(self, text: str, *, column: str, spelt: str = "") -> None:
+        self.column, self.spelt = column, spelt
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), column=self.column, spelt=self.spelt), self.args
 
 
 class GraphError(InvalidInput):
@@ -199,6 +215,12 @@ class StorageUnavailable(PDMLError):
 class PrivacyUtilityWarning(UserWarning):
     """Within the budget no plan is expected to do better than each server alone, or than guessing
     the largest class.
+    """
+
+
+class ClippingWarning(UserWarning):
+    """Many rows are far longer than ``norm_bound``: shrunk to it they have lost most of what they
+    tell.
     """
 
 

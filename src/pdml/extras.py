@@ -28,6 +28,8 @@ EXTRAS = MappingProxyType(
         "nats": ("nats-py", "node"),
         "numba": ("numba", "fast"),
         "pyarrow": ("pyarrow", "parquet"),
+        "onnx": ("onnx", "onnx"),
+        "mlflow": ("mlflow-skinny", "mlflow"),
         "pandas": ("pandas", "frames"),
         "ray": ("ray", "ray"),
     }

@@ -17,8 +17,8 @@ from scipy.special import expit, log_ndtr, logit, ndtr, ndtri
 from pdml.accounting import Ledger, profiles
 from pdml.accounting.certainty import (
     certainty_at,
-    gaussian_certainty,
-    gaussian_epsilon,
+    limit_certainty,
+    limit_epsilon,
     log_odds_at,
 )
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
@@ -279,10 +279,21 @@ def test_more_noise_and_a_larger_chance_make_it_smaller(mu, flip, delta, factor)
 
 
 @given(st.floats(0.02, 6), st.floats(1e-9, 1e-4))
-def test_epsilon_and_certainty_of_a_gaussian_are_each_others_inverse(epsilon, delta):
-    sure = gaussian_certainty(epsilon, delta)
-    assert expit(epsilon) < sure < 1
-    assert gaussian_epsilon(sure, delta) == pytest.approx(epsilon, rel=1e-5, abs=1e-7)
+def test_a_limit_bounds_how_sure_a_gaussian_within_it_makes(epsilon, delta):
+    sure = limit_certainty(epsilon)
+    assert limit_epsilon(sure) == pytest.approx(epsilon, rel=1e-9, abs=1e-9)
+    mu = profiles.gaussian_mu(epsilon, delta)
+    beyond = (log(sure / (1 - sure)) - mu**2 / 2) / mu  # where the odds exceed those of `sure`
+    assert ndtr(-beyond) <= 2 * delta
+
+
+@given(st.floats(0.02, 6), st.floats(1e-9, 1e-4))
+def test_no_smaller_certainty_follows_from_a_limit(epsilon, delta):
+    """A view that is (ε, δ) and makes this sure with a chance of 2δ: nothing less is true."""
+    sure = limit_certainty(epsilon)
+    told, rarely = 2 * delta, 2 * delta * (1 - sure) / sure
+    assert told - np.exp(epsilon) * rarely == pytest.approx(delta, rel=1e-9)
+    assert told / (told + rarely) == pytest.approx(sure)
 
 
 def test_many_at_once_are_each_alone():

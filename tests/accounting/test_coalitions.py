@@ -3,6 +3,7 @@ masked releases.
 """
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from math import sqrt
 
@@ -12,6 +13,7 @@ from fitting import has_variance
 
 from pdml.accounting import Budget, Ledger, profiles
 from pdml.accounting.events import LabelFlipped, SumsReleased
+from pdml.accounting.ledger import few_coalitions
 from pdml.core import labels
 from pdml.core.graph import Graph
 from pdml.errors import BudgetExceeded, InvalidInput
@@ -171,3 +173,19 @@ def test_the_own_server_needs_nobody_and_nobody_is_no_coalition():
     with pytest.raises(InvalidInput, match="colluding"):
         book.line("label", "other servers", colluding=0)
     assert isinstance(book.events[0][1], SumsReleased)
+
+
+def test_people_see_one_half_all_and_whom_the_plan_speaks_of():
+    """A table with every size would be as long as there are servers."""
+    assert few_coalitions(9) == [1, 4, 9] and few_coalitions(9, 6) == [1, 4, 6, 9]
+    assert few_coalitions(1, 3) == [1] and few_coalitions(2) == few_coalitions(2, 0) == [1, 2]
+    book = Ledger((tuple(PLAN.events(servers(RECORD)[0].place)),))
+    shown = book.overview(2)
+    assert [line.colluding for line in shown if line.adversary == "other servers"] == [
+        *few_coalitions(N - 1, 2)
+    ] * 2
+    for line in shown:
+        assert line == book.line(line.data, line.adversary, colluding=line.colluding)
+    open_ones = replace(PLAN, colluding=None)
+    plain = Ledger((tuple(open_ones.events(servers(RECORD)[0].place)),))
+    assert plain.overview(2) == plain.lines()

@@ -103,6 +103,22 @@ def worst_angle(epsilon, label_mu, rest_mu, square_mu, target) -> float:
 # Never below any pair of records
 
 
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("target", [-0.01, -0.3, -2.0, -600.0])
+def test_below_zero_it_is_above_every_pair_as_well(setting, target):
+    """δ(-e) is at least 1 - e^-e; the value at 0 would be far below."""
+    epsilon, label_mu, rest_mu, square_mu = setting
+    phi = worst_angle(*setting, 1.0)
+    exact = divergence(
+        epsilon,
+        centres(*at_angle(phi), label_mu),
+        hypot(rest_mu, square_mu * sin(2 * phi)),
+        target,
+    )
+    claimed = coin_profile(epsilon, label_mu, rest_mu, square_mu=square_mu)(target)
+    assert -np.expm1(target) - 1e-9 <= exact <= claimed + 1e-9 <= 1 + 2e-9
+
+
 @given(flips, mus, rests, st.floats(0, 0.5), lengths, lengths, angles, targets)
 @example(1.0, 0.54, 0.0, 0.0, 1.0, 1.0, 0.64 * pi, 1.0)  # the worst pairs of theory's figures
 @example(0.4, 0.67, 0.0, 0.0, 1.0, 1.0, 0.55 * pi, 1.0)

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from pdml.accounting import Ledger
-from pdml.accounting.shown import few_coalitions
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
 
@@ -41,7 +40,6 @@ def test_where_it_matters_how_many_collude_some_of_them_are_told() -> None:
     book = ledger(SUMS)
     told = str(book)
     assert "any 1 other server " in told and "any 2 other servers together" in told
-    assert [line.colluding for line in few_coalitions(book.coalitions("label"))] == [1, 2]
     assert "any" not in str(ledger(ROUNDS))
 
 

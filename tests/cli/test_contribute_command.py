@@ -6,11 +6,13 @@ import hashlib
 import json
 import os
 import pty
+import re
 import select
 import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,9 @@ from recording import Answer, Recorder, receipt, refusal
 from running import PDML, run
 
 from pdml.contribute import page
+from pdml.core.maps import Squares
 from pdml.study import template, words
+from pdml.study.encoder import Category, Encoder, Number
 from pdml.study.messages import Report, decode_report, features_of
 
 
@@ -68,6 +72,31 @@ def test_questions_are_asked_and_the_label_last(server: Recorder, study: str) ->
     assert features_of(report).tobytes() == STUDY.encode({"age": 34, "sex": "male"}).tobytes()
     assert server.bodies[0].decode() in asked.stdout  # the preview was what was sent
     assert "Stored by alice" in asked.stdout
+
+
+def test_questions_can_be_left_out_and_the_preview_says_so(tmp_path: Path) -> None:
+    age = Number(name="age", low=18, high=100, typical=45, spread=10, missing="typical")
+    job = Category(name="job", levels=("farm", "office"), missing="level")
+    steps = Number(name="steps", low=0, high=10**6, typical=6_000, spread=4_000)
+    encoder = Encoder(attributes=(age, job, steps), version=2, maps=(Squares(),))
+    second = replace(STUDY, encoder=encoder, wording={})
+    path = tmp_path / "second.toml"
+    path.write_text(template.render(second), encoding="utf-8")
+    with Recorder(page.render(second), second.canonical()) as server:
+        asked = typed("\n3\n50000\n1\nyes\ny\n", "contribute", str(path), "--server", server.url)
+    assert asked.returncode == 0, asked.stderr
+    assert "age (from 18 to 100; empty: prefer not to say)" in asked.stderr
+    shown = re.sub(" +", " ", asked.stdout)
+    for line in (
+        "age prefer not to say",
+        "job prefer not to say",
+        "steps 18000 or more",
+        "made of these the square of every number",
+    ):
+        assert f"\n {line}\n" in shown
+    report = decode_report(server.bodies[0])
+    expected = second.encode({"age": None, "job": None, "steps": 50_000})
+    assert features_of(report).tobytes() == expected.tobytes()
 
 
 def test_nothing_is_sent_without_consent_and_the_draw_stays(

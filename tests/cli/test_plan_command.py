@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     code, out, err = run(capsys, *arguments, "--json")
-    assert (code, err) == (0, "")
+    assert code == 0 and "pdml:" not in err  # a slow machine tells its progress
     found: dict[str, Any] = json.loads(out)
     return found
 

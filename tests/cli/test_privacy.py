@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pdml import PDMLClassifier
 from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import LabelFlipped
 from pdml.cli import main
+from pdml.pages import numbers
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
 
@@ -161,10 +163,76 @@ def test_a_model_says_what_it_has_spent(capsys: pytest.CaptureFixture[str], tmp_
     assert "does not say what its training spent" in refused(capsys, str(path))
 
 
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_a_masked_plan_has_lines_for_one_half_its_own_and_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings = ["--records", "900", "--servers", "10", "--method", "sums", "--colluding", "6"]
+    plan = TrainingPlan(method="sums", colluding=6)
+    place = replace(PLACE, records=900, width=10, degree=1)
+    book = Ledger(((LabelFlipped(epsilon=1.0, epsilons=(1.0,)), *plan.events(place)),))
+    answer = told(capsys, *settings)
+    for data, each in (("label", answer["coalitions"][:9]), ("features", answer["coalitions"][9:])):
+        assert [line["colluding"] for line in each] == list(range(1, 10))
+        known = book.coalitions(data)
+        assert [line["epsilon"] for line in each] == [line.epsilon for line in known]
+        assert [line["reason"] for line in each] == [line.reason for line in known]
+    code, out, err = run(capsys, *settings, "--features-epsilon", "1.1")
+    words = flat(out)
+    assert (code, err) == (0, "") and "round by round" not in words
+    for k, who in ((1, "any 1 other server"), (4, "any 4"), (6, "any 6"), (9, "all 9")):
+        spent = numbers.epsilon(book.line("features", "other servers", colluding=k).epsilon)
+        assert re.search(rf"{who}[^%]*%[^%]*% {re.escape(spent)}", words), (who, spent)
+        if k < 9:
+            assert f"with the device's coin, hidden in the total of {10 - k} servers" in words
+    assert "any 2 " not in words and "stream cipher" in words
+    assert "against any 6 other servers together: one exchange of sums is within it" in words
+    refusing = flat(run(capsys, *settings, "--features-epsilon", "0.5")[1])
+    assert "one exchange of sums would be refused" in refusing
+
+
+def test_a_masked_model_has_them_too_and_every_line_says_why(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    masked = TrainingPlan(method="sums", colluding=2)
+    fitted = PDMLClassifier(n_servers=6, plan=masked, random_state=0).fit(x, x[:, 0] > 0)
+    path = tmp_path / "model.json"
+    fitted.model_.save(path)
+    assert len(told(capsys, str(path))["coalitions"]) == 10
+    words = flat(run(capsys, str(path))[1])
+    assert "any 1 other server" in words and "all 5 other servers together" in words
+    assert words.count("any 2 other servers together") == 2  # half and the plan's: once each table
+    for line in fitted.privacy_.overview(2):
+        assert line.reason in words
+    damaged = path.read_text().replace('"colluding": 4', '"colluding": "four"')
+    path.write_text(damaged)
+    assert "does not say what its training spent" in refused(capsys, str(path))
+
+
+def test_a_model_of_rounds_says_why_and_has_no_coalitions(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    rounds = TrainingPlan(rounds=3)
+    fitted = PDMLClassifier(n_servers=3, plan=rounds, random_state=0).fit(x, x[:, 0] > 0)
+    path = tmp_path / "model.json"
+    fitted.model_.save(path)
+    words = flat(run(capsys, str(path))[1])
+    assert "any 1 other" not in words and "stream cipher" not in words
+    assert all(line.reason in words for line in fitted.privacy_.lines())
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ([], "at least --records"),
+        (["--records", "9", "--colluding", "2"], "--colluding must be left out"),
+        (["--records", "9", "--method", "sums", "--rounds", "7"], "rounds must be 1"),
+        (["--records", "9", "--method", "sums", "--colluding", "10"], "--colluding must be below"),
         (["--rounds", "3"], "at least --records"),
         (["--records", "0"], "records must"),
         (["--records", "9", "--degree", "10"], "degree must"),

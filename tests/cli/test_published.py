@@ -113,7 +113,8 @@ def test_of_a_table(
         told.append(out)
         found.append(published(tmp_path / name))
     assert found[0] == found[1]
-    assert told[0] != told[1]  # clipped records, or an accuracy: for the terminal only
+    if row == 4:
+        assert told[0] != told[1]  # an accuracy: for the terminal only
 
 
 PLANS = [

@@ -63,6 +63,7 @@ def test_commands_show_the_same_numbers_at_any_width(
     for columns in ("40", "200"):
         monkeypatch.setenv("COLUMNS", columns)
         code, out, err = run(capsys, *command)
-        assert (code, err) == (0, "") and "…" not in out
+        # the words of a slow machine's progress aside, nothing goes wrong
+        assert code == 0 and "pdml:" not in err and "…" not in out
         told.append(sorted(NUMBER.findall(out)))
     assert told[0] == told[1]

@@ -13,7 +13,7 @@ from example_study import STUDY
 from pdml.contribute.answers import checked
 from pdml.errors import DataError
 from pdml.study import Study
-from pdml.study.encoder import Category, Encoder
+from pdml.study.encoder import Category, Encoder, Number
 
 PATH = Path(__file__).parents[1] / "vectors" / "numbers.json"
 VECTORS = json.loads(PATH.read_text(encoding="utf-8"))["attributes"]
@@ -92,3 +92,18 @@ def test_what_is_given_may_be_a_part() -> None:
     assert checked(STUDY, {}) == {}
     assert checked(STUDY, {"sex": " male "}) == {"sex": "male"}
     assert isinstance(STUDY.attributes[1], Category)
+
+
+def test_no_answer_is_one_where_the_study_allows_it() -> None:
+    age = Number(name="age", low=18, high=100, missing="typical")
+    job = Category(name="job", levels=("farm", "office"), missing="level")
+    study = replace(STUDY, encoder=Encoder(attributes=(age, job), version=2), wording={})
+    for silence in (None, "", "  "):
+        assert checked(study, {"age": silence, "job": silence}) == {"age": None, "job": None}
+    assert checked(study, {"age": "34", "job": " farm"}) == {"age": 34, "job": "farm"}
+    for name, value in (("age", "NA"), ("job", "prefer not to say"), ("job", "?")):
+        with pytest.raises(DataError):
+            checked(study, {name: value})
+    for silence in (None, ""):
+        with pytest.raises(DataError):
+            checked(STUDY, {"age": silence})

@@ -25,7 +25,8 @@ SUBMIT = """
 const [hash, micro, classes, devices, done] = arguments;
 (async () => {
   const study = JSON.parse(document.getElementById("study").textContent);
-  const features = encode(study.attributes, {age: 34, sex: "female", region: "south"});
+  const coder = await coderOf(study);
+  const features = encode(coder, {age: 34, sex: "female", region: "south"});
   for (let i = 0; i < devices; i++) {
     localStorage.clear();
     const text = reportText(hash, settle(hash, i % classes, micro, classes), features, "");

@@ -64,6 +64,26 @@ def test_sparse_and_dense_agree(x):
     np.testing.assert_array_equal(dense(rows.stack([s, s])), rows.stack([x, x]))
 
 
+@pytest.mark.parametrize("filled", ["some often", "all alike", "never often"])
+@pytest.mark.parametrize("records", [900, 40_000])
+def test_grams_of_many_sparse_rows(filled, records):
+    """Columns that most rows have, and such that few have: products of each kind with each."""
+    rng = np.random.default_rng(0)
+    shares = {
+        "some often": [0.9, 0.02, 0.3, 0.05, 0.01],
+        "all alike": [0.12],
+        "never often": [0.06],
+    }
+    chances = np.resize(shares[filled], 40)
+    chances[5:] = np.minimum(chances[5:], 0.12)
+    x = rng.normal(size=(records, 40)) * (rng.random((records, 40)) < chances)
+    kept = rows.as_rows(sp.csr_array(x))
+    assert kept.nnz < 0.15 * x.size
+    for h in (None, rng.normal(size=records)):
+        expected = x.T @ (x if h is None else h[:, None] * x)
+        np.testing.assert_allclose(rows.gram(kept, h), expected, rtol=1e-11, atol=1e-9)
+
+
 def test_blocks_cover_every_row_once():
     x = np.arange(9000.0)[:, None]
     np.testing.assert_array_equal(np.concatenate(list(rows.blocks(x))), x)

@@ -137,13 +137,20 @@ _SERVER = multiprocessing.get_context(
 _SERVER.set_forkserver_preload(["pdml.node.running"])
 
 
-def _become_node(folder, seed, log):
+def keep(home, job, held):
+    """As `pdml node run` does."""
+    from pdml.release.nodes import keep_house
+
+    keep_house(home, job, held)
+
+
+def _become_node(folder, seed, log, keep):
     """A node's process; it ends with its parent's word or by a signal, as any other."""
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
     os.setsid()
-    running.run(folder, simulated_noise=seed)
+    running.run(folder, simulated_noise=seed, keep=keep)
 
 
 class Forked:
@@ -189,6 +196,7 @@ class Federation:
     ):
         study, self.seed, self.network = study or study_of(), seed, network
         self.program = None  # another one than `pdml node run`
+        self.keeps = {}  # who keeps house otherwise than by `keep`
         self.folder, self.names = folder, tuple(server.name for server in study.servers)
         self.homes = {name: Home.create(folder / name, name, accept=accept) for name in self.names}
         address = network.relay if network else f"127.0.0.1:{free_port()}"
@@ -230,7 +238,10 @@ class Federation:
             if not self.running(name):
                 if name != "relay" and not self.network and not self.program:
                     self.processes[name] = Forked(
-                        self.homes[name].folder, self.seed, self.log(name)
+                        self.homes[name].folder,
+                        self.seed,
+                        self.log(name),
+                        self.keeps.get(name, keep),
                     )
                     continue
                 command = self.command(name)

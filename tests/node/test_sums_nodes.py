@@ -4,7 +4,9 @@ trust domain whatever is killed, nothing unmasked on the way, and every liar nam
 
 import contextlib
 import json
+import os
 import random
+import signal
 import stat
 import time
 
@@ -122,6 +124,52 @@ def test_a_house_model_is_made_of_its_own_exact_sums_and_the_others_noisy_ones(f
         place, total = server.place, rows.sum(axis=0)
         wanted = sums.house_weights(own, rows[i], total, federation.study.plan, place)
         np.testing.assert_allclose(found.house.coefficients, wanted[:, :-1], rtol=1e-9)
+
+
+def test_a_node_keeps_its_house_model_by_itself(federation):
+    """Nobody fetched anything: the file is there, for its owner alone, and what `gather` finds."""
+    for name in NAMES:
+        home = federation.homes[name]
+        federation.wait(home.house("first").exists, what=f"{name}'s house")
+        assert stat.S_IMODE(home.house("first").stat().st_mode) == 0o600
+        assert stat.S_IMODE(home.house("first").parent.stat().st_mode) == 0o700
+        kept = load_model(home.house("first"))
+        assert kept.house == name and "never to be shared" in kept.provenance["keep"]
+        assert kept.to_bytes() == gather(home, "first").house.to_bytes()
+
+
+def test_a_node_killed_before_it_kept_its_house_keeps_it_when_it_is_back(federation):
+    """Bob's process dies where the file would be written; the job is done, and so is the house once
+    he is started again. Carol's cannot be written: her node works on, and has it after a restart.
+    """
+    federation.wait(lambda: federation.homes["bob"].house("first").exists())
+    federation.kill("bob")
+    federation.keeps = {"bob": dies, "carol": fails}
+    federation.start("bob")
+    federation.kill("carol")
+    federation.start("carol")
+    ended(federation, federation.offer("lasting"), ("alice", "carol"))
+    bob, carol = federation.homes["bob"].house("lasting"), federation.homes["carol"]
+    federation.wait(lambda: not federation.running("bob"), what="bob's death")
+    assert finished(federation, "lasting", "bob") and not bob.exists()
+    federation.wait(lambda: b"not written: no room" in federation.log("carol").read_bytes())
+    assert federation.running("carol") and not carol.house("lasting").exists()
+    federation.keeps = {}
+    federation.start("bob")
+    federation.wait(bob.exists, what="bob's house")
+    kept = load_model(bob).to_bytes()
+    assert kept == gather(federation.homes["bob"], "lasting").house.to_bytes()
+    federation.kill("carol")
+    federation.start("carol")
+    federation.wait(carol.house("lasting").exists, what="carol's house")
+
+
+def dies(home, job, held):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fails(home, job, held):
+    raise OSError("no room")
 
 
 def test_without_its_data_there_is_no_house_model(federation):

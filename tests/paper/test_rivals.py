@@ -32,8 +32,11 @@ from pdml.paper.rivals import (
 from pdml.paper.rivals.composition import per_round
 from pdml.paper.rivals.gradient_descent import Descent
 from pdml.paper.rivals.objective_perturbation import calibrate, radial_noise
+from pdml.paper.rivals.pdml_plans import Asked
 from pdml.paper.rivals.task import Task
 from pdml.paper.rivals.zhang_zhu import Dynamic
+from pdml.plan.training_plan import TrainingPlan
+from pdml.release import totals
 
 DELTA = setting.DELTA
 
@@ -343,15 +346,60 @@ def test_servers_alone_see_their_own_reports_only() -> None:
     assert not np.allclose(one[1], other[1])
 
 
-def test_the_planned_rival_proves_the_budget_and_half_its_noise_does_not() -> None:
-    it = small(records=2000)
-    plan = pdml_plans.proposed(it.sizes(1.0), 1.0)
-    assert pdml_plans.planned_guarantee(it, 1.0, 1.0).features_others == pytest.approx(
+def test_servers_alone_make_the_most_of_their_own_reports_only() -> None:
+    it = small()
+    first = it.cuts[0][1]
+    changed = replace(it, y=np.concatenate([it.y[:first], 1 - it.y[first:]]))
+    one, other = (pooled.alone_from_sums(each, None, 1.0) for each in (it, changed))
+    np.testing.assert_array_equal(one[0], other[0])
+    assert not np.allclose(one[1], other[1])
+
+
+@pytest.mark.parametrize("colluding", [None, 5, 1])
+def test_the_planned_rival_proves_the_budget_and_half_its_noise_does_not(
+    colluding: int | None,
+) -> None:
+    """Against as many servers as it was planned for, and with one more it would not; of both noises
+    each is needed.
+    """
+    it, asked = small(records=2000, width=3), Asked(1.0, colluding)
+    plan = pdml_plans.answer(it, asked, 1.0).plan
+    assert plan.method == "sums"
+    assert pdml_plans.planned_guarantee(it, asked, 1.0).features_others == pytest.approx(
         1.0, abs=2e-2
     )
-    assert isinstance(plan.noise_scale, tuple)
+
+    def proved(given: TrainingPlan, against: int | None = colluding) -> float:
+        return pdml_plans.guarantee(it, given, 1.0, against).features_others
+
+    assert proved(replace(plan, label_noise=plan.label_noise / 2)) > 1.2
+    assert proved(replace(plan, square_noise=plan.square_noise / 2)) > 1.2
+    if colluding is not None:
+        assert proved(plan, colluding + 1) > 1.02
+
+
+def test_planned_rounds_prove_the_budget_and_half_their_noise_does_not() -> None:
+    it, asked = small(records=2000, width=3), Asked(1.0, None, "rounds")
+    plan = pdml_plans.answer(it, asked, 1.0).plan
+    assert plan.method == "rounds" and isinstance(plan.noise_scale, tuple)
+    assert pdml_plans.planned_guarantee(it, asked, 1.0).features_others == pytest.approx(
+        1.0, abs=2e-2
+    )
     halved = replace(plan, noise_scale=tuple(v / 2 for v in plan.noise_scale))
-    assert pdml_plans.as_paper_guarantee(it, halved, 1.0).features_others > 1.5
+    assert pdml_plans.guarantee(it, halved, 1.0).features_others > 1.5
+    assert pdml_plans.trained(it, plan, 1.0).shape == (3,)
+
+
+def test_what_is_planned_is_what_the_estimator_releases() -> None:
+    """The same total in the same function; a house of its own for every server."""
+    it, asked = small(records=2000, width=3), Asked(1.0, 1)
+    plan = pdml_plans.answer(it, asked, 1.0).plan
+    total, place = pdml_plans.exchanged(it, plan, 1.0)
+    np.testing.assert_array_equal(
+        pdml_plans.planned(it, asked, 1.0), totals.weights(total, plan, place)[0]
+    )
+    kept = pdml_plans.house(it, asked, 1.0)
+    assert kept.shape == (setting.SERVERS, 3) and len(np.unique(kept[:, 0])) == setting.SERVERS
 
 
 # The data

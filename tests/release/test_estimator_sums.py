@@ -198,8 +198,12 @@ def gains(x, y, seeds, servers=5):
         yield right(house, x[tested], y[tested]) - right(alone, x[tested], y[tested])
 
 
-def test_the_house_is_not_worse_off_than_alone_on_german(data_dir):
-    """Mean over 6 splits, two standard errors: the gain is 3 points, its standard error 1."""
-    x, y = raetsch.load("german")
+@pytest.mark.parametrize("name", raetsch.NAMES)
+def test_the_house_is_not_worse_off_than_alone(data_dir, name):
+    """Mean over 6 splits of at most 2,000 records, two standard errors; Adult is measured by `pdml
+    reproduce baselines`. False alarms where there is nothing to gain (banana): one in twenty.
+    """
+    x, y = raetsch.load(name)
+    x, y = x[:: -(-len(y) // 2000)], y[:: -(-len(y) // 2000)]
     gain = np.array(list(gains(x / np.abs(x).max(axis=0), y, range(6))))
     assert gain.mean() > -2 * gain.std(ddof=1) / np.sqrt(len(gain))

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from pdml import PDMLClassifier, TrainingPlan, load_model
-from pdml.errors import DataError, InvalidInput, Undeclared
+from pdml.core.maps import Squares
+from pdml.core.scaling import CONSTANT, SIZE
+from pdml.errors import DataError, InvalidInput, NoValue, Undeclared
 from pdml.pages.page import render
 from pdml.pages.trained import demo_page, table_page
 from pdml.release.demo import TESTED, USERS, made_by_demo, run_demo
@@ -51,20 +53,22 @@ def test_a_table_is_what_the_estimator_makes_of_its_encoded_rows() -> None:
         plan=PLAN,
         random_state=3,
     )
-    rows = np.column_stack(
-        [
-            (table.numeric("age") - 18) / 82,
-            *(table.text("sex") == level for level in SEX.levels),
-        ]
-    ).astype(float)
+    male = table.text("sex") == "male"
+    entries = np.column_stack([(table.numeric("age") - 59) * 6 / 82, 0.5 - male, male - 0.5])
+    scale = SIZE / np.sqrt(1 + 1 / 4 + 1 / 4)
+    rows = np.column_stack([entries * scale, np.full(300, CONSTANT)])
+    rows /= np.maximum(1, np.linalg.norm(rows, axis=1) / (1 - 2**-20))[:, None]
     names = np.unique(table.text("hospital"))
-    fitted = PDMLClassifier(n_servers=3, plan=PLAN, random_state=3, classes=("no", "yes")).fit(
+    settings = {"plan": PLAN, "random_state": 3, "classes": ("no", "yes")}
+    fitted = PDMLClassifier(n_servers=3, fit_intercept=False, **settings).fit(
         rows,
         table.text("ill").astype(str),
         epsilons=table.numeric("wish"),
         servers=np.searchsorted(names.astype(str), table.text("hospital").astype(str)),
     )
-    np.testing.assert_array_equal(trained.model.coefficients, fitted.coef_)
+    model = trained.model
+    found = np.column_stack([model.coefficients, model.intercepts])
+    np.testing.assert_allclose(found, fitted.coef_, rtol=1e-9)
     assert trained.ledger.to_dict() == fitted.privacy_.to_dict()
     assert trained.servers == ("alice", "bob", "carol") and trained.records == 300
     assert trained.model.provenance["leaks"] == [] and trained.accuracy is None
@@ -176,8 +180,9 @@ def test_records_held_back_and_kept_are_all_records_once() -> None:
 def test_public_records_are_rows_as_they_would_be_trained_on(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("a,y\n0,no\n10,yes\n5,no\n")
     rows, codes, classes = public_records(tmp_path / "p.csv", "y")
-    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1)
-    np.testing.assert_allclose(rows[:, 0] / rows[:, 1], [0, 1, 0.5])
+    entries = np.array([-5, 5, 0]) / np.std([0, 10, 5])
+    np.testing.assert_allclose(rows[:, 0] / rows[:, 1], entries * SIZE / CONSTANT)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), [1, 1, CONSTANT], rtol=1e-5)
     assert codes.tolist() == [0, 1, 0] and classes == 2
 
 
@@ -199,3 +204,59 @@ def test_the_demo_is_two_trainings_of_the_same_people(tmp_path: Path) -> None:
     assert not made_by_demo(path)
     done.private.model.save(path)
     assert made_by_demo(path)
+
+
+def with_gaps() -> Table:
+    """The same people, of whom some did not say how old they are, or what they are."""
+    table = people()
+    age = table.numeric("age").copy()
+    age[::7] = np.nan
+    sex = table.text("sex").copy()
+    sex[::5] = "?"
+    return Table(columns=dict(table.columns) | {"age": age, "sex": sex})
+
+
+ROLES = {"classes": ["no", "yes"], "ignore": ["wish", "hospital"], "plan": PLAN, "random_state": 3}
+
+
+def test_records_with_gaps_are_trained_on_and_predicted_by_what_is_declared(
+    tmp_path: Path,
+) -> None:
+    table = with_gaps()
+    declared = {"missing": ["age", "sex"], "missing_values": ["?"]}
+    trained = train_table(table, "ill", attributes=[AGE, SEX], **declared, **ROLES)
+    model = trained.model
+    assert model.feature_names[1::3] == ("age=prefer not to say", "sex=prefer not to say")
+    model.save(tmp_path / "model.json")
+    again = load_model(tmp_path / "model.json")
+    found = predict_table(again, table, proba=True)
+    np.testing.assert_array_equal(found["prediction"], predict_table(model, table)["prediction"])
+    # who did not say is predicted as somebody typical of whom that is known
+    typical = Table(
+        columns=dict(table.columns)
+        | {"age": np.where(np.isnan(table.columns["age"]), 59, table.columns["age"])}
+    )
+    shift = again.decision_function(again.features(table))
+    same = shift == again.decision_function(again.features(typical))
+    np.testing.assert_array_equal(same, ~np.isnan(table.columns["age"]))
+    with pytest.raises(NoValue, match=r"row 1 of .*: missing = 'typical' says what"):
+        train_table(table, "ill", attributes=[AGE, SEX], **ROLES)
+    with pytest.raises(InvalidInput, match="missing must name columns to predict from, got 'wish'"):
+        train_table(table, "ill", attributes=[AGE, SEX], missing=["wish"], **ROLES)
+
+
+def test_from_data_takes_gaps_and_typical_values_too() -> None:
+    trained = train_table(
+        with_gaps(), "ill", from_data=True, missing=["age", "sex"], missing_values=["?"], **ROLES
+    )
+    assert trained.model.encoder is not None
+    age, sex = trained.model.encoder["attributes"]
+    assert {"typical", "spread"} <= set(age) and sex["levels"] == ["female", "male"]
+    (leak,) = trained.model.provenance["leaks"]
+    assert "the ranges, typical values and levels of 'age', 'sex' were taken" in leak
+
+
+def test_maps_widen_the_model() -> None:
+    trained = train_table(people(), "ill", attributes=[AGE, SEX], maps=[Squares()], **ROLES)
+    assert trained.model.feature_names == ("age", "sex=female", "sex=male", "age^2")
+    assert predict_table(trained.model, people())["prediction"].shape == (300,)

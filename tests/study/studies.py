@@ -5,9 +5,11 @@ import string
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
 from pdml.accounting import Budget
+from pdml.core.maps import Bins, Fourier, Products, Squares
 from pdml.plan.training_plan import SETTINGS, TrainingPlan
 from pdml.study import ServerEntry, Study, Wording
 from pdml.study.encoder import Category, Encoder, Number
@@ -28,28 +30,59 @@ times = st.datetimes(datetime(1900, 1, 1), datetime(2900, 1, 1)).map(
 
 
 @st.composite
-def numbers(draw: st.DrawFn, name: str) -> Number:
-    if draw(st.booleans()):
-        first = draw(st.integers(-(10**9), 10**9))
-        return Number(name=name, low=first, high=first + draw(st.integers(1, 10**9)), whole=True)
-    low = draw(st.floats(-1e9, 1e9) | st.integers(-100, 100).map(float))
-    return Number(name=name, low=low, high=low + draw(st.floats(1e-3, 1e9)))
+def numbers(draw: st.DrawFn, name: str, version: int = 1) -> Number:
+    whole = draw(st.booleans())
+    if whole:
+        low = float(draw(st.integers(-(10**9), 10**9)))
+        high = low + draw(st.integers(1, 10**9))
+    else:
+        low = draw(st.floats(-1e9, 1e9) | st.integers(-100, 100).map(float))
+        high = low + draw(st.floats(1e-3, 1e9))
+    more: dict[str, Any] = {}
+    if version > 1 and draw(st.booleans()):
+        more["typical"] = draw(st.floats(low, high))
+        more["spread"] = (high - low) * draw(st.floats(1e-3, 0.999))
+    if version > 1:
+        more["missing"] = draw(st.sampled_from(["", "typical"]))
+    return Number(name=name, low=low, high=high, whole=whole, **more)
 
 
 @st.composite
-def encoders(draw: st.DrawFn) -> Encoder:
+def encoders(draw: st.DrawFn, versions: tuple[int, ...] = (1, 2)) -> Encoder:
+    version = draw(st.sampled_from(versions))
     names = draw(
         st.lists(texts.filter(lambda text: "=" not in text), min_size=1, max_size=4, unique=True)
     )
     several = st.lists(levels, min_size=1, max_size=5, unique=True).map(tuple)
-    return Encoder(
-        attributes=tuple(
-            draw(numbers(name))
-            if draw(st.booleans())
-            else Category(name=name, levels=draw(several))
-            for name in names
-        )
+    gaps = st.sampled_from(["", "level"]) if version > 1 else st.just("")
+    attributes = tuple(
+        draw(numbers(name, version))
+        if draw(st.booleans())
+        else Category(name=name, levels=draw(several), missing=draw(gaps))
+        for name in names
     )
+    spelt: tuple[str, ...] = draw(st.sampled_from([(), ("?", "NA"), ("", "-9")]))
+    return Encoder(
+        attributes=attributes,
+        version=version,
+        missing_values=spelt if version > 1 else (),
+        maps=draw(feature_maps(attributes)) if version > 1 else (),
+    )
+
+
+@st.composite
+def feature_maps(draw: st.DrawFn, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A few of them, each kind at most once: two of a kind may call their features the same."""
+    entries = [name for one in attributes for name in one.feature_names]
+    kinds = draw(st.sets(st.sampled_from(["squares", "products", "bins", "fourier"])))
+    named = draw(st.lists(st.sampled_from(entries), min_size=1, max_size=3, unique=True))
+    every: dict[str, Any] = {
+        "squares": Squares(columns=tuple(named)),
+        "products": Products(pairs=((named[0], named[-1]),)),
+        "bins": Bins(columns=tuple(named), edges=draw(st.sampled_from([(), (-1.0, 0.25)]))),
+        "fourier": Fourier(columns=tuple(named), count=draw(st.integers(1, 5)), seed=7),
+    }
+    return tuple(every[kind] for kind in sorted(kinds))
 
 
 @st.composite
@@ -57,19 +90,28 @@ def answers(draw: st.DrawFn, encoder: Encoder, *, wild: bool = True) -> dict[str
     """One person's; ``wild`` ones lie outside the ranges, too."""
     found: dict[str, Any] = {}
     for attribute in encoder.attributes:
-        if isinstance(attribute, Category):
+        if attribute.missing and draw(st.booleans()):
+            found[attribute.name] = None
+        elif isinstance(attribute, Category):
             found[attribute.name] = draw(st.sampled_from(attribute.levels))
+        elif attribute.whole:
+            every = st.integers(int(attribute.low), int(attribute.high))
+            outside = st.integers(-(10**12), 10**12)
+            found[attribute.name] = draw(every | outside if wild else every)
         else:
-            if attribute.whole:
-                every = st.integers(int(attribute.low), int(attribute.high))
-                outside = st.integers(-(10**12), 10**12)
-                found[attribute.name] = draw(every | outside if wild else every)
-                continue
             inside = st.floats(attribute.low, attribute.high)
             found[attribute.name] = draw(
                 inside | st.floats(allow_nan=False, allow_infinity=False) if wild else inside
             )
     return found
+
+
+def column(attribute: Any, people: list[dict[str, Any]]) -> Any:
+    """Their answers as a table has them."""
+    cells = [person[attribute.name] for person in people]
+    if isinstance(attribute, Category):
+        return np.array(["" if cell is None else cell for cell in cells], dtype=object)
+    return np.array([math.nan if cell is None else float(cell) for cell in cells])
 
 
 @st.composite

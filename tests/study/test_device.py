@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from studies import answers, encoders
+from studies import answers, column, encoders
 
+from pdml.core.scaling import CONSTANT
 from pdml.errors import DataError, InvalidInput
-from pdml.study import Study, device
+from pdml.study import Study, device, readable
 from pdml.study.encoder import Category, Encoder, Number
 from pdml.study.messages import (
     Report,
@@ -59,39 +60,57 @@ def test_vectors(study: dict[str, Any], case: dict[str, Any]) -> None:
     assert encode_report(report).decode() == case["report_bytes"]
     assert decode_report(case["report_bytes"].encode()) == report
     assert features_of(report).tobytes() == features.tobytes()
-    columns = {name: np.array([value]) for name, value in case["answers"].items()}
+    columns = {
+        name: np.array([value], dtype=None if isinstance(value, (int, float)) else object)
+        for name, value in case["answers"].items()
+    }
     assert contract.encode_table(Table(columns=columns)).tobytes() == features.tobytes()
 
 
 SCRIPT = """
-const vectors = JSON.parse(require("fs").readFileSync(process.argv[1]));
-const hex = [];
-for (const study of vectors.studies) {
-  const {attributes} = JSON.parse(study.canonical);
-  for (const {answers} of study.cases) {
-    const e = [];
-    for (const a of attributes) {
-      const v = answers[a.name];
-      if (a.kind === "category") for (const level of a.levels) e.push(level === v ? 1 : 0);
-      else { const [low, high] = a.range; e.push((Math.min(Math.max(v, low), high) - low) / (high - low) + 0); }
+const { readFileSync } = require("fs");
+const [, ...files] = process.argv, scripts = files.slice(1).map((file) => readFileSync(file, "utf8"));
+globalThis.localStorage = undefined;
+new Function(scripts.join("\\n") + `
+  return async (studies) => {
+    const found = [];
+    for (const { canonical, cases } of studies) {
+      const coder = await coderOf(JSON.parse(canonical));
+      for (const { answers } of cases) {
+        const features = encode(coder, answers);
+        const decoded = { ...decode(coder, features) };
+        found.push([hex(new Uint8Array(features.buffer)), decoded, coder.maps.map(mapInWords)]);
+      }
     }
-    e.push(1);
-    let s = 0;
-    for (const x of e) s += x * x;
-    const factor = (1 - 2 ** -20) / Math.sqrt(s);
-    hex.push(Buffer.from(Float32Array.from(e, x => x * factor).buffer).toString("hex"));
-  }
-}
-console.log(JSON.stringify(hex));
+    console.log(JSON.stringify(found));
+  };`)()(JSON.parse(readFileSync(files[0])).studies);
 """
+SOURCES = [
+    Path(device.__file__).parents[1] / "contribute" / name for name in ("device.js", "encoding.js")
+]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs a JavaScript engine (node)")
-def test_the_formula_gives_the_same_bits_in_javascript() -> None:
+def test_the_page_gives_the_same_bits_and_words() -> None:
+    """The scripts themselves, in another engine than the browser's tests have."""
     done = subprocess.run(
-        ["node", "-e", SCRIPT, str(PATH)], capture_output=True, text=True, timeout=60, check=True
+        ["node", "-e", SCRIPT, str(PATH), *map(str, SOURCES)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
-    assert json.loads(done.stdout) == [case["features_hex"] for _, case in CASES]
+    for (study, case), (bits, decoded, words) in zip(CASES, json.loads(done.stdout), strict=True):
+        assert bits == case["features_hex"]
+        contract = Study.from_canonical(study["canonical"].encode())
+        assert words == [readable.of_map(each) for each in contract.encoder.maps]
+        for attribute in contract.attributes:
+            mine, theirs = decoded[attribute.name], case["decoded"][attribute.name]
+            if isinstance(attribute, Number) and isinstance(theirs, float):
+                width = attribute.high - attribute.low
+                assert mine == pytest.approx(theirs, abs=1.01e-5 * width, rel=1e-12)
+            else:
+                assert mine == theirs
 
 
 @given(st.data())
@@ -107,8 +126,11 @@ def test_norm_at_most_one_in_any_order_of_summation(data: st.DataObject) -> None
             total += square
         assert total <= 1
     assert acceptable(features[None]).all()
-    assert math.sqrt(sum(squares)) > 1 - 2**-19  # no more is lost than the margin
-    assert ((features >= 0) & ~np.signbit(features)).all()
+    if encoder.version == 1:
+        assert math.sqrt(sum(squares)) > 1 - 2**-19  # no more is lost than the margin
+        assert ((features >= 0) & ~np.signbit(features)).all()
+    else:
+        assert features[-1] <= np.float32(CONSTANT) and math.sqrt(sum(squares)) >= features[-1]
 
 
 @pytest.mark.parametrize("ones", [1, 10, 3_000])
@@ -122,11 +144,7 @@ def test_the_margin_holds_for_the_widest_reports(ones: int) -> None:
 def test_a_table_has_the_bits_of_its_rows(data: st.DataObject) -> None:
     encoder = data.draw(encoders())
     people = data.draw(st.lists(answers(encoder), min_size=1, max_size=4))
-    table = Table(
-        columns={
-            a.name: np.array([person[a.name] for person in people]) for a in encoder.attributes
-        }
-    )
+    table = Table(columns={a.name: column(a, people) for a in encoder.attributes})
     rows = device.encode_table(encoder, table)
     assert rows.dtype == np.float32 and rows.shape == (len(people), encoder.n_features + 1)
     assert rows.tobytes() == b"".join(device.encode(encoder, person).tobytes() for person in people)
@@ -147,12 +165,18 @@ def test_decoding_gives_the_answers_back(data: st.DataObject) -> None:
     person = data.draw(answers(encoder, wild=False))
     shown = device.decode(encoder, device.encode(encoder, person))
     for attribute in encoder.attributes:
-        if isinstance(attribute, Category):
-            assert shown[attribute.name] == person[attribute.name]
+        given_, told = person[attribute.name], shown[attribute.name]
+        if isinstance(attribute, Category) or given_ is None:
+            assert told == given_
+            continue
+        low, high = (attribute.low, attribute.high) if encoder.version == 1 else attribute.seen
+        tolerance = 6e-6 * (high - low) + 4 * np.spacing(max(abs(low), abs(high)))
+        if isinstance(told, str):  # three spreads away or more, which is all that a reader sees
+            end, side = float(told.split()[0]), 1 if told.endswith("or more") else -1
+            assert side * (given_ - end) >= -tolerance
+            assert abs(end - (high if side > 0 else low)) <= tolerance + attribute.whole
         else:
-            width = attribute.high - attribute.low
-            tolerance = 6e-6 * width + 4 * np.spacing(max(abs(attribute.low), abs(attribute.high)))
-            assert abs(float(shown[attribute.name]) - person[attribute.name]) <= tolerance
+            assert abs(float(told) - given_) <= tolerance
 
 
 @given(st.integers(18, 100), st.sampled_from("fm"))

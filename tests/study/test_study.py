@@ -228,12 +228,30 @@ JUNK: list[Any] = [
 ]
 
 
-@given(st.sampled_from(paths(DOCUMENT)), st.sampled_from(JUNK))
-@settings(max_examples=400)
-def test_any_value_anywhere_is_a_study_or_a_study_error(path: tuple[Any, ...], junk: Any) -> None:
+SECOND = DOCUMENT | {
+    "encoder": {"version": 2, "missing_values": ["?"]},
+    "attributes": [
+        DOCUMENT["attributes"][0] | {"typical": 45, "spread": 15, "missing": "typical"},
+        DOCUMENT["attributes"][1] | {"missing": "level"},
+    ],
+    "maps": [
+        {"map": "squares", "columns": ["age"], "keep": True},
+        {"map": "products", "pairs": [["age", "sex=male"]], "keep": True},
+        {"map": "bins", "edges": [0.5], "keep": True},
+        {"map": "fourier", "count": 3, "scale": 0.7, "seed": 1, "keep": True},
+    ],
+}
+PLACES = [(one, path) for one in (DOCUMENT, SECOND) for path in paths(one)]
+
+
+@given(st.sampled_from(PLACES), st.sampled_from(JUNK))
+@settings(max_examples=600)
+def test_any_value_anywhere_is_a_study_or_a_study_error(
+    place: tuple[dict[str, Any], tuple[Any, ...]], junk: Any
+) -> None:
     """Nothing but StudyError comes out, whatever stands in whichever place."""
     try:
-        study = Study.from_document(swapped(DOCUMENT, path, junk))
+        study = Study.from_document(swapped(*place, junk))
     except StudyError as error:
         assert error.mistakes and all(line == 0 and text for line, text in error.mistakes)
     else:

@@ -92,7 +92,7 @@ def test_masked_releases_add_up_to_the_total_and_tell_nothing_alone():
         sent[name] = masks.masked(rows[i], name, names, seeds)
     np.testing.assert_array_equal(masks.total(sent, names), sum(rows))
     assert all((sent[name].view(np.int64) != rows[i]).mean() > 0.9 for i, name in enumerate(names))
-    noise = sums.noise_of_total(plan, 3)
+    noise = plan.noise_of_total(3)
     assert noise.label == pytest.approx(plan.label_noise * sqrt(3 / 2))
 
 
@@ -109,7 +109,7 @@ def test_the_local_engine_releases_what_each_server_would(classes):
         np.testing.assert_array_equal(found.released, rows)
         np.testing.assert_array_equal(found.total, sum(rows))
     others = sums.totals(rows[0] + rows[2], members[1].place.codes, WIDTH)
-    noise = sums.noise_of_total(plan, 3, parts=2)
+    noise = plan.noise_of_total(3, parts=2)
     kept = fit_house(own[1], others, noise, loss=plan.loss_for(classes))
     np.testing.assert_array_equal(found.house[1], kept.weights)
     assert local.exchange(run).house == ()
@@ -121,6 +121,26 @@ def test_records_that_are_too_wide_are_refused():
     wide = Server.of(Graph(2, ((0, 1),)), 0, x, codes, epsilons=[1.0])
     with pytest.raises(InvalidInput, match="method must be 'rounds' for records of 20,001 columns"):
         sums.exact(wide, TrainingPlan(method="sums"))
+
+
+@pytest.mark.parametrize("length", [0.0, 1.0])
+def test_what_could_leave_the_grid_is_refused_whatever_the_records_are(length):
+    """Were it refused only where a sum does leave it, a refusal would tell of the records."""
+    x = np.zeros((RECORDS, 2))
+    x[:, 0] = length
+    codes = labels.codes(np.zeros(RECORDS, dtype=int), inf, 2)
+    for bound, fits in ((0.999, True), (1.001, False)):
+        bound *= sqrt(whole_noise.LIMIT / (RECORDS * sqrt(2)))
+        one = Server.of(Graph(2, ((0, 1),)), 0, x, codes, epsilons=[inf], norm_bound=bound)
+        if fits:
+            found = sums.exact(one, TrainingPlan(method="sums")).square_sum
+            assert whole_noise.settled(found)[0, 0] == RECORDS * length * 2**whole_noise.BITS
+            continue
+        with pytest.raises(
+            InvalidInput, match="norm_bound must be smaller for sums of 40 rec"
+        ) as no:
+            sums.exact(one, TrainingPlan(method="sums"))
+        assert no.value.setting == "norm_bound"
 
 
 def test_people_who_ask_for_more_privacy_count_less():

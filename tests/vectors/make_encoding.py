@@ -13,20 +13,22 @@ import hashlib
 import json
 import struct
 from fractions import Fraction
-from math import floor, isqrt, log10
+from math import ceil, floor, isqrt, log10
 from pathlib import Path
 from random import Random
 
 PATH = Path(__file__).with_name("encoding.json")
 MARGIN = Fraction(2**20 - 1, 2**20)
+SIZE, CONSTANT, WIDTH = Fraction(1.5), Fraction(0.2), 6  # of version 2: a range's width in spreads
 
 SERVERS = [{"name": name, "url": f"https://{name}.example"} for name in ("alice", "bob", "carol")]
 RING = [["alice", "bob"], ["alice", "carol"], ["bob", "carol"]]
 
 
-def study(name, attributes, classes=("no", "yes"), **head):
+def study(name, attributes, classes=("no", "yes"), more=None, **head):
     """A document in the layout of study.toml, everything that has a default written out."""
     return {
+        **(more or {}),
         "study": {"id": name, "title": f"The study {name}", "min_records": 50, **head},
         "label": {
             "question": "Which one?",
@@ -49,6 +51,18 @@ def whole(name, low, high):
 
 def category(name, *levels):
     return {"kind": "category", "name": name, "levels": list(levels)}
+
+
+def scaled(name, low, high, typical, spread):
+    return {**number(name, low, high), "typical": typical, "spread": spread}
+
+
+SECOND = {"encoder": {"version": 2}}
+NUMBERS = [
+    scaled("age", 18, 100, 45, 15),
+    {**scaled("income", 0, 1e7, 30000, 20000.5), "missing": "typical"},
+    number("bmi", 10, 60),
+]
 
 
 STUDIES = (
@@ -115,6 +129,76 @@ STUDIES = (
             {"age": 18.0, "balance": -5, "steps": 777},
         ],
     ),
+    (
+        study(
+            "typical",
+            [
+                *NUMBERS,
+                {**whole("children", 0, 20), "typical": 1, "spread": 1.3},
+                {**category("sex", "female", "male"), "missing": "level"},
+                category("one", "only"),
+            ],
+            more={"encoder": {"version": 2, "missing_values": ["NA", "?"]}},
+        ),
+        [
+            person | {"one": "only"}
+            for person in (
+                {"age": 45, "income": 30000, "bmi": 35, "children": 1, "sex": "female"},
+                {"age": 90, "income": None, "bmi": 10, "children": 2, "sex": None},
+                {"age": 91, "income": 1e7, "bmi": 60, "children": 20, "sex": "male"},
+                {"age": 18, "income": 0, "bmi": 22.5, "children": 0, "sex": "male"},
+                {"age": -1e300, "income": 1e300, "bmi": 34.999, "children": 5, "sex": None},
+                {"age": 46.125, "income": 90001.5, "bmi": 35.00001, "children": 4, "sex": "female"},
+            )
+        ],
+    ),
+    (
+        study("levels", [category("sex", "female", "male", "other")], more=SECOND),
+        [{"sex": "female"}, {"sex": "other"}],
+    ),
+    (
+        study("still", [category("one", "only")], more=SECOND),
+        [{"one": "only"}],
+    ),
+    (
+        study(
+            "mapped",
+            [*NUMBERS, category("sex", "female", "male")],
+            more=SECOND
+            | {
+                "maps": [
+                    {"map": "squares", "keep": True},
+                    {
+                        "map": "products",
+                        "pairs": [["age", "bmi"], ["age", "sex=male"], ["bmi", "bmi"]],
+                        "keep": True,
+                    },
+                    {"map": "bins", "columns": ["age"], "count": 7, "keep": True},
+                    {
+                        "map": "bins",
+                        "columns": ["bmi", "income"],
+                        "edges": [-1.5, 0, 0.1],
+                        "keep": True,
+                    },
+                    {
+                        "map": "fourier",
+                        "columns": ["age", "bmi", "sex=male"],
+                        "count": 9,
+                        "scale": 0.7,
+                        "seed": 11,
+                        "keep": True,
+                    },
+                ]
+            },
+        ),
+        [
+            {"age": 45, "income": 30000, "bmi": 35, "sex": "female"},
+            {"age": 63, "income": None, "bmi": 35, "sex": "male"},
+            {"age": 18, "income": 0, "bmi": 60, "sex": "male"},
+            {"age": 100, "income": 123456.789, "bmi": 36.25, "sex": "female"},
+            {"age": 33.3, "income": 1e7, "bmi": 10, "sex": "male"},
+        ],
+    ),
 )
 
 
@@ -134,7 +218,163 @@ def root(value):
     return rounded(Fraction(2 * low + (not exact), 2 << (shift // 2)))
 
 
-def encode(attributes, answers):
+TURN = Fraction(6.283185307179586)
+
+
+def limited(entry):
+    return min(max(entry, Fraction(-3)), Fraction(3))
+
+
+def scale_of(attribute):
+    if "typical" in attribute:
+        return Fraction(float(attribute["typical"])), Fraction(float(attribute["spread"]))
+    low, high = (Fraction(float(end)) for end in attribute["range"])
+    middle = rounded(rounded(low / 2) + rounded(high / 2))
+    return middle, rounded(rounded(high / WIDTH) - rounded(low / WIDTH))
+
+
+def centred(chosen, count):
+    share = rounded(Fraction(1, count))
+    return [rounded(1 - share) if k == chosen else -share for k in range(count)]
+
+
+def level_mass(count):
+    return rounded(Fraction(count - 1, count * count))
+
+
+def first_entries(attribute, answer):
+    """[(name, entry, mass), ...] of one answer in version 2."""
+    name = attribute["name"]
+    if attribute["kind"] == "category":
+        names = [f"{name}={level}" for level in attribute["levels"]]
+        names += [f"{name}=prefer not to say"] if attribute.get("missing") else []
+        levels = attribute["levels"]
+        chosen = len(levels) if answer is None else levels.index(answer)
+        entries = centred(chosen, len(names))
+        return [(n, e, level_mass(len(names))) for n, e in zip(names, entries, strict=True)]
+    typical, spread = scale_of(attribute)
+    low, high = (Fraction(float(end)) for end in attribute["range"])
+    inside = typical if answer is None else min(max(Fraction(float(answer)), low), high)
+    found = [(name, limited(rounded(rounded(inside - typical) / spread)), Fraction(1))]
+    if attribute.get("missing"):
+        mass = Fraction(0.1)
+        found.append((f"{name}=prefer not to say", Fraction(answer is None), mass))
+    return found
+
+
+def wave(turns):
+    """cos(2π t) by the polynomial."""
+    u = rounded(rounded(turns - floor(turns)) - Fraction(1, 2))
+    v, total, square = rounded(u * u), Fraction(0), rounded(TURN * TURN)
+    for k in range(11, 0, -1):
+        step = rounded(-square / ((2 * k - 1) * (2 * k)))
+        total = rounded(rounded(rounded(1 + total) * v) * step)
+    return rounded(-1 - total)
+
+
+def direction(seed, k, j, scale):
+    digest = hashlib.sha256(f"pdml-fourier {seed} {k} {j}".encode()).digest()
+    words = sum(int.from_bytes(digest[i : i + 2], "big") for i in range(0, 32, 2))
+    unit = rounded(rounded(75674 * TURN) * Fraction(scale))
+    share = rounded(rounded(Fraction(words - 524280) / unit) * 65536)
+    return Fraction(floor(rounded(share + Fraction(1, 2))), 65536)
+
+
+def mapped(one, first, numbers):
+    """[(entry, mass), ...] of a map."""
+    by_name = {name: (entry, mass) for name, entry, mass in first}
+    used = [by_name[name] for name in one.get("columns", numbers)]
+    if one["map"] == "squares":
+        half = root(Fraction(1, 2))
+        return [
+            (limited(rounded(rounded(rounded(e * e) - 1) * half)), Fraction(1)) for e, _ in used
+        ]
+    if one["map"] == "products":
+        pairs = [(by_name[a], by_name[b]) for a, b in one["pairs"]]
+        return [(limited(rounded(a * b)), rounded(m * n)) for (a, m), (b, n) in pairs]
+    if one["map"] == "bins":
+        n = one.get("count")
+        equal = (rounded(2 * rounded(rounded(Fraction(2 * k, n)) - 1)) for k in range(1, n or 1))
+        edges = [Fraction(float(edge)) for edge in one["edges"]] if "edges" in one else list(equal)
+        count = len(edges) + 1
+        return [
+            (part, level_mass(count))
+            for e, _ in used
+            for part in centred(sum(edge <= e for edge in edges), count)
+        ]
+    waves = []
+    for k in range((one["count"] + 1) // 2):
+        turns = Fraction(0)
+        for j, (e, _) in enumerate(used):
+            turns = rounded(turns + rounded(e * direction(one["seed"], k, j, one["scale"])))
+        waves += [wave(turns), wave(rounded(turns - Fraction(1, 4)))]
+    return [(rounded(w * root(Fraction(2))), Fraction(1)) for w in waves[: one["count"]]]
+
+
+def added(values):
+    total = Fraction(0)
+    for value in values:
+        total = rounded(total + value)
+    return total
+
+
+def row_factor(document, answers):
+    """The entries of a row of version 2, and what all of them are multiplied by."""
+    attributes = document["attributes"]
+    first = [each for one in attributes for each in first_entries(one, answers[one["name"]])]
+    numbers = [one["name"] for one in attributes if one["kind"] == "number"]
+    made = [each for one in document.get("maps", ()) for each in mapped(one, first, numbers)]
+    entries = [entry for _, entry, _ in first] + [entry for entry, _ in made]
+    mass = added([mass for *_, mass in first] + [mass for _, mass in made])
+    return entries, rounded(SIZE / root(mass)) if mass else Fraction(1)
+
+
+def encode_second(document, answers):
+    entries, factor = row_factor(document, answers)
+    row = [rounded(entry * factor) for entry in entries] + [CONSTANT]
+    norm = root(added([rounded(entry * entry) for entry in row]))
+    shrunk = rounded(MARGIN / max(norm, MARGIN))
+    return b"".join(struct.pack("<f", float(entry * shrunk)) for entry in row)
+
+
+def decode_second(document, data, answers):
+    """What can be read back of a row of version 2: in shares of its last entry, the constant."""
+    entries = [value for (value,) in struct.iter_unpack("<f", data)]
+    _, factor = row_factor(document, answers)
+    unit = float(CONSTANT) / float(factor)
+    entries = iter([entry / entries[-1] * unit for entry in entries])
+    found = {}
+    for attribute in document["attributes"]:
+        name, missing = attribute["name"], "missing" in attribute
+        if attribute["kind"] == "category":
+            part = [next(entries) for _ in range(len(attribute["levels"]) + missing)]
+            found[name] = (attribute["levels"] + [None])[part.index(max(part))]
+            continue
+        off, silent = next(entries), next(entries) if missing else 0
+        found[name] = None if silent > 0.5 else number_behind(attribute, off)
+    return found
+
+
+def number_behind(attribute, off):
+    """To six digits of what can be told; three spreads away may be farther."""
+    typical, spread = map(float, scale_of(attribute))
+    low, high = map(float, attribute["range"])
+    least, most = max(low, typical - 3 * spread), min(high, typical + 3 * spread)
+    six = 5 - floor(log10(most - least))
+    digits = min(six, 0) if attribute.get("whole") else six
+    if off > 3 - 1e-6 and most < high:
+        return (
+            f"{ceil(most - 1e-6) if attribute.get('whole') else round(most, digits):.15g} or more"
+        )
+    if off < -3 + 1e-6 and least > low:
+        return f"{floor(least + 1e-6) if attribute.get('whole') else round(least, digits):.15g} or less"
+    return min(max(round(typical + off * spread, digits), least), most) + 0.0
+
+
+def encode(document, answers):
+    if "encoder" in document:
+        return encode_second(document, answers)
+    attributes = document["attributes"]
     entries = []
     for attribute in attributes:
         answer = answers[attribute["name"]]
@@ -152,8 +392,11 @@ def encode(attributes, answers):
     return b"".join(struct.pack("<f", float(entry * factor)) for entry in entries)
 
 
-def decode(attributes, data):
+def decode(document, data, answers):
     """Shares of the last entry, in doubles; numbers to six digits of their range."""
+    if "encoder" in document:
+        return decode_second(document, data, answers)
+    attributes = document["attributes"]
     entries = [value for (value,) in struct.iter_unpack("<f", data)]
     shares = iter([entry / entries[-1] for entry in entries])
     answers = {}
@@ -193,7 +436,7 @@ def vectors():
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         cases = []
         for answers in people:
-            data = encode(document["attributes"], answers)
+            data = encode(document, answers)
             report = {
                 "version": 1,
                 "study": digest,
@@ -207,7 +450,7 @@ def vectors():
                 {
                     "answers": answers,
                     "features_hex": data.hex(),
-                    "decoded": decode(document["attributes"], data),
+                    "decoded": decode(document, data, answers),
                     "report": report,
                     "report_bytes": json.dumps(report, separators=(",", ":")),
                 }
@@ -225,6 +468,8 @@ def vectors():
         "constant 1 at the end; "
         "s = sum of e*e from left to right; x = float32(e * ((1 - 2^-20)/sqrt(s))), all in "
         "IEEE doubles. "
+        "Version 2 of the encoder: e = clip((v - typical)/spread, 3) and levels less 1/L, then "
+        "maps; x = float32((e*1.5/sqrt(mass), 0.2) shrunk to a norm of 1 - 2^-20 at most). "
         "features_hex: little-endian float32. hash: sha256 of the canonical text in UTF-8.",
         "studies": studies,
     }

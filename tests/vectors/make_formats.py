@@ -25,18 +25,27 @@ from results import SHORT, Studied
 from test_journal import put_back
 
 from pdml import Budget, PDMLClassifier, TrainingPlan
+from pdml.accounting import Ledger
 from pdml.collect.rules import collection_id
 from pdml.collect.sqlite import SqliteStore
 from pdml.contribute.crowd import Origin
 from pdml.contribute.memo import Memo
+from pdml.core.maps import Fourier, Products, Squares
 from pdml.core.sums_expectation import Expectation, Range
+from pdml.mechanisms.randomness import Simulated
 from pdml.node import desk, evidence, wire
 from pdml.node.home import Home
 from pdml.node.offers import Offer
 from pdml.node.sealing import Context, Sealer, SealingKey
 from pdml.plan.saved import SavedPlan
+from pdml.release.node_evaluation import NodeEvaluation, Signed
+from pdml.release.table import train_table
 from pdml.study import frozen, template
-from pdml.study.messages import Receipt
+from pdml.study.draft import new_study
+from pdml.study.encoder import Category, Number
+from pdml.study.messages import Receipt, Report, encode_report, pack_features
+from pdml.tables import Table
+from pdml.train.counts import Counting
 
 FORMATS = Path(__file__).parent / "formats"
 HOUR = "2026-03-01T14Z"
@@ -117,6 +126,28 @@ def of_sealing(place: Path) -> None:
     keep("bob.sealing", (place / "bob.sealing").read_bytes())
 
 
+def of_an_evaluation(place: Path) -> None:
+    made = consortium_in(place)
+    counting = Counting(stddev=2.0, classes=2, bins=1)
+    said = Signed(
+        study=made.study.hash,
+        server="alice",
+        job="checked",
+        model="6" * 64,
+        classes=list(made.study.classes),
+        records=40,
+        bins=1,
+        stddev=2.0,
+        source="simulated",
+        counts=counting.released(np.full(counting.shape, 10), Simulated(1)).ravel().tolist(),
+    )
+    signature = made.identities["alice"].sign(said.signable()).hex()
+    signed = msgspec.structs.replace(said, signature=signature)
+    NodeEvaluation(signed=signed, ledger=Ledger(((counting.event,),))).save(place / "e.json")
+    keep("evaluation-1.json", (place / "e.json").read_bytes())
+    made.close()
+
+
 def of_a_home(place: Path) -> None:
     home = Home.create(place / "node", "alice")
     keep("card-1.card", home.path("alice.card").read_bytes())
@@ -175,6 +206,31 @@ def of_a_model(place: Path) -> None:
     told = Expectation(accuracy=half, auc=half, confidence=0.625)
     replace(fitted.model_, expected=told, house="alice").save(place / "house.json")
     keep("model-2.json", (place / "house.json").read_bytes())
+    scaled = {"feature_scales": [(0, 0.5)], "feature_ranges": [(-1, 1)]}
+    squared = PDMLClassifier(
+        **scaled, feature_map={"map": "squares"}, plan=SHORT, random_state=0, n_servers=4
+    )
+    squared.fit(x[:, :1], np.abs(x[:, 0]) > 0.5).model_.save(place / "model.json")
+    keep("model-3.json", (place / "model.json").read_bytes())
+
+
+def of_the_second_encoder(place: Path) -> None:
+    """A study, a report under it, and a model, all by version 2 of the encoder."""
+    job = Category(name="job", levels=("farm", "office"))
+    age = Number(name="age", low=18, high=100, typical=45, spread=15, missing="typical")
+    asked = {"title": "Second", "question": "Ill?", "classes": ("no", "yes")}
+    maps = (Squares(), Products(pairs=(("age", "job=farm"),)), Fourier(count=3))
+    study = new_study(**asked, attributes=(age, job), missing_values=("?",), maps=maps)
+    keep("study-1.second.toml", template.plain(study))
+    features = pack_features(study.encode({"age": 50, "job": "farm"}))
+    ids = {"version": 1, "study": study.hash, "id": "3" * 32}
+    sent = Report(**ids, epsilon=400_000, label=0, features=features)
+    keep("report-1.second.json", encode_report(sent))
+    jobs = np.random.default_rng(0).choice(["farm", "office"], 400)
+    table = Table(columns={"job": jobs, "ill": jobs == "farm"})
+    trained = train_table(table, "ill", attributes=[job], n_servers=4, random_state=0, plan=SHORT)
+    trained.model.save(place / "model.json")
+    keep("model-3.second.json", (place / "model.json").read_bytes())
 
 
 def of_a_plan(place: Path) -> None:
@@ -202,11 +258,13 @@ if __name__ == "__main__":
         of_nodes,
         of_sums,
         of_sealing,
+        of_an_evaluation,
         of_a_home,
         of_a_collection,
         of_data,
         of_a_device,
         of_a_model,
+        of_the_second_encoder,
         of_a_plan,
     ):
         with tempfile.TemporaryDirectory() as place:

@@ -5,6 +5,7 @@ All but one are closed forms. The one with the device's coin takes a tenth of a 
 kind of person, so that it is asked only where it can help, and of no more people than needed.
 """
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -29,10 +30,19 @@ def closed(data: str, spent: Exposure) -> dict[str, Profile]:
         return {WHOLE: spent.whole.profile, ONCE: spent.once.profile}
     through = {THETA: spent.theta, ETA: spent.eta, BOTH: spent.both}
     behind = {name: bound.profile for name, bound in through.items()}
-    return {
+    forms = {
         name: profiles.joint_profile(spent.epsilon, profile, spent.classes)
         for name, profile in ({ALONE: profiles.nothing_profile} | behind).items()
     }
+    if not np.any(spent.counted):
+        return forms
+    # Counts tell of the true label, beside whatever its reports do. Not to count the coin is a
+    # bound, too (a mixture tells no more than its parts), and exact where there is none.
+    beside = {name: profiles.with_gaussian(form, spent.counted) for name, form in forms.items()}
+    for name, bound in through.items():
+        plain = replace(bound, mu=np.hypot(bound.mu, spent.counted)).profile
+        beside[name] = profiles.better_of(beside[name], plain)
+    return beside
 
 
 def against_others(data: str, spent: Exposure, *, worst: bool = False) -> Profile:

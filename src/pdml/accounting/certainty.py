@@ -10,12 +10,12 @@ value, the odds are δ/β(δ). A profile bounds β, by all its points at once:
 It is not ε: that lies below L, and is exceeded with a chance of many times δ.
 """
 
-from math import inf
+from math import inf, log
 
 import numpy as np
 
-from pdml._special import expit, ndtri
-from pdml.accounting.profiles import Profile, Values, epsilon_at, gaussian_mu, gaussian_profile
+from pdml._special import expit
+from pdml.accounting.profiles import Profile, Values, epsilon_at
 
 _OFFSETS = np.array([0.0, *(2.0**k for k in range(-30, 18))])  # from ε: where to look first
 _ZOOMS, _POINTS = 10, 9  # each to a quarter
@@ -69,12 +69,16 @@ def certainty_at(profile: Profile, delta: float, epsilon: Values = None) -> Valu
     return expit(log_odds_at(profile, delta, epsilon))
 
 
-def gaussian_certainty(epsilon: float, delta: float) -> float:
-    """How sure a Gaussian that just keeps to (ε, δ) lets them be: what a budget allows."""
-    return float(certainty_at(gaussian_profile(gaussian_mu(epsilon, delta)), delta))
+def limit_certainty(epsilon: float) -> float:
+    """How sure a limit of (ε, δ) lets them be, whatever is released within it, but for a chance of
+    2δ: P = e^L/(1 + e^L) with L = ε + ln 2.
+
+    With A = {odds > e^L}: P(A)(1 - e^(ε-L)) <= P(A) - e^ε P'(A) <= δ, and 1 - e^(ε-L) = 1/2. A
+    limit says one point of a profile only, and not that all is Gaussian: the device's coin is not.
+    """
+    return float(expit(epsilon + log(2)))
 
 
-def gaussian_epsilon(certainty: float, delta: float) -> float:
-    """The inverse: ε of the Gaussian that lets them be this sure; β(δ) = Φ(Φ⁻¹(δ) - μ) gives μ."""
-    rare = delta * (1 - certainty) / certainty
-    return float(epsilon_at(gaussian_profile(ndtri(delta) - ndtri(rare)), delta))
+def limit_epsilon(certainty: float) -> float:
+    """The inverse: the limit that lets them be this sure."""
+    return log(certainty / (1 - certainty)) - log(2)

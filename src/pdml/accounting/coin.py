@@ -104,9 +104,13 @@ def coin_profile(
         for index, (cap, levels, bounds) in enumerate(tables):
             mine = whose == index
             asked = wanted[mine]
+            size = np.abs(asked)
             # a profile is convex in e^ε', and falls: chords and the last value lie above it
-            chord = np.interp(np.exp(np.minimum(asked, levels[-1])), np.exp(levels), bounds)
-            found[mine] = np.minimum(gaussian_profile(cap)(asked), chord)
+            chord = np.interp(np.exp(np.minimum(size, levels[-1])), np.exp(levels), bounds)
+            below = np.exp(-size) * chord - np.expm1(-size)  # both orders are alike
+            found[mine] = np.minimum(
+                gaussian_profile(cap)(asked), np.where(asked < 0, below, chord)
+            )
         return found[()]
 
     return delta

@@ -86,4 +86,17 @@ class SumsReleased:
     hidden_among: int = 1  # servers whose sums appear in one total only; 1: everybody's own is seen
 
 
-Event = LabelFlipped | ObjectiveNoised | IterateReleased | SumsReleased
+@dataclass(frozen=True, kw_only=True)
+class CountsReleased:
+    """Somebody who has records with their *true* labels told once how often a model is right on
+    them: a table of counts, each with Gaussian noise (docs/evaluating.md).
+
+    ``shift`` bounds how far one record, or its label alone, moves the table in Euclidean norm. No
+    device's coin stands before these labels, and whoever counts them has them.
+    """
+
+    stddev: float  # of what is added to every count
+    shift: float  # √2: one count falls by one, another rises by one
+
+
+Event = LabelFlipped | ObjectiveNoised | IterateReleased | SumsReleased | CountsReleased

@@ -15,7 +15,12 @@ import numpy as np
 
 from pdml._response import keep_weight
 from pdml._types import Array
-from pdml.accounting.events import IterateReleased, ObjectiveNoised, SumsReleased
+from pdml.accounting.events import (
+    CountsReleased,
+    IterateReleased,
+    ObjectiveNoised,
+    SumsReleased,
+)
 from pdml.accounting.objective import Bound, is_gaussian, objective_parts, shifts
 from pdml.accounting.profiles import Values
 from pdml.accounting.spending import Split, ratios, root
@@ -47,6 +52,7 @@ class Exposure:
 
     epsilon: Values  # of all reports of the label; infinite if it was never flipped
     classes: Values  # K of its randomised response; 2 stands for any other that is as private
+    counted: Values  # μ of counts with the true label, which no coin hides; in no bound of a label
     theta: Bound  # of one label, through iterate noise
     eta: Bound  # through objective noise
     both: Bound  # through both together
@@ -84,18 +90,21 @@ def exposure(
     colluding : int, optional
         How many other servers put together what they see; by default all.
     by_round : bool
-        With a leading axis: after no round, after the first, and so on. Sums are a first round.
+        With a leading axis: after no round, after the first, and so on. Sums and counts are a
+        first round.
 
     Returns
     -------
     Exposure
     """
     total, loud, known = _people(sent, epsilons, weights, classes)
-    last = max([event.t for event in sent.released] + [1 for _ in sent.sums], default=0)
+    once = [1 for _ in (*sent.sums, *sent.counts)]
+    last = max([event.t for event in sent.released] + once, default=0)
     rounds = last if by_round else 0
     seen = np.minimum(1.0, np.arange(rounds + 1))[:, None] if by_round else np.ones((1, 1))
     sums = [seen * each for each in _sums(sent.sums, known, classes, colluding)]
     q_label, q_record, square = sums[:3]
+    counts = seen * _counts(sent.counts)
     spread = sqrt(2 * (1 - 1 / classes))  # a record moves q by so much more than its label can
     label, record, most = _iterates(sent.released, classes, rounds)
 
@@ -110,12 +119,13 @@ def exposure(
     found = Exposure(
         epsilon=total,
         classes=np.asarray(2 if len(sent.flips) > 1 else classes),
+        counted=root(counts),
         theta=gaussian(_at(loud, label) + q_label),
         eta=with_sums(objective_parts(sent.noised, loud), q_label),
         both=with_sums(_split(sent.noised, loud, label), q_label),
-        whole=gaussian(whole + q_record + square),
-        once=with_sums(_split(sent.noised, loud, record, spread), q_record + square),
-        coin=_coin(sent, loud, record[2], sums[3:], classes),
+        whole=gaussian(whole + q_record + square + counts),
+        once=with_sums(_split(sent.noised, loud, record, spread), q_record + square + counts),
+        coin=_coin(sent, loud, record[2] + counts, sums[3:], classes),
     )
     shape = found.theta.mu.shape
     return _arrays(lambda each: np.broadcast_to(each, shape)[slice(None) if by_round else 0], found)
@@ -253,6 +263,12 @@ def _coin(sent: Split, loud: Array, rest: Array, sums: Sequence[Array], classes:
         outside=eta.outside,
         flat=np.asarray(float(told)),
     )
+
+
+def _counts(events: Sequence[CountsReleased]) -> Array:
+    """μ² of all counts, the same for everybody and for a label and a record."""
+    moved, noise = np.array([(event.shift, event.stddev) for event in events]).reshape(-1, 2).T
+    return np.asarray((ratios(moved, noise) ** 2).sum(keepdims=True))
 
 
 def _sums(

@@ -4,6 +4,7 @@ Rows are {label, features} x {own server, other servers, own and others together
 worst one speaks for all unless a server is named.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isinf
@@ -16,13 +17,13 @@ from pdml._special import expit
 from pdml.accounting import bounds, profiles, provenance, reasons, shown, spending
 from pdml.accounting.budget import Budget, last_safe_round
 from pdml.accounting.certainty import certainty_at
-from pdml.accounting.events import Event, IterateReleased, SumsReleased
+from pdml.accounting.events import CountsReleased, Event, IterateReleased, SumsReleased
 from pdml.accounting.exposure import Exposure, exposure, side_by_side
 from pdml.accounting.profiles import Profile
 from pdml.accounting.users import Reports, UserLines, user_lines
 from pdml.errors import BudgetExceeded, InvalidInput
 
-__all__ = ["ADVERSARIES", "DATA", "Ledger", "Line"]
+__all__ = ["ADVERSARIES", "DATA", "Ledger", "Line", "arranged", "few_coalitions"]
 
 DATA = ("label", "features")
 ADVERSARIES = ("own server", "other servers", "own and others together")
@@ -44,6 +45,18 @@ class Line:
     reason: str
     certainty: float
     colluding: int | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for JSON; infinity as the string "inf"."""
+        told: dict[str, object] = {
+            "data": self.data,
+            "adversary": self.adversary,
+            "epsilon": "inf" if isinf(self.epsilon) else self.epsilon,
+            "delta": self.delta,
+            "certainty": self.certainty,
+            "reason": self.reason,
+        }
+        return told if self.colluding is None else {**told, "colluding": self.colluding}
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,10 +89,9 @@ class Ledger:
         return notebook.as_html(*self._shown(reasons=True))
 
     def _shown(self, *, reasons: bool) -> tuple[str, list[notebook.Sheet], tuple[str, ...]]:
-        lines = (*self.lines(), *shown.few_coalitions(self.every_coalition))
         title = f"Who can learn what of whoever is protected least (noise: {self.source})"
         notes = tuple(f"{note[:1].upper()}{note[1:]}." for note in self.notes)
-        return title, [shown.sheet(lines, reasons=reasons)], notes
+        return title, [shown.sheet(self.overview(), reasons=reasons)], notes
 
     def to_frame(self) -> Any:
         """The table as a pandas DataFrame.
@@ -179,8 +191,11 @@ class Ledger:
             spent, reason = [inf], reasons.features_against_own(adversary)
         else:
             spent = [each.own_epsilon for each in sent]
-            known = provenance.worst(*(e.by for e in sent if e.own_epsilon == max(spent)))
+            worst = [each for each in sent if each.own_epsilon == max(spent)]
+            known = provenance.worst(*(each.by for each in worst))
             reason = provenance.reason(known, max(spent), alone=adversary == "own server")
+            if any(each.counts for each in worst):
+                reason = reasons.COUNTED
         return Line(data, adversary, max(spent), 0.0, reason, float(expit(max(spent))), colluding)
 
     def _worst(
@@ -240,12 +255,32 @@ class Ledger:
         """The whole table."""
         return [self.line(data, adversary, server) for data in DATA for adversary in ADVERSARIES]
 
+    def overview(self, colluding: int | None = None) -> list[Line]:
+        """The whole table and, where it matters how many collude, a few coalitions.
+
+        Parameters
+        ----------
+        colluding : int, optional
+            So many are shown too: those that a plan or a budget speaks of.
+
+        Returns
+        -------
+        list of Line
+            `lines`; where sums were masked, those against other servers once for each of
+            `few_coalitions`.
+        """
+        if not self.masked:
+            return self.lines()
+        few = few_coalitions(self._hidden_among() - 1, colluding)
+        found = [self.line(data, "other servers", colluding=k) for data in DATA for k in few]
+        return arranged(self.lines(), found)
+
     def up_to(self, rounds: int) -> "Ledger":
         """The ledger as it stood after ``rounds`` rounds."""
 
         def sent(event: Event) -> bool:
-            t = event.t if isinstance(event, IterateReleased) else isinstance(event, SumsReleased)
-            return t <= rounds
+            once = isinstance(event, SumsReleased | CountsReleased)
+            return (event.t if isinstance(event, IterateReleased) else once) <= rounds
 
         kept = tuple(tuple(filter(sent, events)) for events in self.events)
         return replace(self, events=kept)
@@ -287,9 +322,10 @@ class Ledger:
         """How much was sent, in words."""
         rounds = max((e.t for each in self._sent for e in each.released), default=0)
         exchanges = max((len(each.sums) for each in self._sent), default=0)
-        if not exchanges:
-            return f"{rounds} rounds"
-        return reasons.exchanges(exchanges) + (f" and {rounds} rounds" if rounds else "")
+        counts = max((len(each.counts) for each in self._sent), default=0)
+        said = [reasons.exchanges(exchanges)] if exchanges else []
+        said += [reasons.evaluations(counts)] if counts else []
+        return " and ".join([*said, f"{rounds} rounds"] if rounds or not said else said)
 
     def _way_out(self, budget: Budget) -> str:
         sent = [[e.t for e in events if isinstance(e, IterateReleased)] for events in self.events]
@@ -358,8 +394,8 @@ class Ledger:
         return {
             "source": self.source,
             "delta": self.delta,
-            "lines": [_plain(line) for line in self.lines()],
-            **({"coalitions": [_plain(line) for line in each]} if each else {}),
+            "lines": [line.to_dict() for line in self.lines()],
+            **({"coalitions": [line.to_dict() for line in each]} if each else {}),
         }
 
     @property
@@ -374,16 +410,44 @@ class Ledger:
         return any(event.hidden_among > 1 for each in self._sent for event in each.sums)
 
 
-def _plain(line: Line) -> dict[str, object]:
-    told: dict[str, object] = {
-        "data": line.data,
-        "adversary": line.adversary,
-        "epsilon": "inf" if isinf(line.epsilon) else line.epsilon,
-        "delta": line.delta,
-        "certainty": line.certainty,
-        "reason": line.reason,
-    }
-    return told if line.colluding is None else {**told, "colluding": line.colluding}
+def few_coalitions(others: int, also: int | None = None) -> list[int]:
+    """Numbers of colluding servers that are worth a line for people.
+
+    Parameters
+    ----------
+    others : int
+        How many other servers there are, at least one.
+    also : int, optional
+        One more number, if there are so many.
+
+    Returns
+    -------
+    list of int
+        One, half of the others, all of them, and ``also``; ascending.
+    """
+    shown = {1, max(1, others // 2), others}
+    return sorted(shown | ({also} if also is not None and 1 <= also <= others else set()))
+
+
+def arranged(table: Sequence[Line], coalitions: Sequence[Line]) -> list[Line]:
+    """A table with coalitions in the place of all other servers together, if there are any.
+
+    Parameters
+    ----------
+    table : sequence of Line
+        As `Ledger.lines` gives it.
+    coalitions : sequence of Line
+        Some of `Ledger.coalitions` of each kind of data, those of all others among them.
+
+    Returns
+    -------
+    list of Line
+    """
+    found: list[Line] = []
+    for line in table:
+        some = [each for each in coalitions if each.data == line.data]
+        found += some if some and line.adversary == "other servers" else [line]
+    return found
 
 
 def _check_row(data: str, adversary: str, colluding: int | None = None) -> None:

@@ -13,10 +13,17 @@ _HIDES = {
     bounds.ONCE: "label part counted once, the rest in every round",
     bounds.COIN: "label part counted once, with the device's coin",
 }
+RESTS_ON = (
+    "This rests on a stream cipher and on keys that their owners keep to themselves, and on the "
+    "others having added their noise."
+)
 _OWN = {
     "own server": "the own server receives them: no protection",
     "own and others together": "no protection",
 }
+
+
+COUNTED = "the own server has the true label, with which it evaluated the model: no protection"
 
 
 def features_against_own(adversary: str) -> str:
@@ -27,6 +34,11 @@ def features_against_own(adversary: str) -> str:
 def exchanges(count: int) -> str:
     """So many exchanges of sums."""
     return "one exchange of sums" if count == 1 else f"{count} exchanges of sums"
+
+
+def evaluations(count: int) -> str:
+    """So many evaluations."""
+    return "one evaluation" if count == 1 else f"{count} evaluations"
 
 
 def against_others(
@@ -52,10 +64,17 @@ def against_others(
     str
         Words for the ledger's line.
     """
-    if not sent.released and not sent.sums:
+    if not sent.released and not sent.sums and not sent.counts:
         return "nothing was sent"
     if isinf(epsilon):
         return "no noise hides it"
+    told = [_of_training(data, bound, sent, colluding)] if sent.released or sent.sums else []
+    if sent.counts:
+        told.append(f"noise on the counts of {evaluations(len(sent.counts))} with the true label")
+    return ", and ".join(told)
+
+
+def _of_training(data: str, bound: str, sent: Split, colluding: int | None) -> str:
     if bound == bounds.ALONE:
         return "randomised response alone"
     parts = [_HIDES[bound]] if sent.released else []

@@ -1,6 +1,6 @@
 """A ledger as people read it: the table, line by line."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
@@ -34,23 +34,6 @@ def sheet(lines: Iterable["Line"], *, reasons: bool = False) -> Sheet:
     """
     rows = (_cells(line) + ((line.reason,) if reasons else ()) for line in lines)
     return Sheet(columns=COLUMNS + (("why",) if reasons else ()), rows=tuple(rows))
-
-
-def few_coalitions(lines: Sequence["Line"]) -> tuple["Line", ...]:
-    """Of lines against one to all other servers those against one, and against half of them.
-
-    Parameters
-    ----------
-    lines : sequence of Line
-        As `Ledger.every_coalition` has them.
-
-    Returns
-    -------
-    tuple of Line
-    """
-    half = max((line.colluding or 0 for line in lines), default=0) // 2
-    wanted = {1, half} if half > 1 else {1}
-    return tuple(line for line in lines if line.colluding in wanted)
 
 
 def frame(lines: Iterable["Line"]) -> Any:

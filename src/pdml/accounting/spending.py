@@ -9,6 +9,7 @@ import numpy as np
 from pdml._types import Array
 from pdml.accounting import provenance
 from pdml.accounting.events import (
+    CountsReleased,
     Event,
     IterateReleased,
     LabelFlipped,
@@ -31,11 +32,13 @@ class Split:
     sums: tuple[SumsReleased, ...] = ()
     menu: tuple[float, ...] = ()
     by: str = provenance.DEVICES  # the worst of those who flipped the labels
+    counts: tuple[CountsReleased, ...] = ()
 
     @property
     def own_epsilon(self) -> float:
-        """ε of a label against its own server: a flip hides nothing from whoever made it."""
-        return inf if provenance.is_seen(self.by) else self.epsilon
+        """ε of a label against its own server: a flip hides nothing from whoever made it, nor from
+        whoever counts true labels."""
+        return inf if provenance.is_seen(self.by) or self.counts else self.epsilon
 
     @property
     def epsilon(self) -> float:
@@ -50,6 +53,7 @@ def split(events: Sequence[Event]) -> Split:
     noised: list[ObjectiveNoised] = []
     released: list[IterateReleased] = []
     sums: list[SumsReleased] = []
+    counts: list[CountsReleased] = []
     for event in events:
         match event:
             case LabelFlipped():
@@ -61,13 +65,17 @@ def split(events: Sequence[Event]) -> Split:
                 released.append(event)
             case SumsReleased():
                 sums.append(event)
+            case CountsReleased():
+                counts.append(event)
             case _:
                 raise InvalidInput(
                     f"the ledger does not know the event {event!r}, so it cannot say what was spent"
                 )
     menu = flips[0].epsilons if len(flips) == 1 and min(flips[0].epsilons, default=0) > 0 else ()
     epsilons = tuple(flip.epsilon for flip in flips)
-    return Split(epsilons, tuple(noised), tuple(released), tuple(sums), menu, by)
+    return Split(
+        epsilons, tuple(noised), tuple(released), tuple(sums), menu, by, counts=tuple(counts)
+    )
 
 
 def ratios(moved: Array, noise: Array) -> Array:

@@ -10,6 +10,8 @@ from pdml.cli.collect import collect
 from pdml.cli.contribute import contribute
 from pdml.cli.data import data
 from pdml.cli.demo import demo
+from pdml.cli.evaluate import evaluate
+from pdml.cli.export import export
 from pdml.cli.node import node
 from pdml.cli.options import flag, option
 from pdml.cli.plan import plan
@@ -17,6 +19,7 @@ from pdml.cli.predict import predict
 from pdml.cli.privacy import privacy
 from pdml.cli.relay import relay
 from pdml.cli.reproduce import reproduce
+from pdml.cli.statement import statement
 from pdml.cli.study import study
 from pdml.cli.train import train
 from pdml.cli.verify import verify
@@ -59,13 +62,27 @@ def _main(
     See it work:      pdml demo
     Your own table:   pdml train people.csv --label diagnosis --range age=18:100
     Use the model:    pdml predict model.json others.csv
+    How good is it:   pdml evaluate model.json others.csv
     Who learns what:  pdml privacy model.json
     """
 
 
 _GROUPS = {"train": train, "data": data, "study": study}
 _GROUPS |= {"collect": collect, "node": node, "relay": relay}
-for command in (demo, predict, privacy, audit, plan, bound, reproduce, contribute, verify):
+for command in (
+    demo,
+    predict,
+    evaluate,
+    export,
+    privacy,
+    audit,
+    plan,
+    bound,
+    reproduce,
+    contribute,
+    verify,
+    statement,
+):
     app.command()(command)
 for name, group in _GROUPS.items():
     app.add_typer(group, name=name)

@@ -3,7 +3,7 @@
 from math import isinf
 
 from pdml._special import expit
-from pdml.accounting.certainty import gaussian_certainty
+from pdml.accounting.certainty import limit_certainty
 from pdml.pages import numbers
 from pdml.study import Study
 
@@ -14,7 +14,7 @@ def tell(study: Study) -> list[str]:
 
 
 def features(study: Study) -> str:
-    """A limit on ε is one on how sure anybody can become: what is seen of features is Gaussian."""
+    """A limit on (ε, δ) is one on how sure anybody can become (privacy.md, section 11)."""
     who = "All other servers together learn of the answers above"
     if study.budget is None or isinf(study.budget.features_epsilon):
         return f"{who}: no limit."
@@ -36,5 +36,5 @@ def label(study: Study) -> str:
 
 def sure(epsilon: float, delta: float, of: str = "") -> str:
     """How sure somebody can become of features under a limit of (ε, δ)."""
-    most = numbers.certainty(gaussian_certainty(epsilon, delta))
-    return f"at most {most} sure{of}, but for a chance of {delta:g}"
+    most = numbers.certainty(limit_certainty(epsilon))
+    return f"at most {most} sure{of}, but for a chance of {2 * delta:g}"

@@ -168,12 +168,14 @@ def _prepared(one: "Contribution", said: "Said", *, as_json: bool) -> "Preview":
 
 
 def _show(one: "Contribution", seen: "Preview") -> None:
-    from pdml.study import words
+    from pdml.study import readable, words
 
     study = one.study
     kept = words.share(words.kept(seen.report.epsilon, len(study.classes)))
+    made = "; ".join(map(readable.of_map, study.encoder.maps))
     facts = {
-        **{k: f"{v:g}" if isinstance(v, float) else v for k, v in seen.answers.items()},
+        **{name: readable.answer(value) for name, value in seen.answers.items()},
+        **({"made of these": made} if made else {}),
         study.question: f"{seen.label}  (after chance, which lets a true answer stand with {kept})",
         "epsilon": f"{seen.epsilon:g}",
         "report number": seen.report.id,

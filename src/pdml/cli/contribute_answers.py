@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Said:
     """What the options say; None and missing answers are asked for."""
 
-    answers: "Mapping[str, float | str]"
+    answers: "Mapping[str, float | str | None]"
     micro_epsilon: int | None
     label: int | None
     token: str
@@ -52,24 +52,29 @@ def said_by(
     )
 
 
-def complete(study: "Study", answers: "Mapping[str, float | str]") -> dict[str, float | str]:
+def complete(
+    study: "Study", answers: "Mapping[str, float | str | None]"
+) -> "dict[str, float | str | None]":
     """All answers: those that are there, and the others asked for."""
     asked = (one for one in study.attributes if one.name not in answers)
     return {**answers, **{one.name: _ask(study, one) for one in asked}}
 
 
-def _ask(study: "Study", attribute: "Attribute") -> float | str:
+def _ask(study: "Study", attribute: "Attribute") -> float | str | None:
     from pdml.contribute.answers import checked
+    from pdml.study.attributes import NO_ANSWER
     from pdml.study.encoder import Number
 
     wording = study.wording.get(attribute.name)
     words = (wording.label if wording else "") or attribute.name
     if not isinstance(attribute, Number):
-        return attribute.levels[_choose(words, attribute.levels)]
+        return (*attribute.levels, None)[_choose(words, attribute.choices)]
     domain = f"from {attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
+    domain += f"; empty: {NO_ANSWER}" if attribute.missing else ""
+    silence = "" if attribute.missing else None
     while True:
         with somebody(words):
-            said = str(typer.prompt(f"{words} ({domain})", err=True))
+            said = str(typer.prompt(f"{words} ({domain})", silence, show_default=False, err=True))
         try:
             return checked(study, {attribute.name: said})[attribute.name]
         except DataError as error:

@@ -62,10 +62,10 @@ def _show(done: "Demo", files: dict[str, Path]) -> None:
     from pdml.pages.numbers import sizes
 
     trained, graph = done.private, done.private.classifier.graph_
-    totals = {"released model": trained, "without privacy": done.unprotected}
+    totals = [*trained_words.beside(trained), ("without privacy", done.unprotected.accuracy)]
     screen.show(
         "How accurate is it?",
-        screen.accuracy_table(trained.rows, [(k, each.accuracy) for k, each in totals.items()]),
+        screen.accuracy_table(trained.rows, totals),
         f"{trained.records:,} simulated people, each with the label flipped with probability "
         f"{done.flip_probability:.0%}; "
         f"{sizes('server', graph.n, graph.n_edges, trained.rounds)}; "

@@ -5,18 +5,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdml.cli import screen
+from pdml.cli import node_evaluate, screen
 from pdml.cli.options import Json, NodeFolder, argument, flag, group, option
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pdml.node.home import Home
+    from pdml.node.party import Holdings
 
 node = group(
     "Take part in a training between organisations.",
     "Needs the extra: pip install 'pdml[node]'. FOLDER is what `pdml node init` "
     "made on this machine.",
 )
+
+node.command("evaluate")(node_evaluate.evaluate)
+node.command("pool")(node_evaluate.pool)
 
 _ACCEPT = "Ask an operator about each offer, or accept the study's own plan."
 _RANDOMISE = "They are true: randomise them now. This organisation saw them."
@@ -186,7 +190,19 @@ def run(
     """
     from pdml.node.running import run as serve
 
-    serve(folder, relay=relay, metrics=metrics, simulated_noise=simulated_noise, verbose=verbose)
+    def keep(home: "Home", name: str, held: "Holdings") -> None:
+        from pdml.release.nodes import keep_house  # after the first exchange of sums, not before
+
+        keep_house(home, name, held)
+
+    serve(
+        folder,
+        relay=relay,
+        metrics=metrics,
+        simulated_noise=simulated_noise,
+        verbose=verbose,
+        keep=keep,
+    )
 
 
 @node.command()

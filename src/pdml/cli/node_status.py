@@ -38,7 +38,7 @@ def show(account: Account) -> None:
     for found in account.datasets:
         what = "this node's data set" if found.current else "an earlier data set"
         heading = f"{found.digest[:12]}, {what}: {found.releases} vectors released"
-        screen.show_privacy(found.ledger.lines(), heading=heading)
+        screen.show_privacy(found.ledger.overview(), heading=heading)
         if found.next_job is not None and study and study.plan and study.budget:
             screen.say("", _next(found.next_job, study.plan.rounds, study.budget))
 

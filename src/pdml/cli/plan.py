@@ -140,7 +140,7 @@ def _show(proposal: "Proposal", found: dict[str, float], out: Path | None) -> No
     ]
     columns = ("against other servers", "allowed", "spent", "delta")
     screen.show("The budget", screen.Grid(columns, rows))
-    screen.show_privacy(proposal.ledger.lines())
+    screen.show_privacy(proposal.ledger.overview(proposal.budget.colluding))
     worth = [
         (_CANDIDATES[name], _range(each.accuracy), _range(each.agreement))
         for name, each in proposal.candidates.items()

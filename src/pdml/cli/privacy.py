@@ -18,6 +18,11 @@ _SMALLEST = "Smallest epsilon anybody chose.  [default: --epsilon]"
 _DELTA = "Chance for which nothing is promised.  [default: 1e-06]"
 _WIDTH = "Numbers per record, with the constant 1.  [default: 10]"
 _DEGREE = "Links of the server that has fewest.  [default: 1]"
+_METHOD = "rounds or sums, one exchange.  [default: rounds]"
+_LABEL_NOISE = "Noise on sums of labels (sigma of Q); 0: none.  [default: 1.1]"
+_SQUARE_NOISE = "Noise on sums of squares (sigma of S); 0: none.  [default: 1.9]"
+_COLLUDING = "Mask sums against so many other servers; a budget's too.  [default: all others]"
+_OF_SUMS = ["method", "label_noise", "square_noise", "colluding"]
 _SIZES = ["records", "servers", "degree", "features", "classes", "norm_bound", "delta"]
 _SIZES += ["epsilon", "smallest_epsilon"]
 _BUDGET = ("features_epsilon", "features_delta", "labels_epsilon", "labels_delta")
@@ -43,6 +48,10 @@ def privacy(
     objective_noise: options.ObjectiveNoise = None,
     noise_scale: options.NoiseScale = None,
     noise_decay: options.NoiseDecay = None,
+    method: Annotated[str | None, option(_METHOD, panel=options.PLAN)] = None,
+    label_noise: Annotated[Number, option(_LABEL_NOISE, panel=options.PLAN)] = None,
+    square_noise: Annotated[Number, option(_SQUARE_NOISE, panel=options.PLAN)] = None,
+    colluding: Annotated[Count, option(_COLLUDING, panel=options.PLAN)] = None,
     norm_bound: Annotated[Number, option("Longest a record may be.  [default: 1]")] = None,
     delta: Annotated[Number, option(_DELTA)] = None,
     features_epsilon: Annotated[
@@ -58,19 +67,22 @@ def privacy(
     """Tell who can learn what: from a model, or from settings before any training.
 
     The table says how sure each party can become of one person's label or features, starting from
-    50%: against other servers but for a chance of delta. With a budget, also the last round that
-    stays within it.
+    50%: against other servers but for a chance of delta, and why. Where sums are masked, it says so
+    for one other server, half of them, all, and as many as the plan speaks of; --json has every
+    number of them. With a budget, also whether it is kept, and the last round that stays within it.
 
     \b
     Example, before a training:
       pdml privacy --records 4500 --servers 10 --degree 2 --epsilon 1 --rounds 60 \\
           --features-epsilon 1 --features-delta 1e-6
+    Example, before one exchange of sums of which at most five other servers collude:
+      pdml privacy --records 4500 --servers 10 --method sums --colluding 5
     Example, after it:
       pdml privacy model.json
     """
     said = locals()
     sizes, limits = options.given(said, _SIZES), options.given(said, _BUDGET)
-    settings = options.given(said, options.SETTINGS)
+    settings = options.given(said, [*options.SETTINGS, *_OF_SUMS])
     if model is not None:
         options.leave_out(
             sizes | settings | limits, " with a model, which says itself what was spent"
@@ -94,7 +106,7 @@ def privacy(
     planned = Prospect(plan=TrainingPlan(**settings), **sizes)
     if limits:
         chance = {"features_delta": planned.delta, "labels_delta": planned.delta}
-        planned = replace(planned, budget=Budget(**chance | limits))
+        planned = replace(planned, budget=Budget(**chance | limits, colluding=colluding))
     screen.tell(as_json, planned.to_dict(), lambda: _planned(planned))
 
 
@@ -102,26 +114,25 @@ def _stored(path: Path, as_json: bool) -> None:
     from pdml.release.model import load_model
 
     model = load_model(path)
-    lines, told = model.lines(), {"source": "not said", "counted": "not said"} | model.privacy
+    lines, told = model.overview(), {"source": "not said", "counted": "not said"} | model.privacy
 
     def show() -> None:
         screen.show_privacy(lines)
+        screen.show_reasons(lines)
         screen.say("", f"Noise: {told['source']}.", f"Counted: {told['counted']}.")
 
     screen.tell(as_json, {"model": str(path)} | model.privacy, show)
 
 
 def _planned(planned: "Prospect") -> None:
-    from pdml.pages import numbers
-
-    rounds, safe = planned.plan.rounds, planned.last_safe_round
-    screen.show_privacy(planned.ledger.lines(), f"After all {rounds} rounds.")
-    columns = ("round", "epsilon of features", "epsilon of labels")
-    rows = [
-        (str(t), *map(numbers.epsilon, planned.spent[t - 1])) for t in _milestones(rounds, safe)
-    ]
-    table = screen.Grid(columns, rows, words=0)
-    screen.show("What is spent against other servers, round by round?", table)
+    plan, lines = planned.plan, planned.ledger.overview(planned.plan.colluding)
+    sums = plan.method == "sums"
+    screen.show_privacy(
+        lines, "After one exchange." if sums else f"After all {plan.rounds} rounds."
+    )
+    screen.show_reasons(lines)
+    if not sums:
+        _by_round(planned)
     screen.say(
         "",
         *_budgeted(planned),
@@ -130,8 +141,21 @@ def _planned(planned: "Prospect") -> None:
     )
 
 
+def _by_round(planned: "Prospect") -> None:
+    from pdml.pages import numbers
+
+    rounds, safe = planned.plan.rounds, planned.last_safe_round
+    columns = ("round", "epsilon of features", "epsilon of labels")
+    rows = [
+        (str(t), *map(numbers.epsilon, planned.spent[t - 1])) for t in _milestones(rounds, safe)
+    ]
+    table = screen.Grid(columns, rows, words=0)
+    screen.show("What is spent against other servers, round by round?", table)
+
+
 def _budgeted(planned: "Prospect") -> list[str]:
     from pdml.accounting.budget import MOST_ROUNDS
+    from pdml.pages import numbers
 
     budget, rounds, safe = planned.budget, planned.plan.rounds, planned.last_safe_round
     if budget is None or safe is None:
@@ -140,8 +164,14 @@ def _budgeted(planned: "Prospect") -> list[str]:
     allowed = " and ".join(
         f"epsilon {eps:g} (delta {d:g}) for {what}" for what, eps, d in limits if not isinf(eps)
     )
+    if budget.colluding is not None:
+        together = numbers.coalition(budget.colluding)
+        allowed += f" against {together}"
     later = " or later" if safe >= MOST_ROUNDS else ""
-    if safe == 0:
+    if planned.plan.method == "sums":
+        kept = "is within it" if planned.within else "would be refused"
+        verdict = f"one exchange of sums {kept}"
+    elif safe == 0:
         verdict = "not even the first round is safe, and a training would be refused"
     elif planned.within:
         verdict = f"the last safe round is {safe:,}{later}, so {rounds} rounds are within it"

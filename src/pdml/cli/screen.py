@@ -262,17 +262,43 @@ def accuracy_table(
 
 def show_privacy(lines: "Iterable[Line]", *sentences: str, heading: str = PEOPLE) -> None:
     """The ledger in words: how sure each adversary can become, and the ε behind it."""
-    lines = list(lines)
-    kinds = dict.fromkeys(line.data for line in lines)
+    whom = _adversaries(lines)
+    kinds = dict.fromkeys(line.data for each in whom.values() for line in each)
     columns = ("who", *(column for kind in kinds for column in (f"of the {kind}", "epsilon")))
     rows: list[list[Words]] = [
-        [who, *(cell for line in lines if line.adversary == who for cell in _sure(line))]
-        for who in dict.fromkeys(line.adversary for line in lines)
+        [who, *(cell for line in each for cell in _sure(line))] for who, each in whom.items()
     ]
-    delta = max((line.delta for line in lines), default=0.0)
+    delta = max((line.delta for each in whom.values() for line in each), default=0.0)
     start = "Starting from 50%, for the person protected least"
     odds = f"{start}; against other servers but for a chance of {delta:g} (delta)."
     show(heading, Grid(columns, rows), odds, *sentences)
+
+
+def show_reasons(lines: "Iterable[Line]") -> None:
+    """Why each line of the ledger is what it is, and what small coalitions rest on."""
+    from pdml.accounting.reasons import RESTS_ON
+
+    whom = _adversaries(lines)
+    rows = [
+        ("" if row else who, line.data, line.reason)
+        for who, each in whom.items()
+        for row, line in enumerate(each)
+    ]
+    sizes = {line.colluding for each in whom.values() for line in each if line.colluding}
+    told = f"Fewer than all others see no more than one total. {RESTS_ON}"
+    show("Why?", Grid(("who", "of the", "why"), rows, words=3), *([told] if len(sizes) > 1 else []))
+
+
+def _adversaries(lines: "Iterable[Line]") -> "dict[str, list[Line]]":
+    """Lines by adversary, in words and in the order in which they come."""
+    known = list(lines)
+    most = max((line.colluding or 0 for line in known), default=0)
+    found: dict[str, list[Line]] = {}
+    for line in known:
+        k = line.colluding
+        who = numbers.coalition(k, everybody=k == most) if k else line.adversary
+        found.setdefault(who, []).append(line)
+    return found
 
 
 def _sure(line: "Line") -> tuple[Words, Words]:

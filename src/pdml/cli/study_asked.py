@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,8 @@ import typer
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pdml.study.encoder import Attribute
+    from pdml.errors import Undeclared
+    from pdml.study.encoder import Attribute, Number
     from pdml.study.findings import Findings
 
     Check = Callable[[Findings, str], Any]
@@ -51,9 +53,10 @@ def split(text: str) -> list[str]:
 
 
 def attribute(name: str, kind: str) -> "Attribute":
-    """The range of a number, or the levels of a category."""
+    """A number's range, and what is expected of people; or the levels of a category."""
     from pdml.cli import declared
-    from pdml.study.encoder import Category
+    from pdml.study.declared import with_gaps
+    from pdml.study.encoder import Category, Number
     from pdml.tables import MISSING
 
     def some(f: "Findings", text: str) -> None:
@@ -65,12 +68,54 @@ def attribute(name: str, kind: str) -> "Attribute":
         except ValueError:
             f.wrong(("range",), "be LOW:HIGH with LOW below HIGH, or LOW:HIGH:whole", text)
 
+    found: Attribute
     if kind == "category":
         levels = ask(f"Possible levels of {name}, separated by commas", some)
-        return Category(name=name, levels=tuple(split(levels)))
-    known = f"Range of {name} that can be known without looking at anybody"
-    form = "LOW:HIGH, or LOW:HIGH:whole if fractions are no answers"
-    return declared.number(name, ask(f"{known}, as {form}", two))
+        found = Category(name=name, levels=tuple(split(levels)))
+    else:
+        known = f"Range of {name} that can be known without looking at anybody"
+        form = "LOW:HIGH, or LOW:HIGH:whole if fractions are no answers"
+        found = declared.number(name, ask(f"{known}, as {form}", two))
+        assert isinstance(found, Number)
+        found = _expected(found) if found.typical is None else found
+    skipped = ask(f"May an answer to {name} be missing, yes or no", _yes_or_no, "no")
+    return with_gaps(found) if skipped == "yes" else found
+
+
+def _expected(number: "Number") -> "Number":
+    """What the author would expect of people, without looking at any."""
+
+    def tried(f: "Findings", text: str, make: "Callable[[float], Number]") -> None:
+        try:
+            make(float(text))
+        except InvalidInput as error:
+            f.add(("answer",), str(error))
+        except ValueError:
+            f.wrong(("answer",), "be a number", text)
+
+    def both(typical: float, spread: float) -> "Number":
+        return replace(number, typical=typical, spread=spread)
+
+    middle, sixth = number.scale
+    asked = f"What value of {number.name} would you expect of a typical person?"
+    typical = ask(asked, partial(tried, make=lambda said: both(said, sixth)), f"{middle:g}")
+    made = partial(both, float(typical))
+    spread = ask(
+        "Within how much of it do most people lie?", partial(tried, make=made), f"{sixth:g}"
+    )
+    return made(float(spread))
+
+
+def _yes_or_no(f: "Findings", text: str) -> None:
+    if text not in ("yes", "no"):
+        f.wrong(("answer",), "be yes or no", text)
+
+
+def attributes_of(error: "Undeclared") -> "tuple[Attribute, ...]":
+    """What is not declared, asked column by column."""
+    typer.echo("Say of each column what you know without looking at anybody's record.", err=True)
+    kinds = {name: "number" if name in error.numbers else "category" for name in error.columns}
+    return tuple(attribute(name, kind) for name, kind in kinds.items())
 
 
 def _attributes() -> "tuple[Attribute, ...]":

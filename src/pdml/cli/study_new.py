@@ -3,7 +3,6 @@ commented study.toml.
 """
 
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,9 +15,12 @@ from pdml.cli.study_asked import split
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from pdml.cli import declared
     from pdml.study import Study
 
 _FROM_CSV = "Take names (and kinds) of attributes from a table."
+_RANGE = "Range of a number, and within what most people lie."
+_SPELT = "What stands for no answer in tables, besides an empty cell."
 _FROM_DATA = "Take ranges, levels and classes not declared from the table: a leak."
 _WEAK = "Take epsilons above 2.944438, which hardly protect."
 _FEATURES = "Budget: epsilon of features against all other servers.  [default: asked for, or 1]"
@@ -33,10 +35,12 @@ def new(
     from_csv: Annotated[Path | None, option(_FROM_CSV, "FILE")] = None,
     label: Annotated[str, option("Its column that people keep secret.", "COLUMN")] = "",
     ranges: Annotated[
-        Texts, option("Range of a number.", "COLUMN=LOW:HIGH[:whole]", "--range")
+        Texts, option(_RANGE, "COLUMN=LOW:HIGH[:TYPICAL:SPREAD][:whole]", "--range")
     ] = None,
     levels: Annotated[Texts, option("Declared levels of a category.", "COLUMN=A,B,...")] = None,
     ignore: Annotated[Texts, option("A column that is no attribute.", "COLUMN")] = None,
+    missing: Annotated[Texts, option("A question that people may leave out.", "COLUMN")] = None,
+    missing_values: Annotated[str, option(_SPELT, "A,B,...")] = "",
     from_data: Annotated[bool, flag("--from-data", _FROM_DATA)] = False,
     id: Annotated[str, option("A short name.  [default: from the title]", **_QUIET)] = "",
     title: Annotated[str, option("What people read first.")] = "",
@@ -59,9 +63,10 @@ def new(
 ) -> None:
     """Write a commented study.toml: asked step by step, or from the header of a table.
 
-    Ranges and levels are part of the contract, and so are public. Declare what can be known without
-    looking at anybody's record: --from-data takes the rest from the table, which shows whoever is
-    extreme or rare, and no noise protects that.
+    Ranges, typical values and levels are part of the contract, and so are public. Declare what can
+    be known without looking at anybody's record: with age=18:100:45:20 ages from 18 to 100 are
+    accepted, and most people are expected to be 45 ± 20. --from-data takes the rest from the table,
+    which shows whoever is extreme or rare, and no noise protects that.
 
     The budget is the most that all other servers together may learn about one person from all
     trainings. It is part of the contract, too: changed later it makes another study.
@@ -71,8 +76,9 @@ def new(
       pdml study new
     Example, from a table:
       pdml study new --from-csv people.csv --label diagnosis --classes no,yes \\
-          --range age=18:100 --levels sex=female,male,other --servers alice,bob,carol
+          --range age=18:100:45:20 --levels sex=female,male,other --servers alice,bob,carol
     """
+    from pdml.cli import declared
     from pdml.files import atomic_write
     from pdml.study.draft import FEATURES_EPSILON, LEAK, new_study
     from pdml.study.template import render
@@ -82,18 +88,24 @@ def new(
     said |= {"classes": split(classes), "servers": split(servers)}
     leaks: tuple[str, ...] = ()
     if from_csv is not None:
-        known = (ranges or (), levels or (), ignore or ())
-        found, leaks = _of_table(from_csv, label, *known, from_data=from_data)
+        columns = declared.Columns(
+            ranges=ranges,
+            levels=levels,
+            ignore=ignore,
+            missing=missing,
+            missing_values=missing_values,
+        )
+        found, leaks = _of_table(from_csv, label, columns, from_data=from_data)
         if not (classes or from_data):
             raise InvalidInput(
                 "--classes must name the possible answers, got nothing: or let --from-data take "
                 "them from the table"
             )
         said = {name: said.get(name) or value for name, value in found.items()}
-    elif label or ranges or levels or ignore or from_data:
+    elif label or ranges or levels or ignore or missing or missing_values or from_data:
         raise InvalidInput(
-            "--label, --range, --levels, --ignore and --from-data describe a table: give it with "
-            "--from-csv FILE"
+            "--label, --range, --levels, --ignore, --missing, --missing-values and --from-data "
+            "describe a table: give it with --from-csv FILE"
         )
     else:
         said = {name: said.get(name) or ask() for name, ask in study_asked.QUESTIONS.items()}
@@ -128,38 +140,39 @@ def new(
 
 
 def _of_table(
-    file: Path,
-    label: str,
-    ranges: Sequence[str],
-    levels: Sequence[str],
-    ignore: Sequence[str],
-    *,
-    from_data: bool,
+    file: Path, label: str, columns: "declared.Columns", *, from_data: bool
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What a table proposes, and the columns whose declaration came from the data. A person at a
     terminal is asked for what is not declared.
     """
     from pdml.cli import declared
-    from pdml.study.declared import encoder_for
+    from pdml.errors import Undeclared
+    from pdml.study.declared import by_name, encoder_for
     from pdml.study.draft import SERVERS
     from pdml.tables import read_table
     from pdml.tables.roles import Roles
 
     if not label:
         raise InvalidInput("--from-csv needs --label COLUMN: the column that people keep secret")
-    table, known = read_table(file), declared.declarations(ranges, levels, None)
-    features = Roles(label=label, ignored=tuple(ignore)).features(table)
-    if not from_data and sys.stdin.isatty():
-        for name in (name for name in features if name not in known):
-            kind = "number" if table.is_numeric(name) else "category"
-            known[name] = study_asked.attribute(name, kind)
-    with declared.in_options():
-        encoder, guessed = encoder_for(table, known, features=features, from_data=from_data)
+    table, settings = read_table(file), columns.settings()
+    features = Roles(label=label, ignored=tuple(columns.ignore or ())).features(table)
+    known = by_name(settings.pop("attributes"))
+    settings |= {"features": features, "from_data": from_data}
+    command = ["pdml", "study", "new", "--from-csv", str(file), "--label", label]
+    with declared.in_options([*command, *columns.typed()]):
+        try:
+            encoder, guessed = encoder_for(table, known, **settings)
+        except Undeclared as error:
+            if not sys.stdin.isatty():
+                raise
+            known |= by_name(study_asked.attributes_of(error))
+            encoder, guessed = encoder_for(table, known, **settings)
     proposed = {
         "title": f"A study of {label}",
         "question": f"{label}?",
         "classes": sorted(set(table.text(label, private=True).tolist())) if from_data else [],
         "attributes": encoder.attributes,
+        "missing_values": encoder.missing_values,
         "servers": SERVERS,
     }
     return proposed, guessed

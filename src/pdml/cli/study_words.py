@@ -5,9 +5,7 @@ from typing import Any
 from pdml.cli import budget_words, screen
 from pdml.cli.screen import Grid
 from pdml.pages import numbers
-from pdml.study import Study, Wording
-from pdml.study.encoder import Attribute, Number
-from pdml.tables import listed
+from pdml.study import Study, Wording, readable, words
 
 MOST_ROWS = 40
 _CHANCE = (
@@ -35,16 +33,15 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
     asked = [
         (
             study.wording.get(each.name, Wording()).label or each.name,
-            _domain(each),
-            "1" if isinstance(each, Number) else str(len(each.feature_names)),
+            words.domain(each, study.encoder.version),
+            str(len(each.feature_names)),
         )
         for each in study.attributes
     ]
     screen.show(
         "What can the own server read?",
         _few(("question", "answer", "features"), asked, words=2),
-        f"A report holds {study.width} numbers: these, a constant, and the whole shrunk to "
-        "length 1.",
+        *_sent(study, facts),
     )
     members = [
         (server.name, server.url, ", ".join(study.neighbours(server.name)))
@@ -80,10 +77,21 @@ def _default(study: Study, epsilon: float) -> str:
     return " (suggested)" if epsilon == study.default_epsilon else ""
 
 
-def _domain(attribute: Attribute) -> str:
-    if isinstance(attribute, Number):
-        return f"{attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
-    return listed(attribute.levels).replace("'", "")
+def _sent(study: Study, facts: dict[str, Any]) -> list[str]:
+    """What a report holds, and how long it is."""
+    if facts["shrunk"] is None:
+        return [
+            f"A report holds {study.width} numbers: these, a constant, and the whole shrunk to "
+            "length 1."
+        ]
+    share, factor = (f"{facts['shrunk'][key]:.0%}" for key in ("share", "factor"))
+    made = [f"Devices add to them: {each}." for each in map(readable.of_map, study.encoder.maps)]
+    return [
+        *made,
+        f"A report holds {study.width} numbers: these and a constant. What is longer than 1 is "
+        f"shrunk to it: {share} of reports, if people are as this study expects, and half of those "
+        f"to less than {factor} of their length.",
+    ]
 
 
 def _when(study: Study) -> str:

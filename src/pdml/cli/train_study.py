@@ -193,7 +193,7 @@ def _tell(
 
     def show() -> None:
         screen.show(study.title, screen.accuracy_table(outcome.rows, ()), lead(study, outcome))
-        screen.show_privacy(outcome.ledger.lines())
+        screen.show_privacy(outcome.ledger.overview(outcome.contract.plan.colluding))
         screen.say("", *notes_of(outcome))
         screen.list_files(files)
         if "house" in files:

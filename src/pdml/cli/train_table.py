@@ -1,5 +1,6 @@
 """`pdml train people.csv`: a table of people's records in, a model and a report out."""
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
 _LIMITS = ("features_epsilon", "delta", "colluding")
 COLUMNS, _ACCURACY = "The columns", "Accuracy"
 _column, _private = partial(option, panel=COLUMNS), partial(option, panel=PRIVACY)
+_RANGE = "Range of a number, and within what most people lie; repeat."
+_ENCODER = "All this as JSON, as in a model's encoder."
+_MISSING = "A column in which values may be missing; repeat."
+_SPELT = "What stands for a missing value, besides an empty cell."
+_MAP = "Further features: squares, bins:count=5, products:A*B, fourier:count=20,scale=0.7; repeat."
 _letter = partial(option, panel=PLAN)
-_ENCODER = "Ranges and levels as JSON, as in a model's encoder."
 _FROM_DATA = "Take the undeclared ones from the data: a leak."
 _EPSILON = "Privacy of each label: smaller is more private, inf is none."
 _FEATURES = "The most other servers may learn of features; inf: no limit.  [default: 1]"
@@ -36,13 +41,16 @@ def train_table(
     ],
     label: Annotated[str, _column("The column to predict.", "COLUMN")] = "",
     ranges: Annotated[
-        Texts, _column("Range of a number; repeat.", "COLUMN=LOW:HIGH[:whole]", "--range")
+        Texts, _column(_RANGE, "COLUMN=LOW:HIGH[:TYPICAL:SPREAD][:whole]", "--range")
     ] = None,
     levels: Annotated[Texts, _column("Levels of a category; repeat.", "COLUMN=A,B,...")] = None,
     encoder: Annotated[Path | None, _column(_ENCODER, "FILE")] = None,
     from_data: Annotated[bool, flag("--from-data", _FROM_DATA, COLUMNS)] = False,
     classes: Annotated[str, _column("Classes of the label, in order.", "A,B,...")] = "",
     ignore: Annotated[Texts, _column("A column that is no feature; repeat.", "COLUMN")] = None,
+    missing: Annotated[Texts, _column(_MISSING, "COLUMN")] = None,
+    missing_values: Annotated[str, _column(_SPELT, "A,B,...")] = "",
+    maps: Annotated[Texts, _column(_MAP, "MAP", "--map")] = None,
     epsilon: Annotated[float, _private(_EPSILON)] = 1.0,
     epsilon_column: Annotated[str, _private("Each person's own epsilon.", "COLUMN")] = "",
     features_epsilon: Annotated[float | None, _private(_FEATURES, show_default=False)] = None,
@@ -89,20 +97,27 @@ def train_table(
     --diagnostics asks for them on the page.
 
     Ranges, levels and classes are declared, not looked up: a maximum or a rare level in the data
-    is somebody's.
+    is somebody's. With age=18:100:45:20 ages from 18 to 100 are accepted, and most people are
+    expected to be 45 ± 20; the nearer to the truth, the better the model. In a terminal the
+    command asks for what is not declared.
 
     \b
     Example:
-      pdml train people.csv --label diagnosis --range age=18:100 \\
+      pdml train people.csv --label diagnosis --range age=18:100:45:20 \\
           --levels sex=female,male --test-fraction 0.2
+    Example, with cells that say ? or nothing:
+      pdml train people.csv --label diagnosis --range age=18:100:45:20 \\
+          --levels job=office,farm --missing job --missing-values '?'
     Example, for data that needs no protection:
       pdml train people.csv --label diagnosis --from-data
     """
-    given = options.given(locals(), (*options.SETTINGS, "method", *_LIMITS))
-    dealt = options.given(locals(), ("links", "servers"))
+    said = locals()
+    given = options.given(said, (*options.SETTINGS, "method", *_LIMITS))
+    dealt = options.given(said, ("links", "servers"))
     if not label:
         raise typer.BadParameter("it names the column to predict", param_hint="--label")
-    from pdml.cli import declared
+    from pdml.cli import declared, study_asked
+    from pdml.errors import Undeclared
     from pdml.pages.page import write
     from pdml.pages.trained import table_page
     from pdml.plan.saved import SavedPlan
@@ -116,27 +131,46 @@ def train_table(
     else:
         options.leave_out(given | dealt, " beside --plan: the file settles it")
         agreed = SavedPlan.load(plan).settings()
-    attributes = declared.declarations(ranges or (), levels or (), encoder)
-    with screen.progress("Training") as hear, declared.in_options(), _told_below():
-        trained = train_table(
-            data,
-            label,
-            attributes=attributes.values(),
-            from_data=from_data,
-            classes=[name.strip() for name in classes.split(",")] if classes else (),
-            ignore=ignore or (),
-            epsilon_column=epsilon_column,
-            server_column=server_column,
-            test=test,
-            test_fraction=test_fraction,
-            epsilon=epsilon,
-            norm_bound=norm_bound,
-            engine=engine,
-            diagnostics=diagnostics,
-            on_round=hear,
-            random_state=seed,
-            **agreed,
-        )
+    columns = declared.Columns(
+        **{name: said[name] for name in ("ranges", "levels", "encoder", "ignore", "maps")},
+        missing=missing,
+        missing_values=missing_values,
+    )
+    command = ["pdml", "train", str(data), "--label", label, *columns.typed()]
+    settings = columns.settings() | agreed
+
+    def train() -> "Trained":
+        with screen.progress("Training") as hear, _told_below():
+            return train_table(
+                data,
+                label,
+                from_data=from_data,
+                classes=[name.strip() for name in classes.split(",")] if classes else (),
+                ignore=ignore or (),
+                epsilon_column=epsilon_column,
+                server_column=server_column,
+                test=test,
+                test_fraction=test_fraction,
+                epsilon=epsilon,
+                norm_bound=norm_bound,
+                engine=engine,
+                diagnostics=diagnostics,
+                on_round=hear,
+                random_state=seed,
+                **settings,
+            )
+
+    with declared.in_options(command):
+        try:
+            trained = train()
+        except Undeclared as error:
+            if as_json or not sys.stdin.isatty():
+                raise
+            asked = study_asked.attributes_of(error)
+            settings["attributes"] += asked
+            told = [word for one in asked for word in declared.spelt(one)]
+            screen.say(f"The same without questions: {declared.line([*command, *told])}")
+            trained = train()
     page = partial(write, page=table_page(trained))
     outputs.commit({files["report"]: page, files["model"]: trained.model.save})
     paths = {name: str(path) for name, path in files.items()}
@@ -154,11 +188,11 @@ def _told_below() -> Iterator[None]:
 
 
 def _show(trained: "Trained", files: dict[str, Path]) -> None:
-    from pdml.cli import trained_words
-    from pdml.pages.trained import measured_on, table_lead
+    from pdml.cli import evaluated_words, trained_words
+    from pdml.pages.trained import assessed, measured_on, table_lead
     from pdml.release.trained import INSIDE
 
-    totals = () if trained.accuracy is None else (("released model", trained.accuracy),)
+    totals = trained_words.beside(trained)
     hint = f"; {INSIDE}" if totals else " (--test FILE or --test-fraction 0.2)"
     if trained.classifier.diagnostics:
         hint = ""  # the leak is named below
@@ -168,6 +202,8 @@ def _show(trained: "Trained", files: dict[str, Path]) -> None:
         table_lead(trained),
         f"Accuracy: {measured_on(trained)}{hint}.",
     )
+    if (view := assessed(trained)) is not None:
+        evaluated_words.show(view, further=True)
     leaks = (*trained.model.provenance["leaks"], *trained.page_leaks)
     trained_words.show(trained, *(f"Leak: {sentence}." for sentence in leaks))
     screen.list_files(files)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdml.cli import screen
+from pdml.pages.assessment import WITHOUT
 from pdml.pages.trained import remarks
 from pdml.release.trained import INSIDE
 
@@ -30,8 +31,20 @@ def show(trained: "Trained", *notes: str) -> None:
         screen.say("", expectation(trained.expected))
     if trained.classifier.doubts_:
         screen.say("", *trained.classifier.doubts_)
-    screen.show_privacy(trained.ledger.lines())
+    screen.show_privacy(trained.ledger.overview(trained.model.plan.get("colluding")))
     screen.say("", *notes, *_inside(trained), *remarks(trained), SIMULATED)
+
+
+def beside(trained: "Trained") -> list[tuple[str, float | None]]:
+    """The released model's accuracy with what to hold it against; nothing if none was measured."""
+    found = trained.evaluation
+    if found is None:
+        return []
+    rows: list[tuple[str, float | None]] = [("released model", found.accuracy)]
+    rows.append((f"always saying {found.majority_class}", found.majority))
+    if trained.reference_accuracy is not None:
+        rows.append((WITHOUT, trained.reference_accuracy))
+    return rows
 
 
 def expectation(expected: "Expectation") -> str:
@@ -49,7 +62,7 @@ def _inside(trained: "Trained") -> list[str]:
     fitted = trained.classifier
     if not fitted.n_clipped_:
         return []
-    bias = " (which counts the constant 1 of every record)" if fitted.fit_intercept else ""
+    bias = " (which counts the constant of every record)" if fitted.fit_intercept else ""
     return [
         f"{fitted.n_clipped_:,} of {trained.records:,} records were longer than the norm bound "
         f"{fitted.norm_bound:g}{bias} and shrunk to it; this count is {INSIDE}."

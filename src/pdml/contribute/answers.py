@@ -9,25 +9,26 @@ from typing import Any
 from pdml.errors import DataError, InvalidInput, because
 from pdml.mechanisms.label_flip import micro
 from pdml.study import Study
-from pdml.study.device import entries
+from pdml.study.device import answer
 from pdml.study.encoder import Attribute, Number
 from pdml.tables import listed, shown
 
-_DIGITS = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)", re.ASCII)  # as in device.js
+_DIGITS = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)", re.ASCII)  # as in encoding.js
 
 
-def checked(study: Study, answers: Mapping[str, object]) -> dict[str, float | str]:
+def checked(study: Study, answers: Mapping[str, object]) -> dict[str, float | str | None]:
     """Those answers that are given, as `Study.encode` takes them; others may still be missing.
 
     Parameters
     ----------
     study : Study
     answers : mapping of str to object
-        By the attribute's name. Numbers may be text with a decimal point or comma, as typed.
+        By the attribute's name. Numbers may be text with a decimal point or comma, as typed. None
+        or an empty text is no answer, to a question that may be left out.
 
     Returns
     -------
-    dict of str to (float or str)
+    dict of str to (float, str or None)
 
     Raises
     ------
@@ -44,9 +45,11 @@ def checked(study: Study, answers: Mapping[str, object]) -> dict[str, float | st
     return {name: _one(known[name], value) for name, value in answers.items()}
 
 
-def _one(attribute: Attribute, value: object) -> float | str:
+def _one(attribute: Attribute, value: object) -> float | str | None:
+    if attribute.missing and (value is None or (isinstance(value, str) and not value.strip())):
+        return None
     if not isinstance(attribute, Number):
-        entries(attribute, value)
+        answer(attribute, value)
         return str(value).strip()
     name = attribute.name
     if isinstance(value, str):
@@ -57,8 +60,8 @@ def _one(attribute: Attribute, value: object) -> float | str:
             must = f"{name!r} must be a whole number, without a fraction"
             raise DataError(f"{must}, got {shown(value)}")
         value = float(text.replace(",", "."))
-    entries(attribute, value)
-    number = float(value)  # type: ignore[arg-type]  # `entries` took it
+    answer(attribute, value)
+    number = float(value)  # type: ignore[arg-type]  # `answer` took it
     if not attribute.low <= number <= attribute.high:
         must = f"{name!r} must lie in [{attribute.low:g}, {attribute.high:g}]"
         raise DataError(f"{must}, got {number:g}: the study declares no other value")

@@ -31,7 +31,7 @@ class Preview:
     """What a reader of the report will see, read back from its bytes."""
 
     report: Report
-    answers: Mapping[str, float | str]
+    answers: Mapping[str, float | str | None]  # None where there is none
     label: str  # as reported
     epsilon: float
     bytes: bytes

@@ -1,6 +1,7 @@
 "use strict";
 /* Everything that happens to an answer before it leaves this device:
-   1 chance, 2 encoding, 3 the report, 4 what this device remembers, 5 what chance means, in words.
+   1 chance, 2 encoding (encoding.js), 3 the report, 4 what this device remembers, 5 what chance
+   means, in words.
    The Python package does and says the same; shared test vectors hold both to it. */
 
 // 1 Chance: exact integers, never a pseudo-random generator, never a comparison of floats.
@@ -32,65 +33,7 @@ function randomise(label, micro, classes, word = randomWord) {
   return word() < threshold(micro, classes) ? otherClass(label, classes, word) : label;
 }
 
-// 2 Encoding: declared ranges to [0, 1], one-hot levels, a constant 1, all scaled to a norm just
-//   below 1, as float32.
-
-/* A number as people type it: [number, ""], or [undefined, what is wrong with it]. */
-function readNumber(text, { range: [low, high], whole }) {
-  const asked = `a ${whole ? "whole " : ""}number from ${low} to ${high}`;
-  if (text === "") return [undefined, `Please enter ${asked}.`];
-  const typed = /^[-+]?(\d+([.,]\d*)?|[.,]\d+)$/.test(text);
-  const number = typed ? Number(text.replace(",", ".")) : NaN;
-  if (Number.isNaN(number)) return [undefined, `Please enter ${asked}, in digits.`];
-  if (whole && /[.,]/.test(text)) { // 34,000 means a thousand times more to some
-    return [undefined, `Please enter ${asked}, without a fraction.`];
-  }
-  if (number < low || number > high) {
-    return [undefined, `Please enter ${asked}: the study declares no other value.`];
-  }
-  return [number, ""];
-}
-
-function encode(attributes, answers) {
-  const entries = [];
-  for (const attribute of attributes) {
-    const answer = answers[attribute.name];
-    if (attribute.kind === "number") {
-      const [low, high] = attribute.range;
-      // + 0 turns -0 into 0
-      entries.push((Math.min(Math.max(answer, low), high) - low) / (high - low) + 0);
-    } else {
-      for (const level of attribute.levels) entries.push(level === answer ? 1 : 0);
-    }
-  }
-  entries.push(1);
-  let squares = 0; // summed from left to right, as in Python
-  for (const entry of entries) squares += entry * entry;
-  const factor = (1 - 2 ** -20) / Math.sqrt(squares);
-  return Float32Array.from(entries, (entry) => entry * factor);
-}
-
-/* The answers behind a report's features: what a reader of the report sees. */
-function decode(attributes, features) {
-  const constant = features[features.length - 1];
-  const answers = Object.create(null); // any name, even __proto__
-  let start = 0;
-  for (const attribute of attributes) {
-    if (attribute.kind === "number") {
-      const [low, high] = attribute.range;
-      const value = low + (features[start++] / constant) * (high - low);
-      // Six digits of the range: float32 carries no more.
-      const six = 5 - Math.floor(Math.log10(high - low));
-      const digits = attribute.whole ? Math.min(six, 0) : Math.min(six, 100), unit = 10 ** -digits;
-      const rounded = digits < 0 ? Math.round(value / unit) * unit : Number(value.toFixed(digits));
-      answers[attribute.name] = Math.min(Math.max(rounded, low), high) + 0;
-    } else {
-      answers[attribute.name] = attribute.levels.find((_, i) => features[start + i] > 0);
-      start += attribute.levels.length;
-    }
-  }
-  return answers;
-}
+// 3 The report: these fields, in this order, and nothing else.
 
 /* base64 of little-endian float32. */
 function pack(features) {
@@ -104,8 +47,6 @@ function unpack(text) {
   const view = new DataView(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
   return Float32Array.from({ length: view.byteLength / 4 }, (_, i) => view.getFloat32(4 * i, true));
 }
-
-// 3 The report: these fields, in this order, and nothing else.
 
 const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 const sha256 = async (text) =>

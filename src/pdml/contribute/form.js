@@ -56,16 +56,27 @@ function field(name, words, hint, kind, levels, parse) {
   return { box, first, read: () => judged(box, note, hint, parse(value())) };
 }
 
-function choiceField(name, words, hint, levels) {
-  const parse = (text) => (text === "" ? [undefined, "Please choose one."] : [Number(text), ""]);
-  return field(name, words, hint, levels.length <= 5 ? "radio" : "list", levels, parse);
+const SKIP = NO_ANSWER[0].toUpperCase() + NO_ANSWER.slice(1);
+
+/* A level's name, or null for the choice of those who prefer not to say. */
+function choiceField(name, words, hint, attribute) {
+  const { levels, missing } = attribute, shown = missing ? [...levels, SKIP] : levels;
+  const parse = (text) =>
+    text === "" ? [undefined, "Please choose one."] : [levels[Number(text)] ?? null, ""];
+  return field(name, words, hint, levels.length <= 5 ? "radio" : "list", shown, parse);
 }
 
 function numberField(name, words, help, attribute) {
   const [low, high] = attribute.range, kind = attribute.whole ? "A whole number from" : "From";
   const hint = `${help ? help + " " : ""}${kind} ${low} to ${high}.`;
   const keys = low < 0 ? "text" : attribute.whole ? "numeric" : "decimal";
-  return field(name, words, hint, keys, null, (text) => readNumber(text, attribute));
+  const made = field(name, words, hint, keys, null, (text) =>
+    skip.checked ? [null, ""] : readNumber(text, attribute));
+  const skip = make("input", { type: "checkbox", id: `${name}-skip` });
+  skip.addEventListener("change", () => (made.first.disabled = skip.checked));
+  const said = make("span", {}, SKIP);
+  if (attribute.missing) made.box.append(make("label", { class: "choice skip" }, skip, said));
+  return made;
 }
 
 /* The secret question. Its choices are buttons, because browsers store what is entered into fields
@@ -133,11 +144,13 @@ function show(step, focus = true, entry = focus) {
 
 /* A report in words, read back from its own bytes. */
 function showReport(study, text) {
-  const report = JSON.parse(text), answers = decode(study.attributes, unpack(report.features));
+  const report = JSON.parse(text), answers = decode(study.coder, unpack(report.features));
+  const made = study.coder.maps.map(mapInWords).join("; ");
   const answer = study.label.classes[report.label];
   for (const list of document.querySelectorAll("[data-report]")) {
     list.replaceChildren(
-      ...study.attributes.map(({ name, label }) => fact(label || name, answers[name])),
+      ...study.attributes.map(({ name, label }) => fact(label || name, answers[name] ?? NO_ANSWER)),
+      ...(made ? [fact("Also sent, made of these answers", made, "long")] : []),
       fact(study.label.question, answer, "drawn"),
       fact("Privacy of the last answer", `ε = ${report.epsilon / 1e6}`),
       fact("Report number", report.id, "long code"),

@@ -88,6 +88,7 @@ async function start() {
   if (!window.crypto?.subtle) return say("notice", INSECURE);
   const text = at("study").textContent, study = JSON.parse(text), hash = await sha256(text);
   const classes = study.label.classes;
+  study.coder = await coderOf(study);
   let token = invitation(hash);
   at("hash").textContent = hash;
   for (const host of document.querySelectorAll("[data-host]")) host.textContent = location.host;
@@ -98,7 +99,7 @@ async function start() {
     const words = attribute.label || attribute.name;
     return attribute.kind === "number"
       ? numberField(`a${i}`, words, attribute.help, attribute)
-      : choiceField(`a${i}`, words, attribute.help || "", attribute.levels);
+      : choiceField(`a${i}`, words, attribute.help || "", attribute);
   });
   at("attributes").append(...fields.map(({ box }) => box));
   const secret = secretField(study.label.question, classes);
@@ -138,10 +139,8 @@ async function start() {
   /* The report for what chance has decided, shown before it can be sent. */
   const check = (memo, answers) => {
     if (memo.receipt) return finish(); // sent from another tab meanwhile
-    const value = ({ kind, levels }, i) => (kind === "number" ? answers[i] : levels[answers[i]]);
-    const pairs = study.attributes.map((attribute, i) => [attribute.name, value(attribute, i)]);
-    const named = Object.fromEntries(pairs);
-    prepared = memo.sent ?? reportText(hash, memo, encode(study.attributes, named), token);
+    const named = Object.fromEntries(study.attributes.map(({ name }, i) => [name, answers[i]]));
+    prepared = memo.sent ?? reportText(hash, memo, encode(study.coder, named), token);
     if (!memo.sent) keep(memo, { token });
     showReport(study, prepared);
     say("problem", "");

@@ -48,7 +48,8 @@ def render(study: Study) -> ContributorPage:
     - What the study says appears as text, never as markup.
     """
     style = _asset("page.css")
-    script = "\n".join(_asset(name) for name in ("device.js", "form.js", "page.js"))
+    parts = ("device.js", "encoding.js", "form.js", "page.js")
+    script = "\n".join(_asset(name) for name in parts)
     html = (
         templates("pdml.contribute", ".")
         .get_template("page.html")

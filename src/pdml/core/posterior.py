@@ -15,6 +15,8 @@ All matrices but the intercept's are functions of S: in its eigenvectors they ar
 intercept is one more direction (Sherman and Morrison).
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pdml._types import Array
@@ -55,6 +57,86 @@ def posterior(
     -------
     (C, d) array
     """
+    return _found(q, values, vectors, label, report, deviation, intercept)[0]
+
+
+def gain(
+    q: Array,
+    values: Array,
+    vectors: Array,
+    *,
+    label: float,
+    report: float,
+    deviation: float,
+    intercept: bool = True,
+) -> Array:
+    """The linear map that `posterior` is once its priors are weighed: its row c is gain[c] @ q[c].
+
+    Parameters
+    ----------
+    q, values, vectors, label, report, deviation, intercept
+        As in `posterior`.
+
+    Returns
+    -------
+    (C, d, d) array
+        What noise in q goes through, as long as it does not change which priors count.
+    """
+    _, chance, priors, sparse = _found(q, values, vectors, label, report, deviation, intercept)
+    flat = slice(0 if sparse is None else len(_EXPLAINED), None)  # the sparse ones stand for j = 0
+    mixed = np.zeros_like(vectors)
+    for k in np.flatnonzero(chance[flat] > 1e-9) + flat.start:
+        mixed += chance[k] * priors.means(np.eye(len(values)), slice(k, k + 1))[0]
+    every = np.repeat((vectors @ mixed.T @ vectors.T)[None], len(q), axis=0)
+    return every if sparse is None else every + sparse
+
+
+@dataclass(frozen=True)
+class _Priors:
+    """All priors at once, in the eigenvectors of S."""
+
+    prior: Array  # τ²A_j, (K, d)
+    values: Array
+    own: Array  # e
+    free: Array  # G
+    spread: Array  # of z under each prior, without the intercept, (K, d)
+
+    @property
+    def constant(self) -> Array:
+        """S e."""
+        return self.values * self.own
+
+    @property
+    def length(self) -> Array:
+        return np.asarray((self.constant**2 / self.spread).sum(axis=1))
+
+    @property
+    def weight(self) -> Array:
+        return self.free / (1 + self.free * self.length)
+
+    def means(self, along: Array, which: slice) -> Array:
+        """Posterior means (K, C, d) under some of them, for moments (C, d)."""
+        found = along / self.spread[which, None, :]
+        offset = self.weight[which, None] * (found @ self.constant)
+        # the intercept, less what other columns say of it
+        found -= offset[:, :, None] * (self.constant / self.spread[which])[:, None, :]
+        return np.asarray(
+            (self.prior[which] * self.values)[:, None, :] * found + offset[:, :, None] * self.own
+        )
+
+
+def _found(
+    q: Array,
+    values: Array,
+    vectors: Array,
+    label: float,
+    report: float,
+    deviation: float,
+    intercept: bool,
+) -> tuple[Array, Array, _Priors, Array | None]:
+    """The posterior mean, what each prior counts, the priors, and the linear map (C, d, d) of the
+    sparse ones times what they count, if they do.
+    """
     along, noise = q @ vectors, label**2 + report * values
     shapes = (values / values[-1]) ** _POWERS[:, None]
     shapes /= (shapes @ values)[:, None]
@@ -63,48 +145,47 @@ def posterior(
     own = vectors[-1] if intercept else np.zeros(len(values))  # e
     free = _INTERCEPT * sizes / max(float(own**2 @ values), 1e-300) if intercept else 0 * sizes  # G
 
-    spread = prior * values**2 + noise
-    found = along / spread[:, None, :]  # (K, C, d): without the intercept
-    constant = values * own  # S e
-    told = found @ constant  # (K, C)
-    length = (constant**2 / spread).sum(axis=1)
-    weight = free / (1 + free * length)
+    priors = _Priors(prior, values, own, free, prior * values**2 + noise)
+    found = along / priors.spread[:, None, :]  # (K, C, d): without the intercept
+    told = found @ priors.constant  # (K, C)
     evidence = -0.5 * (
-        len(q) * (np.log(spread).sum(axis=1) + np.log1p(free * length))
+        len(q) * (np.log(priors.spread).sum(axis=1) + np.log1p(free * priors.length))
         + np.einsum("kcd,cd->k", found, along)
-        - weight * (told**2).sum(axis=1)
+        - priors.weight * (told**2).sum(axis=1)
     )
     chance = np.exp(evidence - evidence.max())
     chance /= chance.sum()
-    offset = weight[:, None] * told  # (K, C): the intercept, less what other columns say of it
-    found -= offset[:, :, None] * (constant / spread)[:, None, :]
-    means = (prior * values)[:, None, :] * found + offset[:, :, None] * own
+    means = priors.means(along, slice(None))
     mean = np.einsum("k,kcd->cd", chance, means)
 
     flat = slice(len(_EXPLAINED))  # j = 0
-    anywhere = float(chance[flat].sum())
+    anywhere, maps = float(chance[flat].sum()), None
     if anywhere > 0.02:
         scale = np.full(len(values), float(chance[flat] @ prior[flat, 0]) / anywhere)
         scale[-1] += float(chance[flat] @ free[flat]) / anywhere
-        sparse = _student(q, values, vectors, noise, scale, intercept)
-        mean += anywhere * (sparse @ vectors) - np.einsum("k,kcd->cd", chance[flat], means[flat])
-    return np.asarray(mean @ vectors.T)
+        maps = anywhere * _student(q, values, vectors, noise, scale, intercept)
+        sparse = np.einsum("cij,cj->ci", maps, q)
+        mean += sparse @ vectors - np.einsum("k,kcd->cd", chance[flat], means[flat])
+    return np.asarray(mean @ vectors.T), chance, priors, maps
 
 
 def _student(
     q: Array, values: Array, vectors: Array, noise: Array, scale: Array, intercept: bool
 ) -> Array:
-    """Means under Student-t weights of the prior's variances, the intercept's kept Gaussian."""
+    """The maps (C, d, d) from each row of q to its mean under Student-t weights of the prior's
+    variances, the intercept's kept Gaussian.
+    """
     s, known = (vectors * values) @ vectors.T, (vectors * noise) @ vectors.T
-    found = np.empty_like(q)
+    maps = np.empty((len(q), *s.shape))
     for row, target in enumerate(q):
         variance = scale.copy()
         for _ in range(_STEPS):
             reach = s * variance
-            gain = np.linalg.solve(reach @ s + known, reach)
-            found[row] = gain.T @ target
-            left = variance - np.einsum("ij,ij->j", gain, reach)
-            variance = (found[row] ** 2 + left + _FREEDOM * scale) / (_FREEDOM + 1)
+            solved = np.linalg.solve(reach @ s + known, reach)
+            found = solved.T @ target
+            left = variance - np.einsum("ij,ij->j", solved, reach)
+            variance = (found**2 + left + _FREEDOM * scale) / (_FREEDOM + 1)
             if intercept:
                 variance[-1] = scale[-1]
-    return found
+        maps[row] = solved.T
+    return maps

@@ -15,6 +15,9 @@ from pdml._types import Array, IntArray, Matrix
 from pdml.errors import DataError
 
 _BLOCK = 4096  # rows per block: temporary copies stay in cache, whatever the number of rows
+_SPARSE_BLOCK = 1 << 15  # of rows with few numbers each
+_OFTEN = 1 / 12  # of the rows: a column filled in so many is multiplied faster as if in all
+_MANY = 1 << 12  # numbers: to take the columns of fewer apart costs more than it saves
 
 
 def as_rows(x: Matrix) -> Matrix:
@@ -95,11 +98,11 @@ def scale(x: Matrix, factor: Array) -> Matrix:
     return x * factor.astype(x.dtype)[:, None]
 
 
-def append_bias(x: Matrix) -> Matrix:
-    """A column of ones at the end: the intercept, counted inside the norm like every other
+def append_bias(x: Matrix, constant: float = 1.0) -> Matrix:
+    """A column of one constant at the end: the intercept, counted inside the norm like every other
     feature.
     """
-    ones = np.ones((x.shape[0], 1), dtype=x.dtype)
+    ones = np.full((x.shape[0], 1), constant, dtype=x.dtype)
     if sp.issparse(x):
         return sp.csr_array(sp.hstack([x, sp.csr_array(ones)], format="csr"))
     return np.hstack([x, ones])
@@ -107,6 +110,8 @@ def append_bias(x: Matrix) -> Matrix:
 
 def take(x: Matrix, start: int, stop: int) -> Matrix:
     """Rows start..stop without copying them."""
+    if start == 0 and stop == x.shape[0]:
+        return x
     if not sp.issparse(x):
         return x[start:stop]
     low, high = x.indptr[start], x.indptr[stop]
@@ -128,10 +133,10 @@ def stack(parts: Sequence[Matrix]) -> Matrix:
     return np.vstack(parts)
 
 
-def blocks(x: Matrix) -> Iterator[Matrix]:
-    """The rows in blocks that fit in cache."""
-    for start in range(0, x.shape[0], _BLOCK):
-        yield take(x, start, min(start + _BLOCK, x.shape[0]))
+def blocks(x: Matrix, size: int = _BLOCK) -> Iterator[Matrix]:
+    """The rows in blocks, by default such that fit in cache."""
+    for start in range(0, x.shape[0], size):
+        yield take(x, start, min(start + size, x.shape[0]))
 
 
 def gram(x: Matrix, weights: Array | None = None) -> Array:
@@ -140,12 +145,14 @@ def gram(x: Matrix, weights: Array | None = None) -> Array:
     Block by block, so no full copy; in double precision whatever the storage, because the solver's
     certificate counts on it.
     """
-    if sp.issparse(x) and x.nnz < 0.15 * x.shape[0] * x.shape[1]:
-        x = x.astype(np.float64, copy=False)
-        right = x if weights is None else scale(x, weights)
-        return np.asarray((x.T @ right).toarray(), dtype=np.float64)
     total = np.zeros((x.shape[1], x.shape[1]))
     start = 0
+    if sp.issparse(x) and x.nnz < 0.15 * x.shape[0] * x.shape[1]:
+        for block in blocks(x, _SPARSE_BLOCK):
+            stop = start + block.shape[0]
+            total += _sparse_gram(block, None if weights is None else weights[start:stop])
+            start = stop
+        return total
     for block in blocks(x):
         part = block.toarray() if sp.issparse(block) else block
         part = part.astype(np.float64, copy=False)
@@ -160,6 +167,28 @@ def gram(x: Matrix, weights: Array | None = None) -> Array:
                 total += part.T @ (h * part)
         start += part.shape[0]
     return total
+
+
+def _sparse_gram(x: Matrix, weights: Array | None) -> Array:
+    """`gram` of rows with few numbers each: the columns that most of them lie in are taken apart
+    and multiplied as dense ones, which leaves little to products that look for every number."""
+    x = x.astype(np.float64, copy=False)
+    often = np.bincount(x.indices, minlength=x.shape[1]) > _OFTEN * x.shape[0]
+    if x.nnz < _MANY or not often.any():
+        return np.asarray((x.T @ (x if weights is None else scale(x, weights))).toarray())
+    order = np.concatenate([np.flatnonzero(often), np.flatnonzero(~often)])
+    some = int(often.sum())
+    dense, rest = x[:, order[:some]].toarray(), x[:, order[some:]]
+    heavy, left = dense, rest
+    if weights is not None:
+        heavy, left = weights[:, None] * dense, scale(rest, weights)
+    found = np.empty((len(order), len(order)))
+    found[:some, :some] = dense.T @ heavy
+    found[some:, :some] = rest.T @ heavy
+    found[:some, some:] = found[some:, :some].T
+    found[some:, some:] = (rest.T @ left).toarray()
+    back = np.argsort(order)
+    return np.asarray(found[np.ix_(back, back)])
 
 
 def deal(total: int, groups: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:

@@ -17,6 +17,7 @@ costs no privacy.
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -69,6 +70,8 @@ class SumsModel:
     weights: Array  # (C, d): margins are weights @ x
     moments: Array  # (d, d): S/V without its noise
     linear: Array  # (C, d): β, Q/V = S/V β
+    share: float  # of Q/V itself, beside β, in the direction of the weights
+    scale: float  # of that direction
 
 
 def fit_sums(
@@ -148,27 +151,32 @@ def fit_measured(given: Measured, loss: Loss) -> SumsModel:
     -------
     SumsModel
     """
-    codes, width = given.q.shape
-    q = given.q
-    if codes > 1:
-        q = q - q.mean(axis=0)  # codes of one person add up to 1: no news there
     s = denoise.denoised(given.s, given.square, intercept=given.intercept)
-    values, vectors = np.linalg.eigh(s)
-    linear = posterior(
-        q,
-        values,
-        vectors,
-        label=given.label,
-        report=given.report,
-        deviation=float(np.sqrt(labels.code_variance(inf, loss, max(2, codes)))),
-        intercept=given.intercept,
-    )
-    doubt = min(1.0, denoise.radius(width, given.square) / float(values[-1]))
-    direction = _mixed(linear, q, s, _SHARE * doubt, given.intercept)
+    known = posterior_of(given, s, loss)
+    q, linear = known["q"], posterior(**known)
+    doubt = min(1.0, denoise.radius(len(s), given.square) / float(known["values"][-1]))
+    share = _share(linear, q, s, given.intercept) * _SHARE * doubt
+    direction = linear + share * without_constant(q, given.intercept)
     wanted = float(np.sum((linear @ s) * direction))
     margins = _margins(direction, s, given.intercept) * np.sqrt(_variance(direction, s, given))
-    weights = _scale(margins, wanted, loss) * direction
-    return SumsModel(weights=weights, moments=s, linear=linear)
+    scale = _scale(margins, wanted, loss)
+    return SumsModel(weights=scale * direction, moments=s, linear=linear, share=share, scale=scale)
+
+
+def posterior_of(given: Measured, s: Array, loss: Loss) -> dict[str, Any]:
+    """What `posterior.posterior` takes, of moments whose S without noise is ``s``."""
+    q = given.q if len(given.q) == 1 else given.q - given.q.mean(axis=0)  # codes add up to 1
+    values, vectors = np.linalg.eigh(s)
+    variance = labels.code_variance(inf, loss, max(2, len(q)))
+    return {
+        "q": q,
+        "values": values,
+        "vectors": vectors,
+        "label": given.label,
+        "report": given.report,
+        "deviation": float(np.sqrt(variance)),
+        "intercept": given.intercept,
+    }
 
 
 def _check(totals: Sums, norm_bound: float) -> None:
@@ -185,13 +193,17 @@ def _check(totals: Sums, norm_bound: float) -> None:
         raise InvalidInput("totals must be finite numbers", setting="totals")
 
 
-def _mixed(linear: Array, q: Array, s: Array, share: float, intercept: bool) -> Array:
-    """β, and ``share`` as much of q's direction in all columns but the constant one."""
-    mean, news = linear.copy(), q.copy()
-    if intercept:
-        mean[:, -1] = news[:, -1] = 0.0
-    sizes = [float(np.sqrt(np.sum((part @ s) * part))) for part in (mean, news)]
-    return linear + (share * sizes[0] / sizes[1] if sizes[1] else 0.0) * news
+def _share(linear: Array, q: Array, s: Array, intercept: bool) -> float:
+    """How much of q is as long as β, in all columns but the constant one."""
+    parts = (without_constant(each, intercept) for each in (linear, q))
+    mean, news = (float(np.sqrt(np.sum((part @ s) * part))) for part in parts)
+    return mean / news if news else 0.0
+
+
+def without_constant(rows: Array, intercept: bool) -> Array:
+    """Rows with zeros in the constant column, if there is one."""
+    columns = np.arange(rows.shape[-1]) < rows.shape[-1] - intercept
+    return np.asarray(rows * columns)
 
 
 def _margins(weights: Array, s: Array, intercept: bool) -> Array:

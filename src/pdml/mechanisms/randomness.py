@@ -22,7 +22,7 @@ from pdml.errors import InvalidInput
 from pdml.mechanisms import exact_gaussian
 from pdml.mechanisms.exact_gaussian import BITS, GRID, LIMIT, Entropy, Words
 
-LABELS, OBJECTIVE, ITERATES, DEAL, TOPOLOGY, SUMS = range(6)  # one stream per purpose
+LABELS, OBJECTIVE, ITERATES, DEAL, TOPOLOGY, SUMS, COUNTS = range(7)  # one stream per purpose
 
 
 def os_words(count: int) -> Words:

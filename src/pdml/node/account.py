@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdml.accounting import Budget, Ledger, last_safe_round
-from pdml.accounting.events import IterateReleased, LabelFlipped, SumsReleased
+from pdml.accounting.events import CountsReleased, IterateReleased, LabelFlipped, SumsReleased
 from pdml.accounting.provenance import UNSAID
 from pdml.errors import PDMLError
 from pdml.node.desk import DESK, ENDED, Attempt, Desk
@@ -14,6 +14,7 @@ from pdml.node.journal import Job, Journal
 from pdml.node.party import Holdings
 from pdml.study import Study
 
+_SENT = IterateReleased | SumsReleased | CountsReleased
 WARN_DAYS = 30  # before the relay's certificate ends
 
 
@@ -200,7 +201,7 @@ def _account(study: Study, journal: Journal, name: str, held: Holdings | None) -
     return DataSet(
         digest=name,
         current=held is not None,
-        releases=sum(isinstance(event, IterateReleased | SumsReleased) for event in spent),
+        releases=sum(isinstance(event, _SENT) for event in spent),
         ledger=Ledger(
             ((flip, *spent),),
             source="simulated" if "simulated" in journal.sources(name) else "secure",

@@ -147,7 +147,7 @@ def _stage(home: Home) -> Iterator[Path]:
 def _adopt(home: Home, stage: Path, digest: str, *, other_people: bool) -> Holdings:
     """Under its digest: the name of a data set is what its budget belongs to."""
     if not other_people:
-        _refuse_fresh_budget(home, digest)
+        refuse_fresh_budget(home, digest)
     folder = home.path("data") / digest[:32]
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     if not folder.exists():
@@ -155,9 +155,21 @@ def _adopt(home: Home, stage: Path, digest: str, *, other_people: bool) -> Holdi
     return home.save(data=f"data/{folder.name}").holdings()
 
 
-def _refuse_fresh_budget(home: Home, digest: str) -> None:
+def refuse_fresh_budget(home: Home, digest: str) -> None:
     """The same people under another name would have their budget twice; only the operator can
     know.
+
+    Parameters
+    ----------
+    home : Home
+        The node's folder.
+    digest : str
+        Of the data set that is to be used.
+
+    Raises
+    ------
+    InvalidInput
+        If the node has sent something about other records.
     """
     journal = home.committed()
     if journal is None:
@@ -169,7 +181,7 @@ def _refuse_fresh_budget(home: Home, digest: str) -> None:
         journal.close()
     if used and not known:
         raise InvalidInput(
-            f"{home.name} has sent vectors about the data set {used[-1][:12]}, and a new "
+            f"{home.name} has released something about the data set {used[-1][:12]}, and a new "
             "one begins with a whole budget: say "
             "--other-people if nobody's record is in both, or else keep the old one"
         )

@@ -42,6 +42,7 @@ from pdml.node.gathering import gather, nothing_yet, piece
 from pdml.node.home import Home
 from pdml.node.journal import FINISHED, Journal
 from pdml.node.judging import Judge
+from pdml.node.keeping import Keep, Keeper
 from pdml.node.offers import Offer, acceptance, check_begin
 from pdml.node.party import Party
 from pdml.node.questions import (
@@ -86,9 +87,11 @@ class Work:
 class Office:
     """One node's process. `run` returns when `leave` is called, from any thread."""
 
-    def __init__(self, home: Home, source: Source, *, relay: str = "") -> None:
+    def __init__(
+        self, home: Home, source: Source, *, relay: str = "", keep: Keep | None = None
+    ) -> None:
         """``relay``: another way to it than the study's address (HOST:PORT); its certificate must
-        be the pinned one.
+        be the pinned one. ``keep``: writes what a job leaves to this organisation alone.
         """
         self.home, self.source = home, source
         self.study: Study = home.checked_study()
@@ -111,6 +114,7 @@ class Office:
         self._threads: list[threading.Thread] = []
         self.rounds: dict[str, int] = {}
         self.accuser = Accuser(self)
+        self.keeper = Keeper(self.home, self.committed, self.judge.holdings, keep)
         self.carrier = _carrier(self, relay)
 
     @property
@@ -132,6 +136,7 @@ class Office:
         self.connection(False, "connecting")
         self.carrier.start()
         self._rejoin()
+        self.spawn(self.keeper.keep)
         try:
             while not self.leaving.wait(_POLL):
                 try:
@@ -442,6 +447,7 @@ class Office:
                 self._gather(work)
             self._end(work, states.DONE, "")
             log.info("job %s is done", contract.job)
+            self.keeper.keep()
         except Exception as error:
             sentence = told(error, self.name)
             log.error(

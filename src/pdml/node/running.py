@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.node.home import Home
+from pdml.node.keeping import Keep
 from pdml.node.office import Office
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def run(
     metrics: str = "",
     simulated_noise: int | None = None,
     verbose: bool = False,
+    keep: Keep | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM.
 
@@ -40,10 +42,13 @@ def run(
         The seed of repeatable noise, for tests; None takes the operating system's entropy.
     verbose : bool
         Log what is dropped, too.
+    keep : callable, optional
+        Writes the model for the organisation's own use after each exchange of sums, or at the next
+        start if the process ended before it could: `pdml.release.nodes.keep_house`.
     """
     _log(verbose)
     source = Secure() if simulated_noise is None else Simulated(simulated_noise)
-    office = Office(Home.open(folder), source, relay=relay)
+    office = Office(Home.open(folder), source, relay=relay, keep=keep)
     shown = _metrics(office, metrics) if metrics else None
 
     if threading.current_thread() is threading.main_thread():

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from math import isfinite
 
 from pdml.accounting import Line
-from pdml.accounting.certainty import gaussian_epsilon
+from pdml.accounting.certainty import limit_epsilon
+from pdml.accounting.reasons import RESTS_ON
 from pdml.pages import numbers
 from pdml.pages.chart import Chart, Colour, Series, around, from_zero
 from pdml.pages.marks import Figure
 
-_SURE = (0.55, 0.6, 0.75, 0.9, 0.99, 0.999)
+_SURE = (0.7, 0.75, 0.8, 0.9, 0.99, 0.999)
 
 
 def accuracy_figure(
@@ -85,7 +86,7 @@ def spent_figure(spent: Sequence[float], delta: float | None) -> Figure:
     if not all(known):
         band = (known.index(False) + 1, "no guarantee")
         words.append(f"From round {band[0]} on there is no guarantee.")
-    sure = [(gaussian_epsilon(share, delta), share) for share in _SURE] if delta else []
+    sure = [(limit_epsilon(share), share) for share in _SURE] if delta else []
     low = max(scale.low, 1e-300)
     right = [(at, f"{100 * share:g}%") for at, share in sure if low <= at <= scale.high]
     chart = Chart(
@@ -100,7 +101,13 @@ def spent_figure(spent: Sequence[float], delta: float | None) -> Figure:
         name="spent",
         heading="Privacy spent on features",
         caption="What all other servers together could learn about one person’s features grows "
-        "with every round sent." + (f" ε is that at δ = {numbers.delta(delta)}." if delta else ""),
+        "with every round sent."
+        + (
+            f" ε is that at δ = {numbers.delta(delta)}; others can be as sure as on the right, "
+            f"but for a chance of {numbers.delta(2 * delta)}."
+            if delta
+            else ""
+        ),
         words=" ".join(words),
     )
 
@@ -144,8 +151,7 @@ def coalition_figure(lines: Sequence[Line]) -> Figure:
         name="coalitions",
         heading="If some of them collude",
         caption="Sums are seen in one total only: whoever colludes knows their own part of it, and "
-        "the noise of all others hides the rest. This rests on a stream cipher and on keys that "
-        "their owners keep to themselves, and on the others having added their noise.",
+        f"the noise of all others hides the rest. {RESTS_ON}",
         words=f"The privacy loss {' and '.join(ends)}.",
     )
 

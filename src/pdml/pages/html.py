@@ -4,10 +4,10 @@ from math import isfinite, isinf
 from typing import Any
 
 from pdml import markup
-from pdml.pages import numbers
+from pdml.pages import lines, numbers
 
 _TEMPLATES = markup.templates("pdml.pages")
-_TEMPLATES.globals["numbers"] = numbers
+_TEMPLATES.globals |= {"numbers": numbers, "lines": lines}
 _TEMPLATES.tests["infinite"] = isinf
 _TEMPLATES.tests["known"] = lambda value: value is not None and isfinite(value)
 

@@ -80,6 +80,13 @@ def count(value: int, noun: str = "") -> str:
     return f"{value:,}" + (f" {noun}{'' if value == 1 else 's'}" if noun else "")
 
 
+def coalition(colluding: int, *, everybody: bool = False) -> str:
+    """So many other servers: any of them, or all that there are."""
+    if colluding == 1:
+        return "any 1 other server"
+    return f"{'all' if everybody else 'any'} {colluding:,} other servers together"
+
+
 def sizes(noun: str, parties: int, links: int, rounds: int) -> str:
     """Who trained together and how: along links in rounds, or, without any, in one exchange."""
     if not rounds:
@@ -99,6 +106,13 @@ def duration(seconds: float) -> str:
         if minutes >= 2 * size:
             return count(minutes // size, noun)
     return count(minutes, "minute")
+
+
+def setting(value: object) -> str:
+    """A public setting as it is typed: 0.3, or one for each server."""
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(setting, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def machine(value: float) -> str:

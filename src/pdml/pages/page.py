@@ -10,11 +10,12 @@ from typing import Protocol
 
 from pdml._types import Array
 from pdml.accounting import Line
-from pdml.accounting.shown import few_coalitions
+from pdml.accounting.ledger import few_coalitions
 from pdml.core.sums_expectation import Expectation
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write
 from pdml.pages import figures, graph, layout
+from pdml.pages.assessment import Assessment
 from pdml.pages.html import document
 from pdml.pages.marks import Figure
 
@@ -62,7 +63,11 @@ class Page:
     servers: tuple[ServerRow, ...] = ()
     released_accuracy: float | None = None
     reference_accuracy: float | None = None
+    reference_note: str = ""  # how it was trained
     accuracy_note: str = ""  # "on 5,000 fresh test records"
+    warning: str = ""  # one sentence where the model is not, or was not expected to be, of use
+    assessment: Assessment | None = None  # how well it predicts
+    coefficients: Figure | None = None  # with what noise does to them
     lines: tuple[Line, ...] = ()  # the ledger
     coalitions: tuple[Line, ...] = ()  # against one to all other servers, where that differs
     source: str  # of the noise; "simulated" protects nobody
@@ -99,7 +104,9 @@ class Page:
     @property
     def small_coalitions(self) -> tuple[Line, ...]:
         """Against one other server and against half of them; the table has those against all."""
-        return few_coalitions(self.coalitions)
+        others = max((line.colluding or 0 for line in self.coalitions), default=0)
+        shown = few_coalitions(others)[:-1] if others > 1 else [1]
+        return tuple(line for line in self.coalitions if line.colluding in shown)
 
     @property
     def measured(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pdml
 from pdml.accounting.provenance import DEVICES, note
 from pdml.pages import numbers
+from pdml.pages.coefficients import coefficient_figure
 from pdml.pages.page import Page, ServerRow, render
 from pdml.release.consortium import ONE_DOMAIN
 
@@ -43,7 +44,10 @@ def training_page(trained: "TrainedStudy") -> Page:
     """
     made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}"
     page = _page(trained.study, trained.outcome, trained.history)
-    return replace(page, notes=notes_of(trained.outcome), made=made)
+    figure = coefficient_figure(
+        trained.outcome.intervals, trained.study.encoder.feature_names, trained.study.classes
+    )
+    return replace(page, notes=notes_of(trained.outcome), coefficients=figure, made=made)
 
 
 def result_page(result: "Result") -> str:

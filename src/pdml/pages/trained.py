@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pdml
 from pdml.pages import numbers
+from pdml.pages.assessment import REFERENCE, Assessment
+from pdml.pages.coefficients import coefficient_figure
 from pdml.pages.page import Page, ServerRow
 from pdml.release import demo as demonstration
 from pdml.release.trained import INSIDE
@@ -40,6 +42,8 @@ def table_page(trained: "Trained") -> Page:
         accuracies=shown,
         accuracy_note=INSIDE if trained.test_records and not shown else measured_on(trained),
         told={"label epsilon": _label_epsilon(trained)},
+        reference_accuracy=trained.reference_accuracy if shown else None,
+        reference_note=REFERENCE,
     )
 
 
@@ -89,6 +93,15 @@ def table_lead(trained: "Trained") -> str:
     )
 
 
+def assessed(trained: "Trained") -> Assessment | None:
+    """How well it predicts, if it was measured: to be kept inside where the records are
+    somebody's.
+    """
+    if trained.evaluation is None:
+        return None
+    return Assessment(evaluation=trained.evaluation, reference=trained.reference_accuracy)
+
+
 def measured_on(trained: "Trained") -> str:
     """What an accuracy was measured on."""
     if not trained.test_records:
@@ -119,6 +132,7 @@ def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more:
     """``accuracies``: show them, because the records they were measured on are nobody's, or because
     that was asked for.
     """
+    assessment = assessed(trained)
     return Page(
         history=trained.history if trained.rounds else None,
         n_servers=trained.classifier.graph_.n,
@@ -129,6 +143,11 @@ def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more:
             for name, m, links, accuracy in trained.rows
         ),
         released_accuracy=trained.accuracy if accuracies else None,
+        assessment=assessment if accuracies else None,
+        warning=assessment.verdict if accuracies and assessment else "",
+        coefficients=coefficient_figure(
+            trained.intervals, trained.model.feature_names, trained.model.classes
+        ),
         lines=tuple(trained.ledger.lines()),
         coalitions=trained.ledger.every_coalition,
         source=trained.ledger.source,
@@ -143,19 +162,13 @@ def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more:
 def _settings(trained: "Trained", told: dict[str, str]) -> dict[str, str]:
     """The public settings, as people read them."""
     plan = {
-        name.replace("_", " "): _plain(value)
+        name.replace("_", " "): numbers.setting(value)
         for name, value in trained.model.plan.items()
         if value is not None
     }
-    return {**told, **plan, "norm bound": _plain(trained.model.norm_bound)}
+    return {**told, **plan, "norm bound": numbers.setting(trained.model.norm_bound)}
 
 
 def _label_epsilon(trained: "Trained") -> str:
     own, same = trained.epsilon_column, trained.classifier.epsilon
     return f"column {own}" if own else "inf" if same is None else f"{same:g}"
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, (tuple, list)):
-        return ", ".join(map(_plain, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)

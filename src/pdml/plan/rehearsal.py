@@ -86,8 +86,8 @@ def alone_judged(
     known = len(population.y)
     many = max(1, int(sizes.heard) // len(sizes.records))
     if many >= known:  # as many people as all of the population: its own moments
-        lone = replace(sizes, records=(many,), reports=0.0)
-        return sums_judged(population, lone, Noise(label=0.0, square=0.0), loss, times)
+        alone = replace(sizes, records=(many,), reports=0.0)
+        return sums_judged(population, alone, Noise(label=0.0, square=0.0), loss, times)
     rng, found = np.random.default_rng([2, known]), []
     for turn in range(times):
         own = rng.permutation(known)[:many]

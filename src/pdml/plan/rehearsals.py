@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from pdml._threads import one_thread
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget
 from pdml.core.graph import Graph
-from pdml.core.threads import one_thread
 from pdml.plan import rehearsal, sums_search
 from pdml.plan.populations import Population, populations
 from pdml.plan.rounds_search import Choice, Search

@@ -108,12 +108,13 @@ def remedies(budget: Budget, sizes: Sizes, within: Within) -> tuple[Remedy, ...]
     """
     found = []
     for setting, ladder, changed in _levers(budget, sizes, within):
+        look = _first if setting in _HELP_ALL else _halving
 
-        def does(value: float, changed: _Changed = changed) -> bool:
-            allowed, grown = changed(value)
-            return _pays(allowed, grown, within)
+        def pays(value: float, at: _Changed = changed) -> bool:
+            budget, sizes = at(value)
+            return _pays(budget, sizes, within)
 
-        step = (_first if setting in _HELP_ALL else _halving)(does, ladder)
+        step = look(pays, ladder)
         found.append(Remedy(setting=setting, value=step, last=ladder[-1]))
     return tuple(found)
 

@@ -107,8 +107,8 @@ def reached(
     one ``decay`` to look at.
     """
     penalties = np.array([plan.penalty for plan in plans])
-    strengths = np.array([plan.regularization for plan in plans])
-    scale, each = responses(graph, penalties, strengths, curvatures)
+    regularizations = np.array([plan.regularization for plan in plans])
+    scale, each = responses(graph, penalties, regularizations, curvatures)
     loudness = np.empty((len(plans), max(rounds), len(curvatures)))  # θ of j rounds before the last
     gain, labels, objective = np.empty((3, len(plans), len(rounds), len(curvatures)))
     place, summed = {t: index for index, t in enumerate(rounds)}, np.zeros(scale.shape)
@@ -152,4 +152,5 @@ def _contraction(loudness: Array, rounds: int) -> Array:
     last = min(max(rounds - 1, 1), loudness.shape[1] - 1)
     if not last:
         return np.full(len(loudness), 0.9)
-    return np.asarray(np.clip((loudness[:, last] / loudness[:, 0]) ** (1 / last), 0.05, 0.9998))
+    mean = (loudness[:, last] / loudness[:, 0]) ** (1 / last)
+    return np.asarray(np.clip(mean, 0.05, 0.9998))

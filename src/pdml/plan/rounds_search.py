@@ -253,12 +253,12 @@ class Search:
         agreement = np.array(found)  # (noises, H, T, R)
         enough = agreement.max(axis=(0, 1, 3)) >= agreement.max() - _AS_GOOD
         t = int(np.argmax(enough))
-        found_at = np.unravel_index(int(np.argmax(agreement[:, :, t])), agreement[:, :, t].shape)
-        which, shape, k = map(int, found_at)
+        best = int(np.argmax(agreement[:, :, t]))
+        which, shape, k = map(int, np.unravel_index(best, agreement[:, :, t].shape))
         unit, bound = noises[which]
         size = self.costs.size(unit, bound / SIGMAS)[shape, t, k]
         return Choice(
-            shape=shape,
+            shape=int(shape),
             rounds=self.rounds[t],
             decay=float(self.reached.decays[shape, t, k]),
             rule_decay=float(self.reached.rule[shape, t]),

@@ -17,7 +17,6 @@ from pdml._types import Array
 from pdml.accounting import Budget
 from pdml.accounting.events import SumsReleased
 from pdml.accounting.profiles import gaussian_mu
-from pdml.core.sums_model import Noise
 from pdml.mechanisms.whole_noise import LARGEST
 from pdml.plan import noise_table, rehearsal
 from pdml.plan.calibration import excess, hidden, least
@@ -100,12 +99,6 @@ def _calibrated(budget: Budget, place: Place, share: float, loss: str) -> Traini
     return None if noise is None else plan(noise)
 
 
-def noise_of_total(plan: TrainingPlan, servers: int) -> Noise:
-    """Of what all servers send together."""
-    label, square = plan.sum_stddevs(servers)
-    return Noise(label=sqrt(servers) * label, square=sqrt(servers) * square)
-
-
 def best(
     budget: Budget,
     sizes: Sizes,
@@ -137,7 +130,7 @@ def judged(
     plan: TrainingPlan, sizes: Sizes, populations: Sequence[Population], times: int
 ) -> Array:
     """(Agreement, accuracy) of rehearsals, (populations, times, 2)."""
-    noise = noise_of_total(plan, len(sizes.records))
+    noise = plan.noise_of_total(len(sizes.records))
     loss = plan.loss_for(sizes.classes)
     each = [rehearsal.sums_judged(one, sizes, noise, loss, times) for one in populations]
     return np.array(each).reshape(-1, times, 2)

@@ -17,6 +17,7 @@ from pdml.accounting.budget import MOST_ROUNDS
 from pdml.accounting.events import Event, IterateReleased, ObjectiveNoised, SumsReleased
 from pdml.core import sums
 from pdml.core.losses import SOFTMAX, Loss, binary_loss
+from pdml.core.sums_model import Noise
 from pdml.errors import InvalidInput
 from pdml.mechanisms import whole_noise
 from pdml.mechanisms.exact_gaussian import rounding_shift
@@ -232,6 +233,12 @@ class TrainingPlan:
         share = 1.0 if self.colluding is None else 1 / sqrt(n_servers - self.colluding)
         return share * self.label_noise, share * self.square_noise
 
+    def noise_of_total(self, n_servers: int, *, parts: int | None = None) -> Noise:
+        """Of the sums of ``parts`` of n servers added up, by default of all."""
+        label, square = self.sum_stddevs(n_servers)
+        many = sqrt(n_servers if parts is None else parts)
+        return Noise(label=many * label, square=many * square)
+
     def _sums_event(self, place: Place) -> SumsReleased:
         """What one exchange of sums releases."""
         loss, epsilon = self.loss_for(place.classes), place.label_epsilon
@@ -319,13 +326,14 @@ class TrainingPlan:
         Returns
         -------
         int
-            At most ``most``, whatever ``rounds`` says; 0 if the first is too much.
+            At most ``most``, whatever ``rounds`` says; 0 if the first is too much. Of sums, which
+            are one exchange, 1 or 0.
         """
-        horizon = min(most, max(self.rounds, 64))
+        horizon = 1 if self.method == "sums" else min(most, max(self.rounds, 64))
         while True:
             planned = replace(self, rounds=horizon).events(place)
             safe = last_safe_round([(place.flip(), *planned)], budget=budget, classes=place.classes)
-            if safe < horizon or horizon == most:
+            if safe < horizon or horizon == most or self.method == "sums":
                 return safe
             horizon = min(most, 4 * horizon)
 

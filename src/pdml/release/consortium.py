@@ -23,8 +23,9 @@ from pdml.mechanisms import masks
 from pdml.mechanisms.whole_noise import Units
 from pdml.node.contract import Contract
 from pdml.plan.place import Place
-from pdml.release import totals
+from pdml.release import intervals, totals
 from pdml.release.history import NO_ROUNDS, History, noise_level
+from pdml.release.intervals import Intervals
 from pdml.release.model import Model
 from pdml.study import Study
 from pdml.train import sums
@@ -103,6 +104,14 @@ class Outcome:
         if self.contract.plan.method != "sums":
             return None
         return totals.expected(self.total, self.contract.plan, self._place)
+
+    @cached_property
+    def intervals(self) -> Intervals:
+        """What noise does to each coefficient: a function of what was released."""
+        plan = self.contract.plan
+        if plan.method == "sums":
+            return intervals.of_sums(self.total, plan, self._place, self.weights)
+        return intervals.of_rounds(plan, len(self.parts), self.weights[:, :-1])
 
     @property
     def _place(self) -> Place:

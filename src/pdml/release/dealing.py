@@ -1,4 +1,4 @@
-"""Records of a simulation dealt out to servers: classes, ranges, who holds what."""
+"""Records of a simulation dealt out to servers: classes, who holds what."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.core import labels, objective, rows
 from pdml.core.graph import Graph
@@ -37,21 +36,6 @@ def classes_of(declared: Any, y: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
     return known, index
 
 
-def ranges_of(declared: Any, x: Matrix) -> Array | None:
-    """(low, high) of every column as they were declared, or "from_data"."""
-    if declared is None:
-        return None
-    if isinstance(declared, str):
-        _validate.choice("feature_ranges", declared, ("from_data",))
-        low, high = (
-            np.asarray(side.toarray() if hasattr(side, "toarray") else side).ravel()
-            for side in (x.min(axis=0), x.max(axis=0))
-        )
-        low = np.minimum(low, 0) if hasattr(x, "toarray") else low
-        return np.column_stack([low, np.where(high > low, high, low + 1)]).astype(float)
-    return np.asarray(declared, dtype=float)
-
-
 def groups_of(
     servers: Any, total: int, n_servers: int, source: Source
 ) -> tuple[IntArray, IntArray]:
@@ -77,9 +61,16 @@ def groups_of(
 def places_of(graph: Graph, epsilons: Array, cuts: IntArray, **common: Any) -> tuple[Place, ...]:
     """Every server's, where records are in the order of their servers."""
     return tuple(
-        Place.of(graph, i, records=b - a, epsilons=np.unique(epsilons[a:b]).tolist(), **common)
+        Place.of(graph, i, records=b - a, epsilons=_used(epsilons[a:b]), **common)
         for i, (a, b) in enumerate(pairwise(cuts.tolist()))
     )
+
+
+def _used(epsilons: Array) -> list[float]:
+    """The different ones; mostly there is one, and no need to sort."""
+    if (epsilons == epsilons[0]).all():
+        return [float(epsilons[0])]
+    return list(np.unique(epsilons).tolist())
 
 
 def servers_of(

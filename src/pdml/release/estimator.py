@@ -8,6 +8,7 @@ drawn from a seeded generator, so a simulation itself protects nobody.
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget, Ledger, Reports
 from pdml.accounting.provenance import SIMULATION
-from pdml.core import labels, rows
+from pdml.core import labels
 from pdml.core.graph import Graph, build
 from pdml.core.sums_expectation import Range
 from pdml.errors import InvalidInput, PrivacyUtilityWarning
@@ -29,18 +30,17 @@ from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, TOPOLOGY, Source, source_named
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
-from pdml.release import dealing, totals
+from pdml.release import dealing, intervals, totals
 from pdml.release.fingerprints import IN_THIS_PROCESS, fingerprints, named
+from pdml.release.form import Form
+from pdml.release.frames import Declared
 from pdml.release.history import NO_ROUNDS, History, noise_level
-from pdml.release.model import THIS_TRAINING, Model, prepare
+from pdml.release.intervals import Intervals
+from pdml.release.model import THIS_TRAINING, Model
 from pdml.release.session import Fit, Origin, PrivacyLedgerSession, current
 from pdml.release.settling import AUTO, OVERRIDES, Settled, doubts, settled
 from pdml.train.engines import local
 
-RANGES_LEAK = (
-    "feature_ranges='from_data' took each column's minimum and maximum from the "
-    "records: a release no noise protects"
-)
 RISK_LEAK = "history_.risk is computed from the records without noise: keep it inside the servers"
 CLASSES_LEAK = "classes_ was taken from true labels, which no noise protects: classes= declares it"
 
@@ -79,9 +79,23 @@ noise_decay, tolerance, label_noise, square_noise
         any feature.
     norm_bound : float
         Records longer than this are shrunk to it, one by one; every guarantee rests on it.
+    feature_scales : sequence of (typical, spread), mapping by name, "from_data" or None
+        What is known of each column beforehand: most records lie within typical ± spread. Rows are
+        then made by `pdml.core.scaling`, in units of ``norm_bound``. "from_data" takes medians and
+        deviations from the records, which is a leak and is reported as one.
     feature_ranges : array of shape (n_features, 2), "from_data" or None
-        Declared ranges, mapped to [0, 1]. "from_data" takes them from the records, which is a leak
-        and is reported as one.
+        Declared ranges: what lies outside is moved to the nearer end. Without ``feature_scales``
+        the middle of a range is typical and a sixth of its width the spread. "from_data" takes
+        minima and maxima from the records, which is a leak and is reported as one.
+    feature_levels : mapping of str to levels, or None
+        The levels of columns of text in a DataFrame. A column of pandas' categories has those that
+        its type declares.
+    feature_map : map, list of maps, or None
+        Further columns made of the scaled ones: `pdml.core.maps`, each as an object or as a dict,
+        ``{"map": "squares"}``.
+    missing : {"refuse", "typical", "level"}, tuple of them, or mapping by name
+        What NaN and None mean: "typical", of numbers, takes the typical value and says so in a
+        column of its own; "level", of categories, is one more level. What is not named is refused.
     classes : sequence or None
         The declared classes, in the order that ``classes_`` will have; a class may have no record.
         None takes them from the labels, which is a leak and is reported as one.
@@ -121,6 +135,8 @@ noise_decay, tolerance, label_noise, square_noise
     where there is one model and all have it.
     model_ : the released `Model` (`model_.save(path)`), with what it spent and, after an exchange
     of sums, what to expect of it: both are computed at first use.
+    intervals_, coef_interval_ : `Intervals`, and their ends as an array (C, d, 2): which
+    coefficients are more than noise, from what was released alone; computed at first use.
     house_ : one `Model` for the house of each server, if asked for: not to be shared.
     graph_ : the `Graph` that was used.
     proposal_ : with ``plan="auto"`` the `Proposal` whose plan was used.
@@ -145,7 +161,11 @@ noise_decay, tolerance, label_noise, square_noise
         links: int | None = None,
         fit_intercept: bool = True,
         norm_bound: float = 1.0,
+        feature_scales: Any = None,
         feature_ranges: Any = None,
+        feature_levels: Any = None,
+        feature_map: Any = None,
+        missing: Any = "refuse",
         classes: Any = None,
         method: str | None = None,
         loss: str | None = None,
@@ -178,7 +198,11 @@ noise_decay, tolerance, label_noise, square_noise
         self.links = links
         self.fit_intercept = fit_intercept
         self.norm_bound = norm_bound
+        self.feature_scales = feature_scales
         self.feature_ranges = feature_ranges
+        self.feature_levels = feature_levels
+        self.feature_map = feature_map
+        self.missing = missing
         self.classes = classes
         self.method = method
         self.loss = loss
@@ -204,6 +228,7 @@ noise_decay, tolerance, label_noise, square_noise
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing != "refuse"
         tags.classifier_tags.poor_score = True  # from few people little is learnt: it must not be
         return tags
 
@@ -245,18 +270,14 @@ noise_decay, tolerance, label_noise, square_noise
         )
         _validate.real("norm_bound", self.norm_bound, low=0, high=1e12, open_low=True)
         _validate.choice("engine", self.engine, ("local", "ray"))
-        x, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        x, y = self._read(X, y)
         check_classification_targets(y)
         self.leaks_: list[str] = [CLASSES_LEAK] if self.classes is None else []
+        self.leaks_ += self._form.leaks
         self.classes_, index = dealing.classes_of(self.classes, y)
         source = source_named(self.randomness, _seed(self.random_state))
-        ranges = dealing.ranges_of(self.feature_ranges, x)
-        if isinstance(self.feature_ranges, str):
-            self.leaks_.append(RANGES_LEAK)
-        if ranges is None:  # a declared low other than 0 would fill the zeros in again
-            x = rows.compact(x)
-        prepared, self.n_clipped_ = prepare(
-            x, norm_bound=self.norm_bound, fit_intercept=self.fit_intercept, ranges=ranges
+        prepared, self.n_clipped_ = self._form.rows(
+            x, norm_bound=self.norm_bound, constant=bool(self.fit_intercept)
         )
         chosen = self.epsilon if epsilons is None else epsilons
         label_epsilons = labels.check_epsilons(np.inf if chosen is None else chosen, len(index))
@@ -294,7 +315,7 @@ noise_decay, tolerance, label_noise, square_noise
         self._gain: Range | None = None
         train = self._exchange if plan.method == "sums" else self._train
         self._bare = replace(
-            train(run, ranges),
+            train(run),
             provenance={
                 "parties": "one process held all records and true labels and played every party",
                 "records_per_server": [place.records for place in places],
@@ -304,12 +325,25 @@ noise_decay, tolerance, label_noise, square_noise
                 **({"rounds_asked": asked} if plan.rounds < asked else {}),
             },
         )
+        self.__dict__.pop("intervals_", None)
         self._shown: tuple[int, Model] | None = None
         self.coef_, self.intercept_ = self._bare.coefficients, self._bare.intercepts
         self.doubts_ = doubts(agreed.proposal, self._gain)
         if self.doubts_:
             warnings.warn(" ".join(self.doubts_), PrivacyUtilityWarning, stacklevel=2)
         return self
+
+    def _read(self, X: Any, y: Any) -> tuple[Matrix, NDArray[Any]]:
+        """X and y as they can be used, and the form of X that is kept for predictions."""
+        said = Declared(
+            feature_scales=self.feature_scales,
+            feature_ranges=self.feature_ranges,
+            feature_levels=self.feature_levels,
+            feature_map=self.feature_map,
+            missing=self.missing,
+        )
+        self._form, x, y = Form.settled(self, X, y, said)
+        return x, y
 
     def _settled(self, places: Sequence[Place], epsilons: Array) -> Settled:
         """The plan and its budget, from public settings and sizes alone."""
@@ -386,7 +420,7 @@ noise_decay, tolerance, label_noise, square_noise
             return plan, ledger
         return replace(plan, rounds=safe), ledger.up_to(safe)
 
-    def _train(self, run: local.Run, ranges: Array | None) -> Model:
+    def _train(self, run: local.Run) -> Model:
         """Rounds over the graph."""
         plan, means = run.plan, []
 
@@ -411,11 +445,11 @@ noise_decay, tolerance, label_noise, square_noise
             noise=noise_level(plan, self.graph_.n),
             spent=np.array(self._spent.feature_epsilons()),
         )
-        self.server_models_ = [self._model(release, plan, ranges) for release in trained.released]
+        self.server_models_ = [self._model(release, plan) for release in trained.released]
         self.house_: list[Model] = []
-        return self._model(trained.released.mean(axis=0), plan, ranges)
+        return self._model(trained.released.mean(axis=0), plan)
 
-    def _exchange(self, run: local.Run, ranges: Array | None) -> Model:
+    def _exchange(self, run: local.Run) -> Model:
         """Sums, once."""
         plan, asked = run.plan, {"house": self.house, "intercept": bool(self.fit_intercept)}
         if self.engine == "local":
@@ -431,7 +465,7 @@ noise_decay, tolerance, label_noise, square_noise
         self._total, self._place = done.total, run.servers[0].place
         self.house_ = [
             replace(
-                self._model(weights, plan, ranges),
+                self._model(weights, plan),
                 house=f"server {i + 1}",
                 provenance={"keep": totals.HOUSE},
             )
@@ -440,7 +474,7 @@ noise_decay, tolerance, label_noise, square_noise
         weights, self._gain = totals.learnt(
             done.total, plan, self._place, intercept=asked["intercept"]
         )
-        return self._model(weights, plan, ranges)
+        return self._model(weights, plan)
 
     def _carried(self, plan: TrainingPlan) -> dict[str, Any]:
         """How releases met."""
@@ -493,8 +527,23 @@ noise_decay, tolerance, label_noise, square_noise
         IN_THIS_PROCESS.notice(prints)
         return prints
 
-    def _model(self, weights: Array, plan: TrainingPlan, ranges: Array | None) -> Model:
-        names = getattr(self, "feature_names_in_", None)
+    @cached_property
+    def intervals_(self) -> Intervals:
+        """What noise does to each coefficient; ``intervals_.covers`` says which noise is in it."""
+        check_is_fitted(self, "coef_")
+        plan = TrainingPlan.from_dict(self._bare.plan)
+        if plan.method != "sums":
+            return intervals.of_rounds(plan, self.graph_.n, self.coef_)
+        bias = bool(self.fit_intercept)
+        weights = np.hstack([self.coef_, self.intercept_[:, None]]) if bias else self.coef_
+        return intervals.of_sums(self._total, plan, self._place, weights, intercept=bias)
+
+    @property
+    def coef_interval_(self) -> Array:
+        """(C, d, 2): the ends of `intervals_`."""
+        return np.stack([self.intervals_.low, self.intervals_.high], axis=-1)
+
+    def _model(self, weights: Array, plan: TrainingPlan) -> Model:
         bias = bool(self.fit_intercept)
         return Model(
             classes=tuple(c.item() if isinstance(c, np.generic) else c for c in self.classes_),
@@ -502,16 +551,13 @@ noise_decay, tolerance, label_noise, square_noise
             intercepts=weights[:, -1].copy() if bias else np.zeros(len(weights)),
             norm_bound=float(self.norm_bound),
             fit_intercept=bias,
-            feature_names=tuple(str(name) for name in names) if names is not None else (),
-            ranges=ranges,
             plan=plan.to_dict(),
+            **self._form.fields(),
         )
 
     def _checked(self, X: Matrix) -> Matrix:
         check_is_fitted(self, "coef_")
-        return validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
+        return self._form.given(self, X)
 
     def decision_function(self, X: Matrix) -> Array:
         """Margins of the released model on scaled and clipped rows."""

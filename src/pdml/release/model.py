@@ -18,19 +18,23 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pdml._types import Array, Matrix
+from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Line
-from pdml.core import rows
+from pdml.accounting.ledger import arranged, few_coalitions
+from pdml.core import rows, scaling
 from pdml.core.sums_expectation import Expectation
 from pdml.errors import DataError, InvalidInput
 from pdml.files import atomic_write, write_private
 from pdml.formats import Format
+from pdml.release.frames import is_frame, table_of
+from pdml.release.inputs import Columns
 from pdml.study.encoder import Encoder
 from pdml.tables import Table, listed
 
-FORMAT = Format(name="model", version=2, oldest=1)
+FORMAT = Format(name="model", version=3, oldest=1)
 _TAG = "pdml-model/{}"
-_NEW = ("expected", "house")  # in version 2: a model without them is written as version 1
+_VERSIONS = range(FORMAT.oldest, FORMAT.version + 1)
+_NEW = {"expected": 2, "house": 2, "inputs": 3}  # a model without them is written as it was before
 THIS_TRAINING = "this training alone: other trainings on the same records must be added up"
 
 
@@ -55,7 +59,7 @@ class Model:
     feature_names : tuple of str
         Of the d features, where they are known.
     ranges : array of shape (d, 2), optional
-        Declared ranges, which are mapped to [0, 1].
+        Declared ranges, which are mapped to [0, 1]: models before version 3.
     label : str, optional
         The label column's name, if the data was a table.
     encoder : dict, optional
@@ -68,6 +72,8 @@ class Model:
     house : str
         The server for whose own use the model was made of its exact sums: not to be shared. Empty
         for a model that was released.
+    inputs : dict, optional
+        How plain columns of numbers become features: `pdml.release.inputs.Columns.to_dict`.
     """
 
     classes: tuple[str | int | float | bool, ...]
@@ -84,21 +90,42 @@ class Model:
     provenance: dict[str, Any] = field(default_factory=dict)
     expected: Expectation | None = None
     house: str = ""
+    inputs: dict[str, Any] | None = None
 
     def decision_function(self, x: Matrix) -> Array:
         """Margins: (m,) for two classes (positive means ``classes[1]``), else (m, K)."""
-        if x.shape[1] != self.coefficients.shape[1]:
-            raise DataError(
-                f"the model was trained on {self.coefficients.shape[1]} features, got {x.shape[1]}"
-            )
-        prepared, _ = prepare(
-            x, norm_bound=self.norm_bound, fit_intercept=self.fit_intercept, ranges=self.ranges
-        )
         weights = self.coefficients
         if self.fit_intercept:
             weights = np.hstack([weights, self.intercepts[:, None]])
-        scores = np.asarray(prepared @ weights.T)
+        scores = np.asarray(self.rows(x) @ weights.T)
         return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def rows(self, x: Matrix) -> Matrix:
+        """Records as the weights meet them: scaled, with their constant, none longer than the norm
+        bound.
+        """
+        columns = self._columns
+        _check_width(x, len(columns.names) if columns else self.coefficients.shape[1])
+        prepared, _ = prepare(
+            x,
+            norm_bound=self.norm_bound,
+            fit_intercept=self.fit_intercept,
+            ranges=self.ranges,
+            columns=columns,
+            mass=self._mass,
+        )
+        return prepared
+
+    @property
+    def _columns(self) -> Columns | None:
+        return None if self.inputs is None else Columns.from_dict(self.inputs)
+
+    @property
+    def _mass(self) -> float | None:
+        """Of the encoder's entries, from its version 2 on."""
+        if self.encoder is None or self.encoder.get("version", 1) == 1:
+            return None
+        return Encoder.from_dict(self.encoder).expansion.mass
 
     def predict_proba(self, x: Matrix) -> Array:
         """Class probabilities of the logistic model, (m, K)."""
@@ -109,11 +136,14 @@ class Model:
         shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
         return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
 
+    def choose(self, x: Matrix) -> IntArray:
+        """The most likely class of each row, as an index into ``classes``."""
+        scores = self.decision_function(x)
+        return np.asarray((scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1))
+
     def predict(self, x: Matrix) -> NDArray[Any]:
         """The most likely class of each row."""
-        scores = self.decision_function(x)
-        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(np.asarray(self.classes)[index])
+        return np.asarray(np.asarray(self.classes)[self.choose(x)])
 
     def save(self, path: str | Path) -> None:
         """Write the model as JSON, usually model.json; an interrupted write leaves no half file.
@@ -127,10 +157,22 @@ class Model:
         ----------
         - A model for the house (usually house.json) can be read by its owner alone: mode 0600.
         """
+        self.write(path, self.to_bytes())
+
+    def write(self, path: str | Path, data: bytes) -> None:
+        """Write bytes that were made of the model, under the same guarantees as `save`.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        data : bytes
+            All that it is to hold.
+        """
         if self.house:
-            write_private(path, self.to_bytes())
+            write_private(path, data)
         else:
-            atomic_write(path, self.to_bytes())
+            atomic_write(path, data)
 
     def to_bytes(self) -> bytes:
         """The file's bytes: the same for the same model, whatever writes it.
@@ -140,7 +182,8 @@ class Model:
         bytes
             JSON, with every number in the shortest spelling that reads back as it.
         """
-        version = 2 if any(getattr(self, name) for name in _NEW) else 1
+        said = [since for name, since in _NEW.items() if getattr(self, name)]
+        version = max(1, *said, 3 if self._mass is not None else 1)
         values = {name: getattr(self, name) for name in _names(version)}
         text = json.dumps(
             {"format": _TAG.format(version), **values},
@@ -150,6 +193,34 @@ class Model:
             default=lambda own: asdict(own) if isinstance(own, Expectation) else own.tolist(),
         )
         return text.encode("utf-8")
+
+    def to_sklearn(self) -> Any:
+        """A scikit-learn pipeline that predicts the same and needs no pdml.
+
+        Returns
+        -------
+        sklearn.pipeline.Pipeline
+            Ready to predict, and to be pickled: `pdml.release.to_sklearn.pipeline`.
+        """
+        from pdml.release.to_sklearn import pipeline
+
+        return pipeline(self)
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the model as ONNX, for programs in any language.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; one that is there is replaced. What it holds: `pdml.release.to_onnx.to_onnx`.
+
+        Guarantees
+        ----------
+        - As `save` says of a model for the house.
+        """
+        from pdml.release.to_onnx import to_onnx
+
+        self.write(path, to_onnx(self))
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -165,28 +236,42 @@ class Model:
         DataError
             If ``privacy`` holds none that this version can read.
         """
-        kinds: dict[str, Any] = {"data": str, "adversary": str, "reason": str}
-        kinds |= {"epsilon": float, "delta": float, "certainty": float}
-        try:
-            return [
-                Line(
-                    **{k: kind(row[k]) for k, kind in kinds.items()}, colluding=row.get("colluding")
-                )
-                for row in self.privacy["lines"]
-            ]
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise DataError(
-                "the model does not say what its training spent: it has no ledger that this "
-                "version can read"
-            ) from None
+        return lines_of(self.privacy)
 
-    def features(self, table: Table) -> Matrix:
+    def coalitions(self) -> list[Line]:
+        """What any k other servers learn together, for labels and features and for every k; none
+        where it does not matter how many collude.
+
+        Raises
+        ------
+        DataError
+            If ``privacy`` holds lines that this version cannot read.
+        """
+        return lines_of({"coalitions": []} | self.privacy, "coalitions")
+
+    def overview(self) -> list[Line]:
+        """`lines`, and where it matters how many collude, those against one other server, half of
+        them, all, and as many as the plan speaks of.
+
+        Raises
+        ------
+        DataError
+            As `lines` does.
+        """
+        each, planned = self.coalitions(), self.plan.get("colluding")
+        others = max((line.colluding or 0 for line in each), default=0)
+        also = planned if isinstance(planned, int) else None
+        shown = few_coalitions(others, also) if others else []
+        return arranged(self.lines(), [line for line in each if line.colluding in shown])
+
+    def features(self, table: Any) -> Matrix:
         """Records as the model was taught them: by its encoder, or as plain numbers.
 
         Parameters
         ----------
-        table : Table
-            With the columns of the training; others are passed over.
+        table : Table, DataFrame or array
+            With the columns of the training; others are passed over. Of an array all columns, in
+            the order of the training.
 
         Raises
         ------
@@ -195,23 +280,72 @@ class Model:
             not trained on named columns.
         """
         encoder = None if self.encoder is None else Encoder.from_dict(self.encoder)
-        needed = [a.name for a in encoder.attributes] if encoder else list(self.feature_names)
+        columns = self._columns
+        known = columns.names if columns else self.feature_names
+        needed = [a.name for a in encoder.attributes] if encoder else list(known)
+        if not (isinstance(table, Table) or is_frame(table)):
+            _check_width(table, len(needed) or self.coefficients.shape[1])
+            return table if encoder is None else encoder.encode(table_of(table, needed, encoder))
         if not needed:
             raise DataError(
                 f"the model does not say which columns its {self.coefficients.shape[1]} features "
                 "are: it was not trained on a table"
             )
-        if missing := [name for name in needed if name not in table.names]:
-            raise DataError(f"{table.source} lacks columns the model needs: {listed(missing)}")
+        names = table.names if isinstance(table, Table) else tuple(map(str, table.columns))
+        if missing := [name for name in needed if name not in names]:
+            source = table.source if isinstance(table, Table) else "X"
+            raise DataError(f"{source} lacks columns the model needs: {listed(missing)}")
+        read = table if isinstance(table, Table) else table_of(table, names, encoder, needed)
         if encoder:
-            return encoder.encode(table)
-        return np.column_stack([table.numeric(name) for name in needed])
+            return encoder.encode(read)
+        return np.column_stack([read.numeric(name) for name in needed])
+
+
+def _check_width(x: Matrix, wanted: int) -> None:
+    if x.shape[1] != wanted:
+        raise DataError(f"the model was trained on {wanted} features, got {x.shape[1]}")
+
+
+def lines_of(privacy: dict[str, Any], name: str = "lines") -> list[Line]:
+    """The lines of a ledger that was written as plain values.
+
+    Parameters
+    ----------
+    privacy : dict
+        As a model has it, and as `Ledger.to_dict` wrote it.
+    name : str
+        "lines" or "coalitions".
+
+    Returns
+    -------
+    list of Line
+
+    Raises
+    ------
+    DataError
+        If it holds none that this version can read.
+    """
+    kinds: dict[str, Any] = {"data": str, "adversary": str, "reason": str}
+    kinds |= {"epsilon": float, "delta": float, "certainty": float}
+
+    def line(row: dict[str, Any]) -> Line:
+        together = row.get("colluding")
+        found = {key: kind(row[key]) for key, kind in kinds.items()}
+        return Line(**found, colluding=None if together is None else int(together))
+
+    try:
+        return [line(row) for row in privacy[name]]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise DataError(
+            "the model does not say what its training spent: it has no ledger that this "
+            "version can read"
+        ) from None
 
 
 def _names(version: int) -> tuple[str, ...]:
     """The fields of a file."""
     every = (field.name for field in fields(Model))
-    return tuple(name for name in every if version > 1 or name not in _NEW)
+    return tuple(name for name in every if version >= _NEW.get(name, 1))
 
 
 def load_model(path: str | Path) -> Model:
@@ -241,7 +375,7 @@ def load_model(path: str | Path) -> Model:
     try:
         said: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
         tag = said.pop("format", None)
-        version = next((each for each in (1, 2) if tag == _TAG.format(each)), None)
+        version = next((each for each in _VERSIONS if tag == _TAG.format(each)), None)
         if version is None:
             raise msgspec.ValidationError("it does not say so")
         names = _names(version)
@@ -278,6 +412,13 @@ def _mistake(model: Model) -> str:
         return f"{len(model.coefficients)} rows of coefficients for {len(model.classes)} classes"
     if model.ranges is not None and model.ranges.shape != (width, 2):
         return f"ranges for {len(model.ranges)} features and coefficients for {width}"
+    if model.inputs is not None:
+        try:
+            columns = Columns.from_dict(model.inputs)
+        except InvalidInput as error:
+            return f"inputs that no training has: {error}"
+        if columns.expansion.width != width:
+            return f"inputs for {columns.expansion.width} features and coefficients for {width}"
     finite = np.isfinite(model.coefficients).all() and np.isfinite(model.intercepts).all()
     if not finite or model.norm_bound <= 0:
         return "numbers that are not finite, or a norm bound that is not positive"
@@ -301,14 +442,24 @@ def _other_version(raw: bytes, what: str) -> str:
 
 
 def prepare(
-    x: Matrix, *, norm_bound: float, fit_intercept: bool, ranges: Array | None
+    x: Matrix,
+    *,
+    norm_bound: float,
+    fit_intercept: bool,
+    ranges: Array | None = None,
+    columns: Columns | None = None,
+    mass: float | None = None,
 ) -> tuple[Matrix, int]:
-    """Scale by declared ranges, append the bias, clip each row to the norm bound; also say how many
-    rows were clipped.
+    """Rows by what is declared, with their constant, none longer than the norm bound; also say how
+    many were shrunk.
 
     Every step looks at one record and public settings only, so preparing leaks nothing.
     """
     prepared = rows.as_rows(x)
+    if columns is not None:
+        return columns.rows(prepared, norm_bound=norm_bound, constant=fit_intercept)
+    if mass is not None:
+        return scaling.finished(prepared, mass, constant=fit_intercept, bound=norm_bound)
     if ranges is not None:
         prepared = _to_unit(prepared, ranges)
     if fit_intercept:

@@ -17,6 +17,7 @@ from pdml.node.contract import Contract
 from pdml.node.desk import Desk
 from pdml.node.home import JOURNAL, Home
 from pdml.node.journal import FINISHED, Journal
+from pdml.node.party import Holdings
 from pdml.node.questions import OFFER, STOP
 from pdml.plan.training_plan import TrainingPlan
 from pdml.release.model import Model
@@ -43,6 +44,7 @@ class Gathered:
     proofs: Mapping[str, bytes]  # by member
     home: Home  # this organisation's node
     dataset: str  # the digest of what it trained on
+    held: Holdings | None = None  # what it trains on now, if that has been read already
 
     @property
     def problem(self) -> str:
@@ -72,10 +74,23 @@ class Gathered:
             Draws the page: `pdml.pages.result.result_page`.
         """
         write_result(Path(folder), self.result, page, self.proofs)
-        if not self.problem and self.house is not None:
-            path = self.home.house(self.result.contract.job)
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.house.save(path)
+        self.keep()
+
+    def keep(self) -> Path | None:
+        """Write `house` into the node's folder, for its owner alone, as a node does by itself when
+        a job ends.
+
+        Returns
+        -------
+        Path or None
+            None if there is no model for the house.
+        """
+        if self.problem or self.house is None:
+            return None
+        path = self.home.house(self.result.contract.job)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.house.save(path)
+        return path
 
     @cached_property
     def house(self) -> Model | None:
@@ -87,7 +102,7 @@ class Gathered:
         if not contract.sums:
             return None
         try:
-            held, name = self.home.holdings(), self.home.name
+            held, name = self.held or self.home.holdings(), self.home.name
             shared = self.home.shared(self.result.study) if contract.masked else {}
         except PDMLError:
             return None
@@ -191,7 +206,34 @@ def train_nodes(
     return gather(home, name)
 
 
-def gather(home: Home, job: str) -> Gathered:
+def keep_house(home: Home, job: str, held: Holdings | None = None) -> Path | None:
+    """Write the model for an organisation's own use: what a running node keeps of an exchange of
+    sums.
+
+    Parameters
+    ----------
+    home : Home
+        This organisation's node.
+    job : str
+        A job that is done.
+    held : Holdings, optional
+        What the node trains on, if that has been read already.
+
+    Returns
+    -------
+    Path or None
+        Where `Home.house` has it, mode 0600; None after rounds, where the result has a problem, or
+        if the node has another data set or other keys by now.
+
+    Raises
+    ------
+    InvalidInput
+        If the job is not known here, or not finished.
+    """
+    return gather(home, job, held).keep()
+
+
+def gather(home: Home, job: str, held: Holdings | None = None) -> Gathered:
     """The result of a job that is done, from the statements in this node's journal.
 
     Parameters
@@ -200,6 +242,8 @@ def gather(home: Home, job: str) -> Gathered:
         This organisation's node; it need not be running.
     job : str
         The job's name.
+    held : Holdings, optional
+        What the node trains on, if that has been read already.
 
     Returns
     -------
@@ -214,7 +258,7 @@ def gather(home: Home, job: str) -> Gathered:
     study, contract, signed, dataset = _statements(home, job)
     result = assemble(study, contract, signed)
     proofs = _proofs(home, job, wait=bool(result.mismatches))
-    return Gathered(result=result, proofs=proofs, home=home, dataset=dataset)
+    return Gathered(result=result, proofs=proofs, home=home, dataset=dataset, held=held)
 
 
 def _running(home: Home, node: Path, patience: float) -> None:

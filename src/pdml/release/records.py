@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from pdml._types import Array, IntArray, Matrix
+from pdml.core import scaling
+from pdml.core.maps import FeatureMap
 from pdml.errors import DataError, InvalidInput
-from pdml.release.model import prepare
+from pdml.release.form import Encoded
 from pdml.study import declared
 from pdml.study.encoder import Attribute, Encoder
 from pdml.tables import Table, columns, read_table
@@ -29,12 +31,17 @@ class Records:
 
     encoder: Encoder
     classes: tuple[Any, ...]
-    x: Matrix
+    x: Matrix  # of the encoder, before constant and scale
     codes: IntArray
     epsilons: Array | None = None
     owners: IntArray | None = None  # each record's server
     names: tuple[str, ...] = ()  # of the servers, if the table names them
     leaks: tuple[str, ...] = ()
+
+    @property
+    def given(self) -> Encoded:
+        """The records as X of a `PDMLClassifier.fit`."""
+        return Encoded(encoder=self.encoder, entries=np.asarray(self.x))
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -55,6 +62,9 @@ def read_records(
     attributes: Iterable[Attribute] = (),
     from_data: bool = False,
     classes: Sequence[str] = (),
+    missing: Sequence[str] = (),
+    missing_values: Sequence[str] = (),
+    maps: Sequence[FeatureMap] = (),
 ) -> Records:
     """Every record of a table, encoded by declarations.
 
@@ -70,6 +80,8 @@ def read_records(
         Take what is not declared from the data, which ``leaks`` then says.
     classes : sequence of str
         Declared classes, in order; by default those in the data, which ``leaks`` then says.
+    missing, missing_values, maps
+        As for `pdml.study.declared.encoder_for`.
 
     Raises
     ------
@@ -78,7 +90,15 @@ def read_records(
     """
     features = roles.features(table)
     known = declared.by_name(attributes)
-    encoder, guessed = declared.encoder_for(table, known, features=features, from_data=from_data)
+    encoder, guessed = declared.encoder_for(
+        table,
+        known,
+        features=features,
+        from_data=from_data,
+        missing=missing,
+        missing_values=missing_values,
+        maps=maps,
+    )
     found, codes = columns.labels(table, roles.label, classes)
     names, owners = columns.owners(table, roles.server) if roles.server else ((), None)
     leaks = ([declared.leak(guessed)] if guessed else []) + ([] if classes else [CLASSES_LEAK])
@@ -99,7 +119,7 @@ def public_records(
 ) -> tuple[Matrix, IntArray, int]:
     """Public records as they would be trained on, for plans and bounds.
 
-    Ranges, levels and classes come from the data, which are public.
+    Ranges, typical values, levels and classes come from the data, which are public.
 
     Returns
     -------
@@ -107,8 +127,8 @@ def public_records(
         Rows with their constant, shrunk to the norm bound; class indices; how many classes.
     """
     read = read_records(read_table(path), Roles(label=label), from_data=True)
-    prepared, _ = prepare(read.x, norm_bound=norm_bound, fit_intercept=True, ranges=None)
-    return prepared, read.codes, len(read.classes)
+    rows, _ = scaling.finished(read.x, read.encoder.expansion.mass, bound=norm_bound)
+    return rows, read.codes, len(read.classes)
 
 
 def labelled(records: Records, table: Table, label: str) -> Records:

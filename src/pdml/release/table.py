@@ -1,24 +1,27 @@
 """A table of people's records: trained on, predicted, evaluated."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from pdml import _validate
-from pdml._types import IntArray
+from pdml._types import IntArray, Matrix
+from pdml.core.maps import FeatureMap
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import LabelFlip
+from pdml.mechanisms.randomness import Source
+from pdml.release.counted import CountedEvaluation, count
 from pdml.release.estimator import PDMLClassifier
+from pdml.release.evaluation import Evaluation, evaluate
 from pdml.release.model import Model
 from pdml.release.records import Records, hold_back, labelled, read_records
 from pdml.release.trained import Trained, measured, released
 from pdml.study.encoder import Attribute
 from pdml.tables import Table, columns, read_table
 from pdml.tables.roles import Roles
+from pdml.train.counts import BINS, Counting
 
 SERVERS = 10  # where nobody says how many
 
@@ -33,6 +36,9 @@ def train_table(
     from_data: bool = False,
     classes: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    missing: Sequence[str] = (),
+    missing_values: Sequence[str] = (),
+    maps: Sequence[FeatureMap] = (),
     epsilon_column: str = "",
     server_column: str = "",
     test: Readable | None = None,
@@ -51,13 +57,20 @@ def train_table(
     label : str
         The column to predict.
     attributes : iterable of Number or Category
-        Declared ranges and levels of the columns to predict from.
+        Declared ranges, typical values and levels of the columns to predict from.
     from_data : bool
         Take what is not declared from the data: a release no noise protects.
     classes : sequence of str
         The classes of the label, in order; by default those in the data, which is such a release.
     ignore : sequence of str
         Columns that are no features.
+    missing : sequence of str
+        Columns in which cells may hold no value: one more level of a category, and a feature of its
+        own beside a number, which then counts as typical. The model predicts such records, too.
+    missing_values : sequence of str
+        What stands for no value there, such as "NA" or "?"; an empty cell and a null always do.
+    maps : sequence of maps
+        Further features, made of the others: `pdml.core.maps`.
     epsilon_column : str
         The column of each person's own ε.
     server_column : str
@@ -93,14 +106,24 @@ def train_table(
     Examples
     --------
     >>> from pdml.study.encoder import Category, Number
-    >>> age, sex = Number(name="age", low=18, high=100), Category(name="sex", levels=("f", "m"))
+    >>> age = Number(name="age", low=18, high=100, typical=45, spread=20)
+    >>> sex = Category(name="sex", levels=("f", "m"))
     >>> trained = train_table("people.csv", "diagnosis", attributes=[age, sex])  # doctest: +SKIP
     >>> trained.model.save("model.json")  # doctest: +SKIP
     """
     _refuse_early(settings, test, test_fraction)
     read = _read(table)
     roles = Roles(label=label, epsilon=epsilon_column, server=server_column, ignored=tuple(ignore))
-    people = read_records(read, roles, attributes=attributes, from_data=from_data, classes=classes)
+    people = read_records(
+        read,
+        roles,
+        attributes=attributes,
+        from_data=from_data,
+        classes=classes,
+        missing=missing,
+        missing_values=missing_values,
+        maps=maps,
+    )
     taught, tested = people, None
     if test is not None:
         tested = labelled(people, _read(test), label)
@@ -113,15 +136,17 @@ def train_table(
             fitted,
             leaks=people.leaks,
             classes=people.classes,
-            encoder=people.encoder.to_dict(),
-            feature_names=people.encoder.feature_names,
             label=label,
         ),
         servers=people.names or tuple(f"server {i + 1}" for i in range(fitted.graph_.n)),
         source=read.source,
         epsilon_column=epsilon_column,
     )
-    return trained if tested is None else measured(trained, tested.x, tested.codes)
+    return (
+        trained
+        if tested is None
+        else measured(trained, tested.x, tested.codes, taught=(taught.x, taught.codes))
+    )
 
 
 def predict_table(model: Model, table: Readable, *, proba: bool = False) -> dict[str, NDArray[Any]]:
@@ -147,31 +172,16 @@ def predict_table(model: Model, table: Readable, *, proba: bool = False) -> dict
     DataError
         If a column is missing, or holds what the model has no feature for.
     """
-    x = model.features(_read(table))
+    return predictions(model, model.features(_read(table)), proba=proba)
+
+
+def predictions(model: Model, x: Matrix, *, proba: bool = False) -> dict[str, NDArray[Any]]:
+    """The same for rows as the model was taught them."""
     found = {"prediction": model.predict(x)}
     if proba:
         chances = model.predict_proba(x)
         found |= {f"probability {name}": chances[:, k] for k, name in enumerate(model.classes)}
     return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """How a model does on labelled records. Computed without noise: keep it inside.
-
-    Attributes
-    ----------
-    records : int
-        How many.
-    accuracy : float
-        The share that is predicted rightly.
-    confusion : array of shape (K, K)
-        How many records of class k were predicted as class l.
-    """
-
-    records: int
-    accuracy: float
-    confusion: IntArray
 
 
 def evaluate_table(model: Model, table: Readable, label: str = "") -> Evaluation:
@@ -189,7 +199,8 @@ def evaluate_table(model: Model, table: Readable, label: str = "") -> Evaluation
     Returns
     -------
     Evaluation
-        How often it is right, and where it is not.
+        How often it is right, where it is not, and how sure it was. Computed without noise: keep it
+        inside, or release it with noise: `evaluate_privately`.
 
     Raises
     ------
@@ -198,21 +209,75 @@ def evaluate_table(model: Model, table: Readable, label: str = "") -> Evaluation
     InvalidInput
         If nobody says which column holds the labels.
     """
-    name = label or model.label
+    return evaluate(model, *labelled_rows(model, table, label))
+
+
+def evaluate_privately(
+    model: Model,
+    table: Readable,
+    label: str = "",
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    bins: int = BINS,
+    source: Source | None = None,
+) -> CountedEvaluation:
+    """Measure a model on private records whose labels are known, and release the figures with
+    noise.
+
+    Parameters
+    ----------
+    model, table, label
+        As for `evaluate_table`; true labels, which whoever calls this has.
+    epsilon, delta : float
+        What the release may tell about one record, its label included.
+    bins : int
+        Into how many bins the model's confidence falls. 1 leaves the confusion matrix alone, with
+        less noise in the accuracy.
+    source : Source, optional
+        Of the noise; by default the operating system's entropy.
+
+    Returns
+    -------
+    CountedEvaluation
+        Accuracy and recall with 95% intervals, and what they tell of the people
+        (`CountedEvaluation.ledger`, `pdml.release.counted.charged`).
+
+    Raises
+    ------
+    DataError, InvalidInput
+        As for `evaluate_table`, and for ε or δ not above 0.
+
+    Guarantees
+    ----------
+    - (``epsilon``, ``delta``) for replacing one record, against whoever sees the figures and the
+      model; each call is one more release, and their costs add up.
+    - The number of records is told as it is.
+    """
+    counting = Counting.within(epsilon, delta, classes=len(model.classes), bins=bins)
+    return count(model, *labelled_rows(model, table, label), counting, source=source)
+
+
+def labelled_rows(model: Model, table: Readable, label: str = "") -> tuple[Matrix, IntArray]:
+    """Records as a model takes them, and of each the index of its true class.
+
+    Parameters
+    ----------
+    model, table, label
+        As for `evaluate_table`.
+
+    Returns
+    -------
+    matrix, array of int
+        For `pdml.release.evaluation.evaluate`.
+    """
+    read, name = _read(table), label or model.label
     if not name:
         raise InvalidInput(
             "label must name a column, got nothing: the model does not say which", setting="label"
         )
-    read, classes = _read(table), len(model.classes)
     truth = columns.positions(read, name, model.classes, what="the classes", private=True)
-    place = {value: k for k, value in enumerate(model.classes)}
-    guessed = np.array([place[value] for value in model.predict(model.features(read)).tolist()])
-    counts = np.bincount(truth * classes + guessed, minlength=classes**2)
-    return Evaluation(
-        records=len(truth),
-        accuracy=float(np.mean(truth == guessed)),
-        confusion=counts.reshape(classes, classes),
-    )
+    return model.features(read), truth
 
 
 def _read(table: Readable) -> Table:
@@ -244,5 +309,5 @@ def _fit(taught: Records, settings: dict[str, Any]) -> PDMLClassifier:
         )
     chosen = {**settings, "n_servers": n, "classes": range(len(taught.classes))}
     fitted = PDMLClassifier(**chosen)
-    fitted.fit(taught.x, taught.codes, epsilons=taught.epsilons, servers=taught.owners)
+    fitted.fit(taught.given, taught.codes, epsilons=taught.epsilons, servers=taught.owners)
     return fitted

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from pdml._threads import one_thread
 from pdml._types import Array
 from pdml.core.sums_expectation import Expectation, Range, expect, gain
 from pdml.core.sums_model import Measured, SumsModel, fit_measured, measured
-from pdml.core.threads import one_thread
 from pdml.mechanisms.whole_noise import Units
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
@@ -107,7 +107,7 @@ def _fitted(
     loss = plan.loss_for(place.classes)
     given = measured(
         sums.totals(total, place.codes, place.width),
-        sums.noise_of_total(plan, place.n_servers),
+        plan.noise_of_total(place.n_servers),
         loss=loss,
         norm_bound=place.norm_bound,
         intercept=intercept,
@@ -144,7 +144,7 @@ def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation | No
     with one_thread():
         found = expect(
             sums.totals(total, place.codes, place.width),
-            sums.noise_of_total(plan, place.n_servers),
+            plan.noise_of_total(place.n_servers),
             loss=plan.loss_for(place.classes),
             norm_bound=place.norm_bound,
         )

@@ -5,21 +5,25 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import pdml
-from pdml._types import Matrix
+from pdml._types import IntArray, Matrix
 from pdml.accounting import Ledger
 from pdml.core.sums_expectation import Expectation
 from pdml.release.estimator import PDMLClassifier
+from pdml.release.evaluation import REFERENCE, Evaluation, evaluate, reference_accuracy
 from pdml.release.history import History
+from pdml.release.intervals import Intervals
 from pdml.release.model import Model
 
 INSIDE = "computed from records without noise, so that no file holds it: keep it inside"
 PAGE_LEAK = "the page shows figures computed from records without noise: keep it inside"
 _TABLE = ("classes", "encoder", "feature_names", "label")  # what a table adds to a model
 # What of `Trained.summary` is computed from records without noise.
-INSIDE_ONLY = ("accuracy", "servers.accuracy", "mean_server_accuracy", "clipped")
+INSIDE_ONLY = (
+    *("accuracy", "majority_accuracy", "reference_accuracy", "evaluation"),
+    *("servers.accuracy", "mean_server_accuracy", "clipped"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +38,12 @@ class Trained:
         What is released, with names, leaks and version: ``model.save("model.json")``.
     servers : tuple of str
         Their names.
-    test_records : int
-        How many records were kept to measure on.
-    accuracy : float, optional
-        Of the released model. Computed from records without noise: keep it inside.
+    evaluation : Evaluation, optional
+        Of the released model, on records that were not trained on. Computed from records without
+        noise: keep it inside.
+    reference_accuracy : float, optional
+        What the same records would have given without any protection
+        (`pdml.release.evaluation.REFERENCE`). In no file: keep it inside as well.
     server_accuracies : tuple of float, optional
         Of each server's own last release; to be kept inside as well. None after an exchange of
         sums, where there is one model and all have it.
@@ -50,11 +56,26 @@ class Trained:
     classifier: PDMLClassifier
     model: Model
     servers: tuple[str, ...]
-    test_records: int = 0
-    accuracy: float | None = None
+    evaluation: Evaluation | None = None
+    reference_accuracy: float | None = None
     server_accuracies: tuple[float, ...] | None = None
     source: str = ""
     epsilon_column: str = ""
+
+    @property
+    def test_records(self) -> int:
+        """How many records were kept to measure on."""
+        return 0 if self.evaluation is None else self.evaluation.records
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of the released model on them: keep it inside."""
+        return None if self.evaluation is None else self.evaluation.accuracy
+
+    @property
+    def majority(self) -> float | None:
+        """What always saying their most frequent class would reach: keep it inside."""
+        return None if self.evaluation is None else self.evaluation.majority
 
     @property
     def ledger(self) -> Ledger:
@@ -87,6 +108,11 @@ class Trained:
         return self.model.expected
 
     @property
+    def intervals(self) -> Intervals:
+        """What noise does to each coefficient: a function of what was released."""
+        return self.classifier.intervals_
+
+    @property
     def house(self) -> dict[str, Model]:
         """Each server's model for its own house, by name, if it was asked for: not to be shared."""
         each = zip(self.servers, self.classifier.house_, strict=False)
@@ -115,6 +141,10 @@ class Trained:
             "records": self.records,
             "test_records": self.test_records,
             "accuracy": self.accuracy,
+            "majority_accuracy": self.majority,
+            "reference_accuracy": self.reference_accuracy,
+            "reference": REFERENCE if self.reference_accuracy is not None else None,
+            "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
             "servers": [
                 {"name": name, "records": m, "links": links, "accuracy": a}
                 for name, m, links, a in self.rows
@@ -141,13 +171,36 @@ def released(classifier: PDMLClassifier, *, leaks: Sequence[str] = (), **changes
     return replace(classifier.model_, provenance=provenance, **changes)
 
 
-def measured(trained: Trained, x: Matrix, truth: NDArray[Any]) -> Trained:
-    """With the accuracy of every server and of the released model on records that were not trained
+def measured(
+    trained: Trained,
+    x: Matrix,
+    truth: IntArray,
+    *,
+    taught: tuple[Matrix, IntArray] | None = None,
+) -> Trained:
+    """With what the released model and every server's own reach on records that were not trained
     on.
+
+    Parameters
+    ----------
+    trained : Trained
+        A training.
+    x, truth : matrix, array of int
+        The records, encoded, and the index of each one's true class.
+    taught : (matrix, array of int), optional
+        The records that were trained on with their true classes, where one process holds them: what
+        they would have given without any protection is measured too.
+
+    Returns
+    -------
+    Trained
     """
     fitted = trained.classifier
-    each = tuple(float(np.mean(model.predict(x) == truth)) for model in fitted.server_models_)
-    accuracy = float(np.mean(fitted.predict(x) == truth))
+    each = tuple(float(np.mean(model.choose(x) == truth)) for model in fitted.server_models_)
+    beside = None if taught is None else reference_accuracy(trained.model, *taught, x, truth)
     return replace(
-        trained, test_records=len(truth), accuracy=accuracy, server_accuracies=each or None
+        trained,
+        evaluation=evaluate(trained.model, x, truth),
+        reference_accuracy=beside,
+        server_accuracies=each or None,
     )

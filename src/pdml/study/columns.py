@@ -5,6 +5,7 @@ import numpy as np
 from pdml._types import Array, IntArray
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.label_flip import micro
+from pdml.study.attributes import absent_in
 from pdml.study.contract import Study
 from pdml.study.encoder import Number
 from pdml.tables import Table, columns
@@ -39,7 +40,9 @@ def require_in_range(study: Study, table: Table) -> None:
     """Refuse a table with numbers outside the declared ranges, which encoding would clamp."""
     for attribute in study.attributes:
         if isinstance(attribute, Number):
-            values = table.numeric(attribute.name)
+            gaps = absent_in(attribute, table, study.encoder.missing_values)
+            with study.encoder.explaining(attribute):
+                values = table.numeric(attribute.name, absent=gaps)
             outside = (values < attribute.low) | (values > attribute.high)
             if outside.any():
                 row = int(np.argmax(outside))

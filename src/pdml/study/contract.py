@@ -125,7 +125,9 @@ class Study:
         head |= _filled({"description": self.description, "replaces": self.replaces})
         times = {"opens": self.opens, "closes": self.closes}
         head |= {key: _time(moment) for key, moment in times.items() if moment is not None}
-        attributes = self.encoder.to_dict()["attributes"]
+        encoder = self.encoder.to_dict()
+        attributes = encoder.pop("attributes")
+        maps = encoder.pop("maps", [])
         for attribute in attributes:
             attribute |= _filled(asdict(self.wording.get(attribute["name"], Wording())))
         epsilon = {"menu": list(self.menu), "default": self.default_epsilon}
@@ -141,6 +143,8 @@ class Study:
             "servers": [_filled(asdict(server)) for server in self.servers],
             "topology": {"edges": [list(edge) for edge in self.edges]},
         }
+        document |= {"encoder": encoder} if encoder else {}  # version 1 leaves no trace
+        document |= {"maps": maps} if maps else {}
         if self.budget is not None:
             document["budget"] = _limits(self.budget)
         if self.plan is not None:
@@ -266,8 +270,8 @@ class Study:
         """
         return device.encode_table(self.encoder, table)
 
-    def decode(self, features: NDArray[Any]) -> dict[str, float | str]:
-        """The answers behind features, as they are shown to people."""
+    def decode(self, features: NDArray[Any]) -> dict[str, float | str | None]:
+        """The answers behind features, as they are shown to people; None where there is none."""
         return device.decode(self.encoder, features)
 
 

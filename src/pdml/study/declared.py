@@ -3,12 +3,14 @@ data.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
+from pdml.core.maps import FeatureMap
 from pdml.errors import DataError, InvalidInput, Undeclared, because
-from pdml.study.encoder import Attribute, Encoder
+from pdml.study.encoder import LATEST, Attribute, Encoder, Number
 from pdml.tables import Table, listed
 
 
@@ -30,6 +32,9 @@ def encoder_for(
     *,
     features: Collection[str],
     from_data: bool = False,
+    missing: Collection[str] = (),
+    missing_values: Sequence[str] = (),
+    maps: Sequence[FeatureMap] = (),
 ) -> tuple[Encoder, tuple[str, ...]]:
     """One attribute for each feature column, in the table's order.
 
@@ -43,6 +48,13 @@ def encoder_for(
         The columns to predict from.
     from_data : bool
         Take what is not declared from the data: a release no noise protects.
+    missing : collection of str
+        Further columns in which cells may hold no value: one more level of a category, and a
+        feature of its own beside a number.
+    missing_values : sequence of str
+        What stands for no value there, besides an empty cell.
+    maps : sequence of maps
+        Further features (`pdml.core.maps`).
 
     Returns
     -------
@@ -65,26 +77,57 @@ def encoder_for(
             raise InvalidInput(
                 f"column {name!r} must not have a declared range or levels: it is no feature here"
             )
-    missing = tuple(name for name in features if name not in declared)
-    if missing and not from_data:
-        raise Undeclared(missing, [name for name in missing if table.is_numeric(name)])
-    found = dict(declared)
-    if missing:
-        exclude = [name for name in table.names if name not in missing]
-        found |= by_name(Encoder.from_data(table, exclude=exclude).attributes)
-    return Encoder(attributes=tuple(found[name] for name in features)), missing
+    for name in missing:
+        if name not in features:
+            raise InvalidInput(
+                f"missing must name columns to predict from, got {name!r}: they are "
+                f"{listed(list(features))}",
+                setting="missing",
+            )
+    undeclared = tuple(name for name in features if name not in declared)
+    if undeclared and not from_data:
+        numbers = [name for name in undeclared if table.is_numeric(name, missing_values)]
+        raise Undeclared(undeclared, numbers)
+    found = {name: with_gaps(one) if name in missing else one for name, one in declared.items()}
+    if undeclared:
+        guessed = Encoder.from_data(
+            table,
+            exclude=[name for name in table.names if name not in undeclared],
+            version=LATEST,
+            missing=missing,
+            missing_values=tuple(missing_values),
+        )
+        found |= by_name(guessed.attributes)
+    encoder = Encoder(
+        attributes=tuple(found[name] for name in features),
+        version=LATEST,
+        missing_values=tuple(missing_values),
+        maps=tuple(maps),
+    )
+    return encoder, undeclared
+
+
+def with_gaps(attribute: Attribute) -> Attribute:
+    """The attribute as one that people may leave out."""
+    return replace(attribute, missing="typical" if isinstance(attribute, Number) else "level")
 
 
 def leak(columns: Sequence[str]) -> str:
     """What taking declarations from the data gives away."""
     return (
-        f"the ranges and levels of {listed(columns)} were taken from the data and are "
-        "stored in the model: a release no noise protects"
+        f"the ranges, typical values and levels of {listed(columns)} were taken from the data and "
+        "are stored in the model: a release no noise protects"
     )
 
 
-def read_attributes(path: Path) -> tuple[Attribute, ...]:
-    """Declarations from a JSON file: a model's encoder, or what people write in the same form."""
+def read_encoder(path: Path) -> Encoder:
+    """Declarations from a JSON file: a model's encoder, or what people write in the same form.
+
+    Returns
+    -------
+    Encoder
+        Of the version that the file has.
+    """
     try:
         content = msgspec.json.decode(path.read_bytes())
     except OSError as error:
@@ -94,6 +137,6 @@ def read_attributes(path: Path) -> tuple[Attribute, ...]:
             f"{path} must be a JSON file with the attributes, got one that is not JSON: {error}"
         ) from None
     try:
-        return Encoder.from_dict(content).attributes
+        return Encoder.from_dict(content)
     except InvalidInput as error:
         raise InvalidInput(f"in {path}, {error}") from None

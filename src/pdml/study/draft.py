@@ -3,9 +3,10 @@
 import re
 from collections.abc import Sequence
 
+from pdml.core.maps import FeatureMap, to_dict
 from pdml.study import trainable
 from pdml.study.contract import Study
-from pdml.study.encoder import Attribute
+from pdml.study.encoder import LATEST, Attribute
 
 SERVERS = ("alice", "bob", "carol")
 MENU = (0.4, 1.0, 2.0)
@@ -30,6 +31,8 @@ def new_study(
     topology: str = "ring",
     features_epsilon: float = FEATURES_EPSILON,
     labels_epsilon: float | None = None,
+    missing_values: Sequence[str] = (),
+    maps: Sequence[FeatureMap] = (),
 ) -> Study:
     """A study that people can be asked under; `pdml.study.template.render` writes it with comments.
 
@@ -42,7 +45,8 @@ def new_study(
     classes : sequence of str
         Its possible answers.
     attributes : sequence of Number or Category
-        What the model predicts from, with ranges and levels that can be known without a record.
+        What the model predicts from, with ranges, typical values and levels that can be known
+        without a record.
     servers : sequence of str
         Names, or NAME=URL; a name alone gets a placeholder for its address.
     id : str
@@ -58,6 +62,10 @@ def new_study(
     features_epsilon, labels_epsilon : float
         The budget: the most that all other servers together may learn about one person from all
         trainings.
+    missing_values : sequence of str
+        What stands for no answer in tables.
+    maps : sequence of maps
+        Further features (`pdml.core.maps`).
 
     Returns
     -------
@@ -82,7 +90,9 @@ def new_study(
                 "accept_weak": accept_weak,
             },
         },
+        "encoder": {"version": LATEST, "missing_values": list(missing_values)},
         "attributes": [attribute.to_dict() for attribute in attributes],
+        **({"maps": [to_dict(each) for each in maps]} if maps else {}),
         "servers": [_server(text) for text in servers],
         "topology": {"kind": topology},
         "budget": {row: {"epsilon": most} for row, most in limits.items() if most is not None},

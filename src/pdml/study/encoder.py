@@ -1,166 +1,69 @@
-"""From a person's answers to the features of a record, by declarations alone.
+"""From people's answers to the features of records, by declarations alone.
 
-The ranges and the levels are public and fixed before anybody answers, so a person's device can
-encode the record by itself and encoding reveals nothing about others. A range or a set of levels
-taken from the data would be a release that no noise protects (see `Encoder.from_data`). The bias
-and the clipping to the norm bound are the business of `core`.
+Everything declared is public and fixed before anybody answers, so a person's device can encode the
+record by itself and encoding reveals nothing about others. A range or a set of levels taken from
+the data would be a release that no noise protects (see `Encoder.from_data`).
+
+Version 1 maps ranges to [0, 1] and levels to one-hot entries; the constant 1 and the clipping to
+the norm bound come later. Version 2 is that of `pdml.core.scaling` and `pdml.core.maps`: distances
+from typical values, centred levels, declared maps of them. What a study or a model says without a
+version is version 1, for ever.
 """
 
-import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pdml import _validate, extras
 from pdml._types import Array, IntArray, Matrix
-from pdml.errors import DataError, InvalidInput
-from pdml.tables import MISSING, Table, listed, shown
-from pdml.tables.columns import positions
+from pdml.core import maps as mapped
+from pdml.core import scaling
+from pdml.core.expansion import Expansion
+from pdml.errors import DataError, InvalidInput, NoValue
+from pdml.study import attributes as declared
+from pdml.study.attributes import Attribute, Category, Number
+from pdml.tables import Table, listed, shown
 
+__all__ = ["LATEST", "Attribute", "Category", "Encoder", "Number"]
+
+LATEST = 2  # the version that new studies and models have
 # the share of entries that may differ from zero below which CSR is the smaller storage
 _SPARSE_BELOW = 1 / 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Number:
-    """A number declared to lie in [low, high], encoded as (value - low) / (high - low).
-
-    What lies outside is clamped. ``whole``: fractions are refused, not rounded, for whoever gave
-    one has misread the question.
-    """
-
-    name: str
-    low: float
-    high: float
-    whole: bool = False
-
-    def __post_init__(self) -> None:
-        _check_name("name", self.name)
-        for end in ("low", "high"):
-            value = _validate.real(
-                f"{end} of {self.name!r}", getattr(self, end), open_low=True, open_high=True
-            )
-            object.__setattr__(self, end, value)
-        if not self.low < self.high:
-            raise InvalidInput(
-                f"high of {self.name!r} must exceed its low {self.low:g}, got "
-                f"{self.high:g}: one value is no range"
-            )
-        if not math.isfinite(self.high - self.low):
-            raise InvalidInput(
-                f"the range of {self.name!r} must have a finite width, got [{self.low:g}, "
-                f"{self.high:g}]"
-            )
-        if not isinstance(self.whole, bool):
-            raise InvalidInput(f"whole of {self.name!r} must be True or False, got {self.whole!r}")
-        if self.whole and not (self.low.is_integer() and self.high.is_integer()):
-            must = f"the range of {self.name!r} must begin and end with whole numbers"
-            raise InvalidInput(f"{must}, got [{self.low:g}, {self.high:g}]: it is declared whole")
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        return (self.name,)
-
-    def place(self, table: Table) -> tuple[Array, IntArray | int]:
-        """The entry of each row, and the feature it belongs to: here always the only one."""
-        given = table.numeric(self.name)
-        if self.whole and (broken := given != np.floor(given)).any():
-            row = int(np.argmax(broken))
-            got = f"{given[row]:g} in {table.where(row)}"
-            raise DataError(f"column {self.name!r} must hold whole numbers, got {got}")
-        values = np.clip(given, self.low, self.high)
-        return (values - self.low) / (self.high - self.low), 0
-
-    def decode(self, entries: Array, *, single: bool = False) -> float:
-        """The value, freed from rounding (14 digits of the range's magnitude stay) so that people
-        see 34, not 33.99999999.
-
-        ``single``: the entries were float32 on the way, so that only the first 6 digits of the
-        range's width mean something.
-        """
-        share = float(entries[0])
-        if not 0 <= share <= 1:
-            raise InvalidInput(
-                f"feature {self.name!r} must lie in [0, 1], got {share!r}: that is how a "
-                "declared range is encoded"
-            )
-        value = self.low + share * (self.high - self.low)
-        if single:
-            digits = 5 - math.floor(math.log10(self.high - self.low))
-        else:
-            digits = 13 - math.floor(math.log10(max(abs(self.low), abs(self.high))))
-        digits = min(digits, 0) if self.whole else digits
-        return min(max(round(value, digits), self.low), self.high) + 0.0  # nobody answered -0
-
-    def to_dict(self) -> dict[str, Any]:
-        whole = {"whole": True} if self.whole else {}
-        return {"kind": "number", "name": self.name, "range": [self.low, self.high], **whole}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Category:
-    """One of several declared levels, encoded one-hot; any other value is refused, for a new level
-    has no feature.
-    """
-
-    name: str
-    levels: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        _check_name("name", self.name)
-        what = f"levels of {self.name!r}"
-        if not isinstance(self.levels, (tuple, list)) or not self.levels:
-            raise InvalidInput(f"{what} must be one or more texts, got {self.levels!r}")
-        for position, level in enumerate(self.levels):
-            _check_name(what, level)
-            if level in MISSING:
-                raise InvalidInput(
-                    f"{what} must not include {level!r}: in a table it stands for a missing value"
-                )
-            if self.levels.index(level) < position:
-                raise InvalidInput(f"{what} must differ from one another, got {level!r} twice")
-        object.__setattr__(self, "levels", tuple(self.levels))
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        return tuple(f"{self.name}={level}" for level in self.levels)
-
-    def place(self, table: Table) -> tuple[Array, IntArray | int]:
-        """A one for each row, and the feature it belongs to: the position of the level."""
-        codes = positions(table, self.name, self.levels, what="the declared levels")
-        return np.ones(len(codes)), codes
-
-    def decode(self, entries: Array, *, single: bool = False) -> str:
-        (chosen,) = np.nonzero(entries)
-        if len(chosen) != 1 or entries[chosen[0]] != 1:
-            raise InvalidInput(
-                f"the features of {self.name!r} must be a single one among zeros, got "
-                f"{shown(entries.tolist())}"
-            )
-        return self.levels[int(chosen[0])]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": "category", "name": self.name, "levels": list(self.levels)}
-
-
-Attribute = Number | Category
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
     """The declared attributes, in the order of their features.
 
+    Parameters
+    ----------
+    attributes : tuple of Number or Category
+        The questions.
+    version : int
+        1 or 2: what becomes of an answer (docs/encoding.md).
+    missing_values : tuple of str
+        What stands for no answer in a table, besides an empty cell and a null, which always do.
+        Version 2.
+    maps : tuple of maps
+        Further features, made of the attributes' (`pdml.core.maps`). Version 2.
+
     Guarantees
     ----------
     - Each row is encoded by itself: what one person sends does not depend on anybody else's record.
-    - Every entry lies in [0, 1].
+    - Every entry lies in [0, 1] in version 1, and within ±3 in version 2.
     - Both hold for what follows from declarations; with `from_data` the declarations themselves are
       a leak.
     """
 
     attributes: tuple[Attribute, ...]
+    version: int = 1
+    missing_values: tuple[str, ...] = ()
+    maps: tuple[mapped.FeatureMap, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.attributes, (tuple, list)) or not self.attributes:
@@ -171,29 +74,63 @@ class Encoder:
             if not isinstance(attribute, (Number, Category)):
                 raise InvalidInput(f"attributes must be Number or Category, got {attribute!r}")
         object.__setattr__(self, "attributes", tuple(self.attributes))
+        _validate.integer("version of the encoder", self.version, low=1, high=LATEST)
+        object.__setattr__(self, "missing_values", _spellings(self.missing_values))
+        object.__setattr__(self, "maps", mapped.maps_of(self.maps))
+        if self.version == 1:
+            self._refuse_later()
         for what, names in (
             ("names of attributes", [a.name for a in self.attributes]),
-            ("names of features", self.feature_names),
+            ("names of features", self._entries),
         ):
             seen: set[str] = set()
             for name in names:
                 if name in seen:
                     raise InvalidInput(f"{what} must differ from one another, got {name!r} twice")
                 seen.add(name)
+        _ = self.expansion  # a map of what is not there is refused
+
+    def _refuse_later(self) -> None:
+        """Version 1 would silently do without what is declared."""
+        said: dict[str, Any] = {"missing_values": self.missing_values, "maps": self.maps}
+        for attribute in self.attributes:
+            told = attribute.to_dict()
+            said |= {key: told.get(key) for key in ("typical", "missing") if key in told}
+        if later := [name for name, value in said.items() if value]:
+            raise InvalidInput(
+                f"{later[0]} must be left out in version 1 of the encoder, which does not know it",
+                setting=later[0],
+            )
 
     @property
+    def _entries(self) -> tuple[str, ...]:
+        return tuple(name for each in self.attributes for name in each.feature_names)
+
+    @cached_property
+    def expansion(self) -> Expansion:
+        """Version 2: the attributes' entries, and the maps that act on them."""
+        inputs = mapped.Inputs(
+            names=self._entries,
+            numbers=tuple(each.name for each in self.attributes if isinstance(each, Number)),
+            masses=tuple(mass for each in self.attributes for mass in each.masses),
+        )
+        return Expansion(inputs=inputs, maps=self.maps)
+
+    @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """One name per feature, such as "age" or "sex=female"."""
-        return tuple(name for attribute in self.attributes for name in attribute.feature_names)
+        return self.expansion.names
 
     @property
     def n_features(self) -> int:
         return len(self.feature_names)
 
     def encode(self, table: Table) -> Matrix:
-        """One row per record: CSR if the declarations (never the data) leave few entries to fill,
-        else a dense array.
+        """One row per record, without constant and scale. Version 1: CSR if the declarations (never
+        the data) leave few entries to fill, else a dense array. Version 2: a dense array.
         """
+        if self.version > 1:
+            return self.expanded(self.given(table))
         values, features = self.placed(table)
         shape = (table.n_rows, self.n_features)
         if len(self.attributes) < _SPARSE_BELOW * self.n_features:
@@ -206,8 +143,8 @@ class Encoder:
         return rows
 
     def placed(self, table: Table) -> tuple[Array, IntArray]:
-        """Every attribute fills one entry of each row: the entries, and their features in order;
-        both (rows, attributes).
+        """Version 1: every attribute fills one entry of each row: the entries, and their features
+        in order; both (rows, attributes).
         """
         shape = (table.n_rows, len(self.attributes))
         values, features = np.empty(shape), np.empty(shape, dtype=np.int64)
@@ -218,9 +155,48 @@ class Encoder:
             start += len(attribute.feature_names)
         return values, features
 
-    def decode(self, row: Matrix, *, single: bool = False) -> dict[str, float | str]:
-        """The answers behind one encoded row, before bias and clipping: what a person is shown
-        before sending it.
+    def given(self, table: Table) -> tuple[NDArray[Any], ...]:
+        """Version 2: each attribute's answers in a table (`Number.read`, `Category.read`).
+
+        Raises
+        ------
+        DataError
+            If a cell is no answer to its question.
+        NoValue
+            If a cell is empty, and it is not declared what that means.
+        """
+        found = []
+        for attribute in self.attributes:
+            with self.explaining(attribute):
+                found.append(attribute.read(table, self.missing_values))
+        return tuple(found)
+
+    @contextmanager
+    def explaining(self, attribute: Attribute) -> Iterator[None]:
+        """Version 2: a refusal of a cell without a value says what could be declared."""
+        try:
+            yield
+        except NoValue as error:
+            raise (declared.remedy(error, attribute) if self.version > 1 else error) from None
+
+    def expanded(self, given: Sequence[NDArray[Any]]) -> Array:
+        """Version 2: the features of answers, one row for each person."""
+        each = zip(self.attributes, given, strict=True)
+        return self.expansion.apply(np.hstack([one.entries(values) for one, values in each]))
+
+    def finished(self, given: Sequence[NDArray[Any]]) -> tuple[Array, int]:
+        """Version 2: rows with their constant, of norm at most 1, and how many were shrunk."""
+        return scaling.finished(self.expanded(given), self.expansion.mass)
+
+    def lengths(self, given: Sequence[NDArray[Any]]) -> Array:
+        """Version 2: the norms of rows before they are shrunk."""
+        return scaling.lengths(self.expanded(given), self.expansion.mass)
+
+    def decode(self, row: Matrix, *, single: bool = False) -> dict[str, float | str | None]:
+        """The answers behind one encoded row, before constant and scale: what a person is shown
+        before sending it. None where there is no answer.
+
+        ``single``: the entries were float32 on the way, as they always are in version 2.
         """
         entries = np.asarray(
             row.toarray() if hasattr(row, "toarray") else row, dtype=np.float64
@@ -229,47 +205,74 @@ class Encoder:
             raise InvalidInput(
                 f"row must have one entry per feature ({self.n_features}), got {len(entries)}"
             )
-        answers: dict[str, float | str] = {}
+        if not all(each.keep for each in self.maps):
+            raise InvalidInput(
+                "maps must keep the entries that they are made of where answers are read back, "
+                "got one with keep = false"
+            )
+        answers: dict[str, float | str | None] = {}
         start = 0
         for attribute in self.attributes:
             stop = start + len(attribute.feature_names)
-            answers[attribute.name] = attribute.decode(entries[start:stop], single=single)
+            part = entries[start:stop]
+            answers[attribute.name] = (
+                attribute.decode(part, single=single)
+                if self.version == 1
+                else attribute.recover(part)
+            )
             start = stop
         return answers
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, spelt as in the study file."""
-        return {"attributes": [attribute.to_dict() for attribute in self.attributes]}
+        told: dict[str, Any] = {"attributes": [each.to_dict() for each in self.attributes]}
+        told |= {"version": self.version} if self.version > 1 else {}
+        told |= {"missing_values": list(self.missing_values)} if self.missing_values else {}
+        return told | ({"maps": [mapped.to_dict(each) for each in self.maps]} if self.maps else {})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The inverse of `to_dict`; whatever it would not write is refused, for a misspelt key must
         not pass unnoticed.
         """
-        _check_keys("the encoder", data, {"attributes"})
+        more = {"version", "missing_values", "maps"}
+        also = more & set(data) if isinstance(data, Mapping) else set()
+        declared.check_keys("the encoder", data, {"attributes"} | also)
         if not isinstance(data["attributes"], list):
             raise InvalidInput(
                 f"attributes must be a list of tables, got {shown(data['attributes'])}"
             )
         return cls(
             attributes=tuple(
-                _attribute(f"attribute {i + 1}", item) for i, item in enumerate(data["attributes"])
-            )
+                declared.from_dict(f"attribute {i + 1}", item)
+                for i, item in enumerate(data["attributes"])
+            ),
+            **{key: data[key] for key in also},
         )
 
     @classmethod
-    def from_data(cls, table: Table, *, exclude: Collection[str], max_levels: int = 256) -> Self:
+    def from_data(
+        cls,
+        table: Table,
+        *,
+        exclude: Collection[str],
+        max_levels: int = 256,
+        version: int = 1,
+        missing: Collection[str] = (),
+        missing_values: tuple[str, ...] = (),
+    ) -> Self:
         """Declarations guessed from the data, for experiments on data that are public or need no
         protection.
 
-        The leak: the minimum and the maximum of each column, and the set of its levels, are
-        functions of people's records. They are stored in the model and no noise protects them:
-        whoever is the oldest, or the only one with a rare diagnosis, can be seen in them. Declare
-        ranges and levels beforehand wherever privacy is promised.
+        The leak: the minimum and the maximum of each column, in version 2 also its median and
+        standard deviation, and the set of its levels, are functions of people's records. They are
+        stored in the model and no noise protects them: whoever is the oldest, or the only one with
+        a rare diagnosis, can be seen in them. Declare them beforehand wherever privacy is promised.
 
         ``exclude`` names the columns that are no features, the label above all; it has no default
         because a label taken for a feature would be published as it is. Text with more than
         ``max_levels`` different values is refused: it is likely to be names or identifiers.
+        ``missing`` names the columns in which cells may hold no value, by ``missing_values``.
         """
         if isinstance(exclude, str):
             raise InvalidInput(
@@ -287,55 +290,49 @@ class Encoder:
                 f"{table.source} must hold at least one record, got none: there is nothing "
                 "to take ranges from"
             )
-        return cls(
-            attributes=tuple(
-                _guess(table, name, max_levels) for name in table.names if name not in exclude
-            )
+        guessed: list[Attribute] = []
+        for name in (name for name in table.names if name not in exclude):
+            spellings = missing_values if name in missing else None
+            if table.is_numeric(name, spellings or ()):
+                guessed.append(_number_in(table, name, spellings, scaled=version > 1))
+            else:
+                guessed.append(_category_in(table, name, spellings, max_levels))
+        return cls(attributes=tuple(guessed), version=version, missing_values=missing_values)
+
+
+def _category_in(
+    table: Table, name: str, spellings: Sequence[str] | None, max_levels: int
+) -> Category:
+    """``spellings``: what stands for no value, None where every cell must have one."""
+    absent = None if spellings is None else table.absent(name, spellings)
+    levels = sorted({*table.text(name, absent=absent).tolist()} - {""})
+    if len(levels) > max_levels:
+        raise DataError(
+            f"column {name!r} must have at most {max_levels} levels, got {len(levels)}: "
+            "exclude it if it holds names or identifiers"
         )
+    missing = "" if spellings is None else "level"
+    return Category(name=name, levels=tuple(levels), missing=missing)
 
 
-def _guess(table: Table, name: str, max_levels: int) -> Attribute:
-    if not table.is_numeric(name):
-        levels = sorted(set(table.text(name).tolist()))
-        if len(levels) > max_levels:
-            raise DataError(
-                f"column {name!r} must have at most {max_levels} levels, got {len(levels)}: "
-                "exclude it if it holds names or identifiers"
-            )
-        return Category(name=name, levels=tuple(levels))
-    values = table.numeric(name)
+def _number_in(table: Table, name: str, spellings: Sequence[str] | None, *, scaled: bool) -> Number:
+    """As `_category_in`; ``scaled``: typical and spread are taken from the data as well."""
+    absent = None if spellings is None else table.absent(name, spellings)
+    given = table.numeric(name, absent=absent)
+    values = given[~np.isnan(given)]
     low, high = float(values.min()), float(values.max())
+    told: dict[str, Any] = {} if spellings is None else {"missing": "typical"}
     if low == high:  # a constant column still needs a range; its value becomes the middle
         half = max(0.5, abs(low) / 2)
         low, high = low - half, high + half
-    return Number(name=name, low=low, high=high)
+    elif scaled:
+        told |= {"typical": float(np.median(values)), "spread": float(np.std(values))}
+    return Number(name=name, low=low, high=high, **told)
 
 
-def _attribute(where: str, item: Any) -> Attribute:
-    if not isinstance(item, Mapping) or "kind" not in item:
-        raise InvalidInput(f"{where} must be a table with a kind, got {shown(item)}")
-    kind = _validate.choice(f"kind of {where}", item["kind"], ("number", "category"))
-    if kind == "category":
-        _check_keys(where, item, {"kind", "name", "levels"})
-        return Category(name=item["name"], levels=item["levels"])
-    _check_keys(where, item, {"kind", "name", "range"} | ({"whole"} & set(item)))
-    if not isinstance(item["range"], (list, tuple)) or len(item["range"]) != 2:
-        raise InvalidInput(f"range of {where} must be [low, high], got {shown(item['range'])}")
-    low, high = item["range"]
-    return Number(name=item["name"], low=low, high=high, whole=item.get("whole", False))
-
-
-def _check_keys(where: str, item: Any, keys: set[str]) -> None:
-    if not isinstance(item, Mapping) or set(item) != keys:
-        got = ", ".join(sorted(map(repr, item))) if isinstance(item, Mapping) else shown(item)
+def _spellings(given: object) -> tuple[str, ...]:
+    if not isinstance(given, (tuple, list)) or not all(isinstance(text, str) for text in given):
         raise InvalidInput(
-            f"{where} must have exactly the keys {', '.join(sorted(map(repr, keys)))}, got {got}"
+            f"missing_values must be a list of texts, got {given!r}", setting="missing_values"
         )
-
-
-def _check_name(what: str, name: object) -> None:
-    if not isinstance(name, str) or not name or name != name.strip():
-        raise InvalidInput(
-            f"{what} must be text that neither is empty nor begins or ends with spaces, got "
-            f"{name!r}"
-        )
+    return tuple(dict.fromkeys(text.strip() for text in given))

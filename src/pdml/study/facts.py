@@ -6,6 +6,7 @@ from pdml.core.labels import keep_weight
 from pdml.mechanisms.label_flip import is_weak
 from pdml.study import trainable, words
 from pdml.study.contract import Study
+from pdml.study.shrinking import expected
 
 
 def facts(study: Study) -> dict[str, Any]:
@@ -18,9 +19,10 @@ def facts(study: Study) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``hash`` and ``width``; for every ε of the ``menu`` what it means; the ``influence`` that
-        one report can have at most; the ``plan``, and the ``ledger`` of a job by it with as few
-        records as the study allows (None without a plan).
+        ``hash`` and ``width``; how often rows will be ``shrunk`` (None in version 1 of the encoder,
+        in which all are brought to length 1); for every ε of the ``menu`` what it means; the
+        ``influence`` that one report can have at most; the ``plan``, and the ``ledger`` of a job by
+        it with as few records as the study allows (None without a plan).
     """
     classes = len(study.classes)
     floor = float(keep_weight(study.menu[0], classes))
@@ -28,6 +30,7 @@ def facts(study: Study) -> dict[str, Any]:
     return {
         "hash": study.hash,
         "width": study.width,
+        "shrunk": expected(study.encoder).to_dict() if study.encoder.version > 1 else None,
         "menu": [
             {
                 "epsilon": epsilon,

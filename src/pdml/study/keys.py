@@ -16,6 +16,9 @@ MOST_SERVERS = 1_000
 MOST_ATTRIBUTES = 1_000
 MOST_FEATURES = 10_000  # a report of 53 kB
 MOST_RECORDS = 10**9
+MOST_MAPS = 20
+MOST_DIRECTIONS = 20_000  # numbers that a device draws for waves: a second in a slow browser
+MOST_SPELLINGS = 20
 TOPOLOGIES = ("ring", "complete")
 
 
@@ -40,6 +43,14 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
             f"What the model predicts from, 1 to {MOST_ATTRIBUTES:,} tables of at most "
             f"{MOST_FEATURES:,} features together. Their order numbers the features.",
             True,
+        ),
+        "encoder": Key(
+            "How answers become features: version 2. Left out, it is version 1, for studies that "
+            "were written before there was another."
+        ),
+        "maps": Key(
+            f"Further features that devices make of the answers, at most {MOST_MAPS} tables; for "
+            "version 2 of the encoder."
         ),
         "servers": Key(
             f"Who collects and trains, 2 to {MOST_SERVERS:,} tables. Their order numbers them.",
@@ -101,11 +112,49 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
             "Of a number: `true` refuses fractions, in form, client and tables alike. Both ends of "
             "the range must be whole."
         ),
+        "typical": Key(
+            "Of a number: what you would expect of a typical person; by default the middle of the "
+            "range."
+        ),
+        "spread": Key(
+            "Of a number: most people lie within typical ± spread; by default a sixth of the "
+            "range's width. What lies more than three spreads away looks like three."
+        ),
         "levels": Key(
             f"Of a category, which needs it: 1 to {MOST_LEVELS:,} texts. Others cannot be given."
         ),
+        "missing": Key(
+            "People may leave the question out: `level` of a category, no answer is one more "
+            "level; `typical` of a number, it counts as typical and one more feature says that "
+            "there was no answer. Left out, everybody answers."
+        ),
         "label": Key("How the form puts it."),
         "help": Key("What the form says below it."),
+    },
+    "encoder": {
+        "version": Key("1 or 2.", True),
+        "missing_values": Key(
+            "What stands for no answer in tables, such as `NA` or `?`. An empty cell and a null "
+            "always do."
+        ),
+    },
+    "maps": {
+        "map": Key("`squares`, `products`, `bins` or `fourier`.", True),
+        "columns": Key(
+            "Names of the features that it is made of; by default all numbers. Not of products."
+        ),
+        "pairs": Key('Of products, which need it: pairs of features, such as `["age", "bmi"]`.'),
+        "count": Key(
+            "Of bins: how many (by default 5). Of fourier: how many waves (by default 20)."
+        ),
+        "edges": Key(
+            "Of bins, instead of count: where they meet, in spreads from the typical value."
+        ),
+        "scale": Key(
+            "Of fourier: what lies closer than so many spreads looks alike; by default 0.7."
+        ),
+        "seed": Key("Of fourier: a whole number that fixes the directions; by default 0."),
+        "keep": Key("`true`: the features themselves stay, so that people can read them back."),
     },
     "servers": {
         "name": Key("Spelt like the study's id.", True),

@@ -18,22 +18,19 @@ from pdml.formats import Format
 from pdml.mechanisms.label_flip import MILLION, WEAK_ABOVE, is_weak, micro
 from pdml.plan.training_plan import METHODS, SETTINGS, TrainingPlan
 from pdml.study import keys
-from pdml.study.encoder import Attribute, Category, Encoder, Number
 from pdml.study.findings import ABSENT, Findings, Mistake, called
 from pdml.study.keys import (
     EPSILONS,
-    MOST_ATTRIBUTES,
     MOST_CHOICES,
     MOST_CLASSES,
-    MOST_FEATURES,
-    MOST_LEVELS,
     MOST_RECORDS,
     MOST_SERVERS,
     TOPOLOGIES,
 )
 from pdml.study.lines import Path
 from pdml.study.members import fingerprint, read_relay, read_servers
-from pdml.tables import MISSING, listed
+from pdml.study.questions import read_encoder
+from pdml.tables import listed
 
 FORMAT = Format(name="study", version=1)
 
@@ -51,7 +48,7 @@ def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
     values = {
         **head,
         **label,
-        **_attributes(f, tables.get("attributes", ABSENT)),
+        **read_encoder(f, tables),
         "servers": servers,
         "edges": _topology(f, tables.get("topology", ABSENT), [server.name for server in servers]),
         "budget": _budget(f, tables.get("budget", ABSENT), max(1, len(servers) - 1)),
@@ -154,85 +151,6 @@ def _menu(f: Findings, path: Path, value: object) -> tuple[float, ...]:
                 f.wrong((*path, i), "be larger than the one before it", item, why)
             good.append(epsilon)
     return tuple(good)
-
-
-def _attributes(f: Findings, value: object) -> dict[str, Any]:
-    found: list[Attribute] = []
-    wording: dict[str, tuple[str, str]] = {}
-    names: set[str] = set()
-    why = "there is nothing to predict from"
-    for at, item in f.tables("attributes", value, most=MOST_ATTRIBUTES, why=why):
-        optional = ("label", "help", *(("whole",) if item.get("kind") != "category" else ()))
-        table = f.table(at, item, ("name", "kind", *_own_keys(item)), optional)
-        if "kind" in table and table["kind"] not in ("number", "category"):
-            f.wrong((*at, "kind"), "be 'number' or 'category'", table["kind"])
-        worded = [key for key in ("label", "help") if key in table]
-        texts = {key: f.text((*at, key), table[key], 500) for key in worded}
-        name = f.text((*at, "name"), table["name"], 100) if "name" in table else ""
-        if name in names:
-            f.wrong((*at, "name"), "differ from the names of the other attributes", name)
-        attribute = _attribute(f, at, name or "unnamed", table)
-        if name and name not in names and attribute is not None:
-            found.append(attribute)
-            if any(texts.values()):
-                wording[name] = (texts.get("label", ""), texts.get("help", ""))
-        names.add(name)
-        names.discard("")
-    width = 1 + sum(len(attribute.feature_names) for attribute in found)
-    encoder = None
-    if width > MOST_FEATURES:
-        most = f"attributes must have at most {MOST_FEATURES:,} features together"
-        f.add(("attributes",), f"{most}, got {width:,}")
-    elif found:
-        try:
-            encoder = Encoder(attributes=tuple(found))
-        except InvalidInput as error:  # two levels whose features would have one name
-            f.add(("attributes",), str(error))
-    return {"encoder": encoder, "wording": wording}
-
-
-def _own_keys(item: Mapping[str, Any]) -> tuple[str, ...]:
-    """The key that this kind of attribute needs; while the kind is wrong, those that are there are
-    not judged.
-    """
-    own = {"number": ("range",), "category": ("levels",)}
-    kind = item.get("kind")
-    if isinstance(kind, str) and kind in own:
-        return own[kind]
-    return tuple({"range", "levels"} & set(item))
-
-
-def _attribute(f: Findings, at: Path, name: str, table: Mapping[str, Any]) -> Attribute | None:
-    if table.get("kind") == "number" and "range" in table:
-        whole = f.truth((*at, "whole"), table.get("whole", False))
-        ends = _range(f, (*at, "range"), table["range"])
-        if ends and whole and not all(end.is_integer() for end in ends):
-            why = "the attribute is whole"
-            f.wrong((*at, "range"), "begin and end with whole numbers", table["range"], why)
-            return None
-        return Number(name=name, low=ends[0], high=ends[1], whole=whole) if ends else None
-    if table.get("kind") == "category" and "levels" in table:
-        given = table["levels"]
-        levels = f.texts((*at, "levels"), given, least=1, most=MOST_LEVELS, refused=MISSING)
-        return Category(name=name, levels=levels) if levels else None
-    return None
-
-
-def _range(f: Findings, path: Path, value: object) -> tuple[float, float] | None:
-    if not isinstance(value, (list, tuple)) or len(value) != 2:
-        f.wrong(path, "be [low, high]", value)
-        return None
-    low, high = (f.number((*path, i), end) for i, end in enumerate(value))
-    if low is None or high is None:
-        return None
-    if not low < high:
-        why = "answers outside are moved to its ends"
-        f.wrong(path, "run from a smaller to a larger number", value, why)
-        return None
-    if not 1e-300 < high - low < math.inf:
-        f.wrong(path, "have a width that a computer can divide by", value)
-        return None
-    return low, high
 
 
 def _topology(f: Findings, value: object, names: Sequence[str]) -> tuple[tuple[str, str], ...]:

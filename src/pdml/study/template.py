@@ -19,10 +19,20 @@ _COMMENTS = {
 # report with a small epsilon weighs more in training. Above 2.944438 a report can make people more
 # than 95% sure: a study that wants that says accept_weak = true.
 """,
+    "encoder": """\
+# How answers become features. missing_values = ["NA", "?"] says what stands for no answer in
+# tables, besides an empty cell.
+""",
     "attributes": """\
 # What the model predicts from. The own server can read these answers. Ranges and levels are decided
 # beforehand, never taken from people's records: answers outside a range are moved to its ends,
 # other levels cannot be given. A number with whole = true takes no fractions.
+# Most people lie within typical ± spread (by default the middle of the range and a sixth of its
+# width): the nearer to the truth, the better the model. Write what you would expect without looking.
+# People may skip a question with missing = "typical" (a number) or missing = "level" (a category).
+""",
+    "maps": """\
+# Further features that devices make of the answers; the own server can read these, too.
 """,
     "servers": """\
 # Who collects and trains. The order numbers the servers.
@@ -42,6 +52,8 @@ _COMMENTS = {
 # Where nodes meet; the fingerprint is that of the public key in its certificate.
 """,
 }
+
+_UPPER = ("label", "encoder", "attributes", "maps")
 
 _LATER = {
     "budget": """\
@@ -70,7 +82,7 @@ def plain(study: Study) -> str:
     """
     document = study.to_dict()
     parts = [_table("study", document["study"], times=("opens", "closes"))]
-    for key in ("label", "attributes", "servers", "topology", "budget", "plan", "relay"):
+    for key in (*_UPPER, "servers", "topology", "budget", "plan", "relay"):
         if isinstance(document.get(key), list):
             parts += [_table(f"[{key}]", item) for item in document[key]]
         elif key in document:
@@ -94,8 +106,12 @@ def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
     """
     document = study.to_dict()
     parts = [_HEAD, _table("study", document["study"], times=("opens", "closes"))]
-    parts.append(_COMMENTS["label"] + _table("label", document["label"]))
-    for key in ("attributes", "servers"):
+    for key in ("label", "encoder"):
+        if key in document:
+            parts.append(_COMMENTS[key] + _table(key, document[key]))
+    for key in ("attributes", "maps", "servers"):
+        if key not in document:
+            continue
         tables = []
         for item in document[key]:
             note = (notes or {}).get(item["name"], "") if key == "attributes" else ""

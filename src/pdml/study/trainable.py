@@ -2,24 +2,37 @@
 
 from dataclasses import replace
 
+from pdml._bisect import bisect, whole
 from pdml.accounting import Budget, Ledger
 from pdml.errors import BudgetExceeded, Untrainable
 from pdml.plan.training_plan import TrainingPlan
 from pdml.study import Study, ending
 from pdml.study.findings import Mistake
 
+MOST_JOBS = 32  # that are counted before they happen: whoever trains more often reads the ledger
 MOST_TELLING = 1 << 26  # records with which one of them moves least: beyond, sums are rounded more
 
 
-def planned(study: Study, plan: TrainingPlan) -> Ledger:
-    """What a job by ``plan`` spends at worst: every server with as few records as the study allows,
-    the whole menu in use."""
+def planned(study: Study, plan: TrainingPlan, jobs: int = 1) -> Ledger:
+    """What so many jobs by ``plan`` spend at worst: every server with as few records as the study
+    allows, the whole menu in use."""
     places = (
         study.place(entry.name, records=study.min_records, epsilons=study.menu)
         for entry in study.servers
     )
-    each = tuple((place.flip(), *plan.events(place)) for place in places)
+    each = tuple((place.flip(), *plan.events(place) * jobs) for place in places)
     return Ledger(each, source="planned", classes=len(study.classes))
+
+
+def most_jobs(study: Study, plan: TrainingPlan) -> int:
+    """How many jobs by ``plan`` the study's budget allows at worst (`planned`), looked for up to
+    `MOST_JOBS`; all of those without a budget."""
+    budget = study.budget or Budget()
+
+    def kept(jobs: float) -> bool:
+        return planned(study, plan, int(jobs)).keeps(budget)
+
+    return int(bisect(kept, 0, MOST_JOBS + 1, absolute=1, middle=whole))
 
 
 def mistakes(study: Study) -> list[Mistake]:

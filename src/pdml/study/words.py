@@ -1,4 +1,5 @@
-"""What chance does to an answer, in words that are true at every ε and for any number of classes.
+"""What may be answered, and what chance does to an answer, in words that are true at every ε and
+for any number of classes.
 
 With ε and K classes a device sends the true answer with probability k = e^ε/(e^ε + K - 1), and each
 other one with (1 - k)/(K - 1). Whoever held all K equally likely is then k sure of the one that was
@@ -11,6 +12,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from pdml.mechanisms.label_flip import WORD, is_weak, threshold
+from pdml.study.attributes import NO_ANSWER
+from pdml.study.encoder import Attribute, Number
+from pdml.tables import listed
 
 WEAK = "This level protects you hardly at all."
 
@@ -53,6 +57,17 @@ def meaning(micro_epsilon: int, classes: Sequence[str]) -> str:
             f"these, {share(certainty(micro_epsilon))}."
         )
     return f"{said} {WEAK}" if is_weak(micro_epsilon) else said
+
+
+def domain(attribute: Attribute, version: int) -> str:
+    """Which answers an attribute allows, under this version of the encoder."""
+    if not isinstance(attribute, Number):
+        return listed(attribute.choices).replace("'", "")
+    told = f"{attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
+    if version > 1:
+        typical, spread = attribute.scale
+        told += f"; most people {typical:g} ± {spread:g}"
+    return f"{told}; or {NO_ANSWER}" if attribute.missing else told
 
 
 def weakness(micro_epsilon: int) -> str:

@@ -13,14 +13,20 @@ from numpy.typing import NDArray
 from pdml._types import Array, IntArray
 from pdml.errors import DataError, InvalidInput
 from pdml.tables.cells import listed, shown
-from pdml.tables.table import Table
+from pdml.tables.table import BoolArray, Table
 
 MAX_CLASSES = 50
 MAX_SERVERS = 1_000
 
 
 def positions(
-    table: Table, name: str, known: Sequence[Any], *, what: str, private: bool = False
+    table: Table,
+    name: str,
+    known: Sequence[Any],
+    *,
+    what: str,
+    private: bool = False,
+    absent: BoolArray | None = None,
 ) -> IntArray:
     """Which of ``known`` each cell of a column is.
 
@@ -36,23 +42,28 @@ def positions(
         What they are, for a sentence: "the classes".
     private : bool
         Whether a cell must not be quoted.
+    absent : array of bool, optional
+        Cells that hold no value (`Table.absent`), which are read as the text "".
 
     Raises
     ------
     DataError
         If a cell is none of them.
     """
-    text = isinstance(known[0], str)
-    column = table.text(name, private=private) if text else table.numeric(name, private=private)
-    cells = column.tolist()
+    if isinstance(known[0], str):
+        different, each = table.distinct(name, private=private, absent=absent)
+    else:
+        cells = table.numeric(name, private=private, absent=absent)
+        different, each = np.unique(cells, return_inverse=True)
     place = {value: k for k, value in enumerate(known)}
-    found = np.fromiter((place.get(cell, -1) for cell in cells), dtype=np.int64, count=len(cells))
+    found = np.array([place.get(cell, -1) for cell in different.tolist()], dtype=np.int64)[each]
     if (found < 0).any():
         row = int(np.argmin(found))
-        got = "something else" if private else shown(cells[row])
+        got = "something else" if private else shown(different.tolist()[each[row]])
         raise DataError(
-            f"column {name!r} must hold one of {what} {listed([str(value) for value in known])}, "
-            f"got {got} in {table.where(row)}"
+            f"column {name!r} must hold one of {what} "
+            f"{listed([str(value) for value in known if value != ''])}, got {got} in "
+            f"{table.where(row)}"
         )
     return found
 
@@ -82,7 +93,7 @@ def labels(
     if classes:
         known = _declared(table, name, classes)
         return known, positions(table, name, known, what="the classes", private=True)
-    found, codes = np.unique(_values(table, name, private=True), return_inverse=True)
+    found, codes = _values(table, name, private=True)
     if len(found) < 2:
         raise DataError(
             f"column {name!r} of {table.source} must hold two classes or more, got the same "
@@ -141,7 +152,7 @@ def owners(table: Table, name: str) -> tuple[tuple[str, ...], IntArray]:
     DataError
         If the column does not name 2 to `MAX_SERVERS` servers.
     """
-    found, numbers = np.unique(_values(table, name), return_inverse=True)
+    found, numbers = _values(table, name)
     if not 2 <= len(found) <= MAX_SERVERS:
         raise DataError(
             f"column {name!r} must name 2 to {MAX_SERVERS:,} servers, got {len(found):,} "
@@ -167,13 +178,15 @@ def _declared(table: Table, name: str, classes: Sequence[str]) -> tuple[Any, ...
         ) from None
 
 
-def _values(table: Table, name: str, *, private: bool = False) -> NDArray[Any]:
-    """Numbers if the whole column is, so that 1 and 1.0 are one value and 10 comes after 9; else
-    text.
+def _values(table: Table, name: str, *, private: bool = False) -> tuple[NDArray[Any], IntArray]:
+    """The different values in order, and which of them each row has. Numbers if the whole column
+    is, so that 1 and 1.0 are one value and 10 comes after 9; else text.
     """
     if table.is_numeric(name):
-        return _whole(table.numeric(name, private=private))
-    return table.text(name, private=private)
+        return np.unique(_whole(table.numeric(name, private=private)), return_inverse=True)
+    different, place = table.distinct(name, private=private)
+    found, rank = np.unique(different, return_inverse=True)
+    return found, rank[place]
 
 
 def _whole(values: NDArray[Any]) -> NDArray[Any]:

@@ -60,6 +60,7 @@ def read_csv(path: Path, content: bytes, wanted: Sequence[str] | None) -> Table:
         columns={name: np.concatenate(part) for name, part in parts.items()},
         source=str(path),
         lines=lines,
+        stored=True,
     )
 
 

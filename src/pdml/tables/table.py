@@ -5,7 +5,7 @@ cannot be wrong, and the same data give the same answers from either format.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml._types import Array, IntArray
-from pdml.errors import DataError
+from pdml.errors import DataError, NoValue
 from pdml.tables.cells import MISSING, listed, number, shown
+
+BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,22 +26,28 @@ class Table:
     strings.
 
     Truth values become the text "True" and "False", as CSV files spell them. A missing cell (None,
-    NaN or one of `MISSING`) is refused when its column is used. Spaces at the ends of a cell never
-    count.
+    NaN or one of `MISSING`) is refused when its column is used, unless it was declared what stands
+    for no value (`absent`). Spaces at the ends of a cell never count.
     """
 
     columns: Mapping[str, NDArray[Any]]
     source: str = "the table"
     # the line on which each row begins, if the rows come from a text file
     lines: IntArray | None = None
-    # columns already read as numbers
+    # whether the columns are what a table keeps already: whole numbers, float64, or `str` objects
+    stored: bool = False
+    # columns already read as numbers, and as texts
     _read: dict[str, Array] = field(init=False, repr=False, default_factory=dict)
+    _told: dict[str, tuple[NDArray[Any], IntArray]] = field(
+        init=False, repr=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         if not self.columns:
             raise DataError(f"{self.source} must have at least one column, got none")
         columns = {
-            name: _storage(name, values, self.source) for name, values in self.columns.items()
+            name: values if self.stored else _storage(name, values, self.source)
+            for name, values in self.columns.items()
         }
         lengths = {len(values) for values in columns.values()}
         if len(lengths) > 1:
@@ -66,39 +74,91 @@ class Table:
             else f"row {row + 1} (line {self.lines[row]} of {self.source})"
         )
 
-    def numeric(self, name: str, *, private: bool = False) -> Array:
-        """The column as finite float64, read-only; ``private`` keeps cells (say, somebody's label)
-        out of error messages.
+    def absent(self, name: str, spellings: Collection[str] = ()) -> BoolArray:
+        """Which cells of a column hold no value.
+
+        Parameters
+        ----------
+        name : str
+            The column.
+        spellings : collection of str
+            What stands for no value, besides an empty cell and a null, which always do. In a column
+            of numbers one that reads as a number, such as "-9", stands for all that equal it.
+
+        Returns
+        -------
+        array of bool
+            For `numeric` and `text`.
         """
         column = self._column(name)
+        if column.dtype.kind == "O":
+            known = {"", *spellings}
+            cells = (cell.strip() in known for cell in column.tolist())
+            return np.fromiter(cells, dtype=bool, count=len(column))
+        codes = [code for text in spellings if (code := number(text)) is not None]
+        return np.asarray(np.isnan(column) | np.isin(column, codes))
+
+    def numeric(
+        self, name: str, *, private: bool = False, absent: BoolArray | None = None
+    ) -> Array:
+        """The column as finite float64, read-only; ``private`` keeps cells (say, somebody's label)
+        out of error messages. Where ``absent``, NaN.
+        """
+        column = self._column(name)
+        gaps = np.zeros(len(column), dtype=bool) if absent is None else absent
         try:
-            values = self._floats(name, column)
+            values = _with_gaps(column, gaps) if gaps.any() else self._floats(name, column)
         except ValueError:
-            self._blame(name, private)
-        if not np.isfinite(values).all():
-            self._blame(name, private)
+            self._blame(name, private, gaps)
+        if not (np.isfinite(values) | gaps).all():
+            self._blame(name, private, gaps)
         return values
 
-    def text(self, name: str, *, private: bool = False) -> NDArray[Any]:
+    def text(
+        self, name: str, *, private: bool = False, absent: BoolArray | None = None
+    ) -> NDArray[Any]:
         """The column as strings without spaces at the ends; a whole number reads "3", a float as
-        Python writes it.
+        Python writes it. Where ``absent``, the empty text.
         """
-        column = self._column(name)
-        cells = list(map(str.strip if column.dtype.kind == "O" else str, column.tolist()))
-        if not MISSING.isdisjoint(cells):
-            row = next(i for i, cell in enumerate(cells) if cell in MISSING)
-            self._refuse_missing(name, row, column[row], private)
-        return objects(cells)
+        different, place = self.distinct(name, private=private, absent=absent)
+        return np.asarray(different[place])
 
-    def is_numeric(self, name: str) -> bool:
-        """Whether every cell that is not missing reads as a number, and at least one is not
-        missing.
+    def distinct(
+        self, name: str, *, private: bool = False, absent: BoolArray | None = None
+    ) -> tuple[NDArray[Any], IntArray]:
+        """The different cells of `text` in the order in which they appear, and which of them each
+        row has: most columns have few.
         """
         column = self._column(name)
+        if name not in self._told:
+            cells = column.tolist() if column.dtype.kind == "O" else list(map(str, column.tolist()))
+            written, place = _placed(cells)
+            texts, merged = _placed([cell.strip() for cell in written])
+            self._told[name] = objects(texts), merged[place]
+        different, place = self._told[name]
+        missing = [i for i, text in enumerate(different.tolist()) if text in MISSING]
+        gaps = np.zeros(len(column), dtype=bool) if absent is None else absent
+        if missing and (lost := np.isin(place, missing) & ~gaps).any():
+            row = int(np.argmax(lost))
+            self._refuse_missing(name, row, column[row], private)
+        if not gaps.any():
+            return different, place
+        return objects([*different.tolist(), ""]), np.where(gaps, len(different), place)
+
+    def is_numeric(self, name: str, spellings: Collection[str] = ()) -> bool:
+        """Whether every cell that is not missing (by `MISSING`, or by ``spellings``) reads as a
+        number, and at least one is not missing.
+        """
+        column = self._column(name)
+        if column.dtype.kind == "O":  # one text is enough, and most columns of texts begin with one
+            known = MISSING | {*spellings}
+            first = next((cell for cell in column if cell.strip() not in known), "")
+            if number(first) is None:
+                return False
         try:
             return not np.isnan(self._floats(name, column)).all()
         except ValueError:
-            cells = {cell.strip() for cell in column.tolist()} - MISSING
+            cells = {cell.strip() for cell in set(column.tolist())} - MISSING - {*spellings}
             return bool(cells) and all(number(cell) is not None for cell in cells)
 
     def _column(self, name: str) -> NDArray[Any]:
@@ -119,20 +179,21 @@ class Table:
         return self._read[name]
 
     def _refuse_missing(self, name: str, row: int, cell: object, private: bool) -> NoReturn:
-        found = (
-            f" (it says {cell.strip()})"
-            if isinstance(cell, str) and cell.strip() and not private
-            else ""
-        )
-        raise DataError(
-            f"column {name!r} must have a value in every row, got none in {self.where(row)}{found}"
+        spelt = cell.strip() if isinstance(cell, str) and not private else ""
+        found = f" (it says {spelt})" if spelt else ""
+        raise NoValue(
+            f"column {name!r} must have a value in every row, got none in {self.where(row)}{found}",
+            column=name,
+            spelt=spelt,
         )
 
-    def _blame(self, name: str, private: bool) -> NoReturn:
+    def _blame(self, name: str, private: bool, gaps: BoolArray) -> NoReturn:
         """Name the first cell that is not a finite number: a slow search, only once the fast
         conversion has failed.
         """
         for row, cell in enumerate(self.columns[name].tolist()):
+            if gaps[row]:
+                continue
             if str(cell).strip() in MISSING:
                 self._refuse_missing(name, row, cell, private)
             value = number(cell)
@@ -168,6 +229,23 @@ def kept_columns(path: Path, names: Sequence[str], wanted: Sequence[str] | None)
         if name not in names:
             raise DataError(f"{path} has no column {name!r}: its columns are {listed(names)}")
     return {name: names.index(name) for name in (names if wanted is None else wanted)}
+
+
+def _with_gaps(column: NDArray[Any], gaps: BoolArray) -> Array:
+    """A column as float64, NaN in the gaps, or ValueError: the rule of `cells.number`."""
+    values = np.full(len(column), np.nan)
+    kept = column[~gaps]
+    if column.dtype.kind == "O" and "_" in "".join(kept.tolist()):
+        raise ValueError("underscore")
+    values[~gaps] = kept.astype(np.float64)
+    values.flags.writeable = False
+    return values
+
+
+def _placed(cells: Sequence[str]) -> tuple[list[str], IntArray]:
+    """The different cells, first come first, and which of them each one is."""
+    known = {cell: i for i, cell in enumerate(dict.fromkeys(cells))}
+    return list(known), np.fromiter(map(known.__getitem__, cells), np.int64, len(cells))
 
 
 def objects(cells: Sequence[Any]) -> NDArray[Any]:

@@ -13,12 +13,12 @@ import numpy as np
 from pdml._types import Array
 from pdml.core import sums
 from pdml.core.house import fit_house
+from pdml.core.losses import Loss
 from pdml.core.sums import Sums
-from pdml.core.sums_model import Noise
 from pdml.errors import InvalidInput
 from pdml.mechanisms import whole_noise
 from pdml.mechanisms.randomness import SUMS, Source
-from pdml.mechanisms.whole_noise import Units
+from pdml.mechanisms.whole_noise import LIMIT, Units
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
 from pdml.train.node import Server
@@ -57,7 +57,23 @@ def exact(server: Server, plan: TrainingPlan) -> Sums:
             f"squares would be {width * (width + 1) // 2:,} numbers, and noise in every one",
             setting="method",
         )
-    return sums.exact(server.matrix, server.codes, plan.loss_for(server.place.classes))
+    loss = plan.loss_for(server.place.classes)
+    _check_reach(server.place, loss)
+    return sums.exact(server.matrix, server.codes, loss)
+
+
+def _check_reach(place: Place, loss: Loss) -> None:
+    """Refuse sums that could leave the grid, whatever the records are: who refuses only where they
+    do leave it tells something of them."""
+    loud = sums.shifts(place.label_epsilon, place.norm_bound, loss, place.classes)
+    reach = place.records * max(loud.record, loud.square)
+    if reach > LIMIT:
+        raise InvalidInput(
+            f"norm_bound must be smaller for sums of {place.records:,} records, got "
+            f"{place.norm_bound:g}: they could reach {reach:.3g}, beyond {LIMIT:g}; scale the "
+            "features down",
+            setting="norm_bound",
+        )
 
 
 def released(own: Sums, server: Server, plan: TrainingPlan, source: Source) -> Units:
@@ -122,13 +138,6 @@ def totals(units: Units, codes: int, width: int) -> Sums:
     return Sums(label_sum=label_sum, square_sum=square_sum, size=float(values[-1]))
 
 
-def noise_of_total(plan: TrainingPlan, n_servers: int, *, parts: int | None = None) -> Noise:
-    """The deviations of the noise in the total of ``parts`` of n servers, by default of all."""
-    label, square = plan.sum_stddevs(n_servers)
-    many = sqrt(n_servers if parts is None else parts)
-    return Noise(label=many * label, square=many * square)
-
-
 def house_weights(
     own: Sums, row: Units, total: Units, plan: TrainingPlan, place: Place, *, intercept: bool = True
 ) -> Array:
@@ -157,7 +166,7 @@ def house_weights(
     found = fit_house(
         own,
         totals(total - row, place.codes, place.width),
-        noise_of_total(plan, place.n_servers, parts=place.n_servers - 1),
+        plan.noise_of_total(place.n_servers, parts=place.n_servers - 1),
         loss=plan.loss_for(place.classes),
         norm_bound=place.norm_bound,
         intercept=intercept,

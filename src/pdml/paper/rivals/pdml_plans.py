@@ -1,8 +1,8 @@
-"""PDML itself: the plan that its planner proposes for the budget, and the paper's settings as they
-stand.
+"""PDML itself: the plan that its planner chooses for the budget, by sums or by rounds, and the
+paper's settings as they stand.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from math import isinf
 
@@ -10,12 +10,15 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.mechanisms.randomness import Simulated
+from pdml.mechanisms.whole_noise import Units
 from pdml.paper import setting
 from pdml.paper.rivals.composition import Guarantee
 from pdml.paper.rivals.task import Task
 from pdml.plan import planner
-from pdml.plan.planner import Budget, Sizes
+from pdml.plan.place import Place
+from pdml.plan.planner import Budget, Proposal, Sizes
 from pdml.plan.training_plan import TrainingPlan
+from pdml.release import totals
 from pdml.train.engines import local
 
 PAPER = TrainingPlan(
@@ -31,55 +34,99 @@ PAPER = TrainingPlan(
 UNFLIPPED = 30.0
 
 
-@cache
-def proposed(sizes: Sizes, epsilon: float) -> TrainingPlan:
-    """The planner's plan for features and labels at (ε, δ) against other servers; its synthetic
-    population never sees the data.
+@dataclass(frozen=True)
+class Asked:
+    """What the planner is asked for: labels flipped at ε = ``flips`` on the device (∞: the own
+    server sees the truth), protection from ``colluding`` other servers (None: all of them), and by
+    which ``method`` (None: its own choice).
     """
-    budget = Budget(
+
+    flips: float
+    colluding: int | None = None
+    method: str | None = None
+
+
+@cache
+def proposed(sizes: Sizes, epsilon: float, colluding: int | None, method: str | None) -> Proposal:
+    """The planner's answer for features and labels at (ε, δ) against other servers; its synthetic
+    populations never see the data.
+    """
+    return planner.propose(budget(epsilon, colluding), sizes, setting.graph(), method=method)
+
+
+def budget(epsilon: float, colluding: int | None) -> Budget:
+    """(ε, δ) for features and for labels."""
+    return Budget(
         features_epsilon=epsilon,
         features_delta=setting.DELTA,
         labels_epsilon=epsilon,
         labels_delta=setting.DELTA,
-    )
-    return planner.propose(budget, sizes, setting.graph(), method="rounds").plan
-
-
-def planned(task: Task, label_epsilon: float, epsilon: float) -> Array:
-    return _trained(task, _plan(task, label_epsilon, epsilon), label_epsilon)
-
-
-def planned_guarantee(task: Task, label_epsilon: float, epsilon: float) -> Guarantee:
-    return _guarantee(task, _plan(task, label_epsilon, epsilon), label_epsilon)
-
-
-def as_paper(task: Task, plan: TrainingPlan, epsilon: float) -> Array:
-    return _trained(task, plan, epsilon)
-
-
-def as_paper_guarantee(task: Task, plan: TrainingPlan, epsilon: float) -> Guarantee:
-    return _guarantee(task, plan, epsilon)
-
-
-def _plan(task: Task, label_epsilon: float, epsilon: float) -> TrainingPlan:
-    return proposed(task.sizes(UNFLIPPED if isinf(label_epsilon) else label_epsilon), epsilon)
-
-
-def _trained(task: Task, plan: TrainingPlan, label_epsilon: float) -> Array:
-    """The mean over servers of their last releases, (d,)."""
-    graph, source = setting.graph(), Simulated(task.seed)
-    servers = setting.members(task.x, task.y, graph, label_epsilon, source)
-    return np.asarray(
-        local.train(graph, local.Run(plan, servers, source), threads=1).released.mean(axis=0)[0]
+        colluding=colluding,
     )
 
 
-def _guarantee(task: Task, plan: TrainingPlan, label_epsilon: float) -> Guarantee:
-    book = planner.ledger(
-        plan, replace(task.sizes(1.0), epsilon=label_epsilon), setting.graph(), setting.DELTA
-    )
+def answer(task: Task, asked: Asked, epsilon: float) -> Proposal:
+    """`proposed` for the sizes of a task."""
+    sizes = task.sizes(UNFLIPPED if isinf(asked.flips) else asked.flips)
+    free = proposed(sizes, epsilon, asked.colluding, None)
+    if asked.method in (None, free.plan.method):  # the same plan, which need not be sought again
+        return free
+    return proposed(sizes, epsilon, asked.colluding, asked.method)
+
+
+def told(task: Task, asked: Asked, epsilon: float) -> str:
+    """What the planner chose, in words."""
+    plan = answer(task, asked, epsilon).plan
+    if plan.method == "sums":
+        return f"sums, noise of Q {plan.label_noise:.3g}, of S {plan.square_noise:.3g}"
+    return f"{plan.rounds} rounds, penalty {plan.penalty:g}"
+
+
+def planned(task: Task, asked: Asked, epsilon: float) -> Array:
+    return trained(task, answer(task, asked, epsilon).plan, asked.flips)
+
+
+def planned_guarantee(task: Task, asked: Asked, epsilon: float) -> Guarantee:
+    """Against as many servers as were asked for. Models for the house add nothing: they are not
+    sent.
+    """
+    return guarantee(task, answer(task, asked, epsilon).plan, asked.flips, asked.colluding)
+
+
+def house(task: Task, asked: Asked, epsilon: float) -> Array:
+    """What each server would keep for itself of an exchange of sums, (n, d)."""
+    run = _run(task, answer(task, asked, epsilon).plan, asked.flips)
+    return np.array([kept[0] for kept in local.exchange(run, house=True, threads=1).house])
+
+
+def exchanged(task: Task, plan: TrainingPlan, flips: float) -> tuple[Units, Place]:
+    """The total of one exchange of sums, and a place that it can be read with."""
+    run = _run(task, plan, flips)
+    return local.exchange(run, threads=1).total, run.servers[0].place
+
+
+def trained(task: Task, plan: TrainingPlan, flips: float) -> Array:
+    """The model of the total, or the mean over servers of their last releases, (d,)."""
+    if plan.method == "sums":
+        total, place = exchanged(task, plan, flips)
+        return np.asarray(totals.weights(total, plan, place)[0])
+    done = local.train(setting.graph(), _run(task, plan, flips), threads=1)
+    return np.asarray(done.released.mean(axis=0)[0])
+
+
+def _run(task: Task, plan: TrainingPlan, flips: float) -> local.Run:
+    source = Simulated(task.seed)
+    return local.Run(plan, setting.members(task.x, task.y, setting.graph(), flips, source), source)
+
+
+def guarantee(
+    task: Task, plan: TrainingPlan, flips: float, colluding: int | None = None
+) -> Guarantee:
+    """By the ledger: the worst server's people, against ``colluding`` others (None: all)."""
+    sizes = replace(task.sizes(1.0), epsilon=flips)
+    book = planner.ledger(plan, sizes, setting.graph(), setting.DELTA)
     return Guarantee(
         label_collector=book.line("label", "own server").epsilon,
-        label_others=book.line("label", "other servers").epsilon,
-        features_others=book.line("features", "other servers").epsilon,
+        label_others=book.line("label", "other servers", colluding=colluding).epsilon,
+        features_others=book.line("features", "other servers", colluding=colluding).epsilon,
     )

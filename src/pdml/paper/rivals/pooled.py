@@ -9,14 +9,18 @@ regression with ridge 10⁻³.
   randomised response, then plain training.
 - ``alone``: each server trains on its own people's reports (corrected) and sends nothing to
   anybody.
+- ``alone_from_sums``: the same reports, made the most of: their exact sums in the estimator that
+  turns an exchange of sums into a model.
 """
 
+from collections.abc import Iterator
 from math import inf
 
 import numpy as np
 
-from pdml._types import Array
-from pdml.core import labels, rows
+from pdml._types import Array, Matrix
+from pdml.core import labels, rows, sums
+from pdml.core.sums_model import Noise, fit_sums
 from pdml.paper.rivals.composition import Guarantee
 from pdml.paper.rivals.task import LOSS, Task, regression
 
@@ -44,11 +48,29 @@ def uncorrected(task: Task, _: None, epsilon: float) -> Array:
 
 def alone(task: Task, _: None, epsilon: float) -> Array:
     """One model per server, (n, d)."""
-    codes = task.codes(epsilon)
-    parts = [(rows.take(task.x, a, b), codes[a:b]) for a, b in task.cuts]
     return np.array(
-        [regression(part, labels.label_mean(part, code, LOSS)[0], RIDGE) for part, code in parts]
+        [
+            regression(part, labels.label_mean(part, codes, LOSS)[0], RIDGE)
+            for part, codes in _shares(task, epsilon)
+        ]
     )
+
+
+def alone_from_sums(task: Task, _: None, epsilon: float) -> Array:
+    """One model per server, (n, d)."""
+    still = Noise(label=0.0, square=0.0)
+    return np.array(
+        [
+            fit_sums(sums.exact(part, codes, LOSS), still, loss=LOSS).weights[0]
+            for part, codes in _shares(task, epsilon)
+        ]
+    )
+
+
+def _shares(task: Task, epsilon: float) -> Iterator[tuple[Matrix, Array]]:
+    """What each server has been told: records and codes of reported labels."""
+    codes = task.codes(epsilon)
+    return ((rows.take(task.x, a, b), codes[a:b]) for a, b in task.cuts)
 
 
 def nothing(task: Task, _: None, epsilon: float) -> Guarantee:

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from pdml._threads import one_thread
 from pdml._types import Array, IntArray, Matrix
 from pdml.core import rows, steps
 from pdml.core.graph import Graph
 from pdml.core.rows import stored
 from pdml.core.solver import Each, ManySolvers, worth_compiling
-from pdml.core.threads import one_thread
 from pdml.errors import InvalidInput
 from pdml.mechanisms.iterate_noise import draw_round
 from pdml.mechanisms.randomness import ITERATES, Source

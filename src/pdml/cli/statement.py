@@ -1,0 +1,75 @@
+"""`pdml statement`: what is promised to whom, for those who have to answer for it."""
+
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pdml.cli import options, outputs, screen
+from pdml.cli.options import argument, option
+from pdml.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pdml.pages.statement import Statement
+
+_RESULT = "A model.json, or the folder of a result; without it, what the study plans and allows."
+_FORMAT = "Only html, markdown or registry.  [default: all three]"
+_TRAININGS = "Without RESULT: how many trainings by the study's plan to count."
+_PUBLISHED = "When the model was published, for the registry."
+
+
+def statement(
+    study: options.StudyFile,
+    result: Annotated[Path | None, argument(_RESULT, "RESULT")] = None,
+    form: Annotated[str, option(_FORMAT, "FORMAT", "--format")] = "",
+    trainings: Annotated[int, option(_TRAININGS)] = 1,
+    published: Annotated[str, option(_PUBLISHED, "YYYY-MM-DD")] = "",
+    out: options.Out = Path("."),
+    force: options.ForceAll = False,
+    as_json: options.Json = False,
+) -> None:
+    """State what is promised to whom: for data protection officers, lawyers and security people.
+
+    Writes one self-contained page in the order in which NIST SP 800-226 asks, with an annex for the
+    assessment of the impact on data protection and an appendix of formulas; the same as Markdown;
+    and a draft entry for the Differential Privacy Deployments Registry. Every number comes from the
+    study or from the ledger. What only the organiser can say is left blank, and listed.
+
+    The folder of a result is verified first; a model.json is taken as it is.
+
+    \b
+    Example, before anybody is asked:
+      pdml statement study.toml --out statement
+    Example, after a training:
+      pdml statement study.toml result --published 2026-07-01 --out statement
+    """
+    from pdml.files import atomic_write
+    from pdml.pages.statement import file_names
+    from pdml.pages.statement import statement as state
+    from pdml.study import Study
+
+    files = {each: out / name for each, name in file_names(form).items()}
+    outputs.check(list(files.values()), force=force)
+    made = state(Study.load(study), result, trainings=trainings, published=_date(published))
+    outputs.commit(
+        {path: partial(atomic_write, data=made.text(each)) for each, path in files.items()}
+    )
+    told = made.to_dict() | {"files": {each: str(path) for each, path in files.items()}}
+    screen.tell(as_json, told, lambda: _show(made, files))
+
+
+def _date(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError:
+        raise InvalidInput(
+            f"published must be a date such as 2026-07-01, got {text!r}", setting="published"
+        ) from None
+
+
+def _show(made: "Statement", files: dict[str, Path]) -> None:
+    page = made.document
+    screen.say((page.title, "bold"), *([(page.warning, "red")] if page.warning else []))
+    blanks = [f"- {what}" for what in made.missing]
+    screen.say("", *page.summary, "", "To be filled in by the organiser:", *blanks)
+    screen.list_files({each: path for each, path in files.items()})

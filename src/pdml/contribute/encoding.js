@@ -1,0 +1,189 @@
+/* 2 Encoding: a person's answers as float32 entries of norm at most 1. The study says by which
+   version. Only + - * / and square roots of doubles, each rounded alike on every machine, in the
+   order of the Python package. */
+
+const NO_ANSWER = "prefer not to say";
+const LIMIT = 3, SIZE = 1.5, CONSTANT = 0.2, MARGIN = 1 - 2 ** -20;
+const NUMBER_MASS = 1, NO_ANSWER_MASS = 0.1;
+const FAR = 1e-6; // what is so close to three spreads may be farther away
+
+/* A number as people type it: [number, ""], or [undefined, what is wrong with it]. */
+function readNumber(text, { range: [low, high], whole }) {
+  const asked = `a ${whole ? "whole " : ""}number from ${low} to ${high}`;
+  if (text === "") return [undefined, `Please enter ${asked}.`];
+  const typed = /^[-+]?(\d+([.,]\d*)?|[.,]\d+)$/.test(text);
+  const number = typed ? Number(text.replace(",", ".")) : NaN;
+  if (Number.isNaN(number)) return [undefined, `Please enter ${asked}, in digits.`];
+  if (whole && /[.,]/.test(text)) { // 34,000 means a thousand times more to some
+    return [undefined, `Please enter ${asked}, without a fraction.`];
+  }
+  if (number < low || number > high) {
+    return [undefined, `Please enter ${asked}: the study declares no other value.`];
+  }
+  return [number, ""];
+}
+
+const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+const limited = (entry) => clamp(entry, -LIMIT, LIMIT) + 0; // + 0 turns -0 into 0
+const choicesOf = ({ levels, missing }) => (missing ? [...levels, NO_ANSWER] : levels);
+const centred = (chosen, count) =>
+  Array.from({ length: count }, (_, k) => (k === chosen ? 1 - 1 / count : 0 - 1 / count) + 0);
+const levelMass = (count) => (count - 1) / (count * count);
+
+/* [typical, spread]: most people lie within both. */
+function scaleOf({ range: [low, high], typical, spread }) {
+  return typical === undefined ? [low / 2 + high / 2, high / 6 - low / 6] : [typical, spread];
+}
+
+/* The entries of one answer; null is no answer. */
+function entriesOf(attribute, answer, version) {
+  if (attribute.kind === "number") {
+    const [low, high] = attribute.range, inside = clamp(answer, low, high);
+    if (version === 1) return [(inside - low) / (high - low) + 0];
+    const [typical, spread] = scaleOf(attribute), silent = answer === null;
+    const entry = limited(((silent ? typical : inside) - typical) / spread);
+    return attribute.missing ? [entry, silent ? 1 : 0] : [entry];
+  }
+  const { levels } = attribute, count = choicesOf(attribute).length;
+  if (version === 1) return levels.map((level) => (level === answer ? 1 : 0));
+  return centred(answer === null ? levels.length : levels.indexOf(answer), count);
+}
+
+/* What maps make of the entries e: `used` are positions among them. */
+const MAPS = {
+  squares: (e, { used }) => used.map((k) => limited((e[k] * e[k] - 1) * Math.sqrt(0.5))),
+  products: (e, { used }) =>
+    used.flatMap((k, i) => (i % 2 ? [] : [limited(e[k] * e[used[i + 1]])])),
+  bins: (e, { used, inner }) => used.flatMap((k) =>
+    centred(inner.filter((edge) => edge <= e[k]).length, inner.length + 1)),
+  fourier: (e, { used, count, directions }) => directions.flatMap((w) => {
+    let turns = 0;
+    used.forEach((k, j) => (turns += e[k] * w[j]));
+    return [wave(turns) * Math.sqrt(2), wave(turns - 0.25) * Math.sqrt(2)];
+  }).slice(0, count),
+};
+const MASSES = {
+  squares: ({ used }) => used.map(() => 1),
+  products: ({ used }, masses) =>
+    used.flatMap((k, i) => (i % 2 ? [] : [masses[k] * masses[used[i + 1]]])),
+  bins: ({ used, inner }) => used.flatMap(() =>
+    Array(inner.length + 1).fill(levelMass(inner.length + 1))),
+  fourier: ({ count }) => Array(count).fill(1),
+};
+
+/* cos(2π t) by a polynomial: the cosines of browsers differ in their last bits. */
+function wave(t) {
+  const turn = 6.283185307179586, u = t - Math.floor(t) - 0.5, v = u * u;
+  let total = 0;
+  for (let k = 11; k > 0; k--) total = (1 + total) * v * (-(turn * turn) / ((2 * k - 1) * (2 * k)));
+  return -1 - total;
+}
+
+/* Directions from a public seed: sums of the words of hashes, rounded to 1/65536 of a turn. */
+function directionsOf({ seed, count, scale, used }) {
+  const unit = 75674 * 6.283185307179586 * scale;
+  const entry = async (k, j) => {
+    const words = (await sha256(`pdml-fourier ${seed} ${k} ${j}`)).match(/.{4}/g);
+    const sum = words.reduce((total, word) => total + parseInt(word, 16), 0);
+    return Math.floor(((sum - 524280) / unit) * 65536 + 0.5) / 65536;
+  };
+  const rows = Array.from({ length: Math.ceil(count / 2) }, (_, k) => k);
+  return Promise.all(rows.map((k) => Promise.all(used.map((_, j) => entry(k, j)))));
+}
+
+/* How a study's answers become entries: worked out once. */
+async function coderOf({ attributes, encoder, maps = [] }) {
+  const names = [], masses = [], numbers = [];
+  for (const attribute of attributes) {
+    const number = attribute.kind === "number", choices = number ? [] : choicesOf(attribute);
+    if (number) {
+      numbers.push(attribute.name);
+      names.push(attribute.name);
+      masses.push(NUMBER_MASS);
+    }
+    if (number && attribute.missing) {
+      names.push(`${attribute.name}=${NO_ANSWER}`);
+      masses.push(NO_ANSWER_MASS);
+    }
+    for (const level of choices) {
+      names.push(`${attribute.name}=${level}`);
+      masses.push(levelMass(choices.length));
+    }
+  }
+  const ready = [];
+  for (const each of maps) {
+    const columns = each.pairs ? each.pairs.flat() : each.columns ?? numbers;
+    const one = { ...each, used: columns.map((name) => names.indexOf(name)) };
+    const equal = (_, k) => 2 * ((2 * (k + 1)) / each.count - 1);
+    if (each.map === "bins") one.inner = each.edges ?? Array.from({ length: each.count - 1 }, equal);
+    if (each.map === "fourier") one.directions = await directionsOf(one);
+    ready.push(one);
+  }
+  const version = encoder?.version ?? 1;
+  const all = [...masses, ...ready.flatMap((one) => MASSES[one.map](one, masses))];
+  let mass = 0; // summed from left to right, as in Python
+  for (const each of all) mass += each;
+  return { version, attributes, maps: ready, factor: mass > 0 ? SIZE / Math.sqrt(mass) : 1 };
+}
+
+function encode({ version, attributes, maps, factor }, answers) {
+  const entries = attributes.flatMap((one) => entriesOf(one, answers[one.name], version));
+  const made = maps.flatMap((one) => MAPS[one.map](entries, one));
+  const row = version === 1
+    ? [...entries, 1]
+    : [...[...entries, ...made].map((entry) => entry * factor), CONSTANT];
+  let squares = 0;
+  for (const entry of row) squares += entry * entry;
+  const norm = Math.sqrt(squares), length = version === 1 ? norm : Math.max(norm, MARGIN);
+  return Float32Array.from(row, (entry) => entry * (MARGIN / length));
+}
+
+/* The answers behind a report's features: what a reader of the report sees. */
+function decode({ version, attributes, factor }, features) {
+  const constant = features[features.length - 1], unit = version === 1 ? 1 : CONSTANT / factor;
+  const answers = Object.create(null); // any name, even __proto__
+  let start = 0;
+  for (const attribute of attributes) {
+    const wide = attribute.kind === "number"
+      ? (attribute.missing ? 2 : 1) : choicesOf(attribute).length;
+    const part = Array.from(features.slice(start, start + wide), (x) => (x / constant) * unit);
+    answers[attribute.name] = attribute.kind === "number"
+      ? numberBehind(attribute, part, version)
+      : attribute.levels[part.indexOf(Math.max(...part))] ?? null;
+    start += wide;
+  }
+  return answers;
+}
+
+/* A number to six digits of what can be seen, which is all that float32 carries. */
+function numberBehind(attribute, [entry, silent], version) {
+  if (silent > 0.5) return null;
+  const [low, high] = attribute.range, [typical, spread] = scaleOf(attribute);
+  const least = version === 1 ? low : Math.max(low, typical - LIMIT * spread);
+  const most = version === 1 ? high : Math.min(high, typical + LIMIT * spread);
+  const six = 5 - Math.floor(Math.log10(most - least));
+  const digits = attribute.whole ? Math.min(six, 0) : Math.min(six, 100), unit = 10 ** -digits;
+  const rounded = (value) =>
+    digits < 0 ? Math.round(value / unit) * unit : Number(value.toFixed(digits));
+  if (version > 1 && entry >= LIMIT - FAR && most < high) {
+    return `${attribute.whole ? Math.ceil(most - FAR) : rounded(most)} or more`;
+  }
+  if (version > 1 && entry <= FAR - LIMIT && least > low) {
+    return `${attribute.whole ? Math.floor(least + FAR) : rounded(least)} or less`;
+  }
+  const value = version === 1 ? low + entry * (high - low) : typical + entry * spread;
+  return clamp(rounded(value), least, most) + 0;
+}
+
+/* What a map makes of the answers, in words (readable.py says the same). */
+function mapInWords({ map, columns, pairs, count, edges }) {
+  const named = columns ? columns.join(", ") : "every number";
+  const bins = edges ? edges.length + 1 : count;
+  if (map === "squares") return `the square of ${named}`;
+  if (map === "products") {
+    return `the product of ${pairs.map(([a, b]) => `${a} and ${b}`).join(", of ")}`;
+  }
+  if (map === "bins") return `in which of ${bins} intervals lies ${named}`;
+  return `${count} waves of ${named}, in directions that all know`;
+}
+

@@ -1,0 +1,69 @@
+"""The page of an evaluation: of figures without noise, which stay inside, or of counts with it."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pdml
+from pdml.accounting import Line
+from pdml.pages import numbers
+from pdml.pages.assessment import Assessment
+from pdml.pages.page import Page
+from pdml.release.counted import CountedEvaluation
+from pdml.release.model import lines_of
+
+if TYPE_CHECKING:
+    from pdml.release.evaluation import Evaluation
+    from pdml.release.model import Model
+
+KEEP = (
+    "These figures are computed from the records without noise: whoever is shown them is shown "
+    "something of these people. Keep this page inside."
+)
+NO_NOISE = "none, these figures are exact"
+
+
+def evaluation_page(
+    model: "Model",
+    evaluation: "Evaluation | CountedEvaluation",
+    *,
+    source: str = "",
+    privacy: dict[str, Any] | None = None,
+) -> Page:
+    """The page of an evaluation.
+
+    Parameters
+    ----------
+    model : Model
+        What was evaluated.
+    evaluation : Evaluation or CountedEvaluation
+        Without noise or with it.
+    source : str
+        The table's name.
+    privacy : dict, optional
+        What the release tells (`pdml.release.counted.charged`).
+
+    Returns
+    -------
+    Page
+        For `pdml.pages.page.write`.
+    """
+    view = Assessment(evaluation=evaluation)
+    lines: tuple[Line, ...] = () if privacy is None else tuple(lines_of(privacy))
+    found = evaluation.accuracy
+    where = f" of {source}" if source else ""
+    on = f"on {numbers.count(evaluation.records, 'record')}{where}"
+    counted = () if privacy is None else (f"The ledger counts {privacy['counted']}.",)
+    return Page(
+        title=f"{model.label or 'A model'}, evaluated",
+        lead=f"How well the model predicts {numbers.count(evaluation.records, 'record')}{where}.",
+        n_servers=1,
+        edges=(),
+        released_accuracy=found if isinstance(found, float) else found.value,
+        accuracy_note=on,
+        assessment=view,
+        warning=" ".join(filter(None, [view.verdict, "" if view.noisy else KEEP])),
+        lines=lines,
+        source=evaluation.source if isinstance(evaluation, CountedEvaluation) else NO_NOISE,
+        notes=counted,
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
+    )

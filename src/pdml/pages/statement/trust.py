@@ -1,0 +1,137 @@
+"""Whom people must trust, and what parties learn who put together what they see."""
+
+from pdml.pages import lines, numbers
+from pdml.pages.statement.facts import TOGETHER, Facts
+from pdml.pages.statement.guarantee import WHAT, epsilon
+from pdml.pages.statement.parts import Items, Part, Section, Sheet
+
+
+def trust(facts: Facts) -> Section:
+    return Section(
+        "trust",
+        "Whom people must trust",
+        "What is the trust model, and what if parties collude?",
+        (_parties(facts), *_domain(facts), *_coalitions(facts)),
+    )
+
+
+def _parties(facts: Facts) -> Sheet:
+    label = "randomised, as the person chose" if facts.devices else "see who randomised it, below"
+    total = "one total of all organisations' sums" if facts.masked else "what training releases"
+    released = f"only {total}: see the figures"
+    device = ("The person's own device", "as it is", "as they are", "running unchanged software")
+    model = ("Whoever gets the model", "only the model", "only the model", "nothing")
+    rows: tuple[tuple[str, ...], ...]
+    if facts.one_domain:
+        whoever = "Whoever ran the training, as one trust domain"
+        rows = (device, (whoever, label, "as they were given", "all of it"), model)
+    else:
+        rows = (
+            device,
+            (
+                "The organisation that receives the report",
+                label,
+                "as they were given",
+                "the other answers; serving the true page; adding its noise",
+            ),
+            (
+                "The other organisations",
+                released,
+                released,
+                "adding their noise" if facts.masked else "nothing of these records",
+            ),
+            (
+                "The relay between organisations",
+                "messages that it cannot read",
+                "the same; it sees who sends, when, and how much",
+                "nothing: it can only stop the training",
+            ),
+            model,
+        )
+    columns = ("Who", "The sensitive answer", "The other answers", "Is trusted with")
+    return Sheet("Who sees what", columns, rows)
+
+
+def _domain(facts: Facts) -> tuple[Part, ...]:
+    if not facts.one_domain:
+        return ()
+    return (
+        "In this training one trust domain held every organisation's records: against whoever ran "
+        "it nothing but the sensitive answers has any protection, and those only as the line "
+        "against the receiving organisation says. Lines against other organisations say what "
+        "these would have learnt had each run its own node, and hold for whoever gets the model.",
+    )
+
+
+def _coalitions(facts: Facts) -> tuple[Part, ...]:
+    if not facts.coalitions:
+        k = facts.budget.colluding
+        limit = f"any {k}" if k else "all"
+        return (
+            "The study has no plan, so that nothing is known of coalitions but the budget, which "
+            f"holds against {limit} of the {numbers.count(facts.others)} other organisations.",
+        )
+    rows = []
+    for k in facts.sizes:
+        cells = [_size(k, facts.others)]
+        for data in WHAT:
+            line = facts.coalition(data, k)
+            cells += [] if line is None else [epsilon(line), lines.sure(line)]
+        rows.append(tuple(cells))
+    alone = facts.line("label", TOGETHER)
+    told = [] if alone is None else [epsilon(alone), lines.sure(alone)]
+    rows.append(("the receiving organisation and any others", *told, *_nothing(facts)))
+    columns = ("Who colludes", "ε, sensitive", "How sure", "ε, others", "How sure")
+    return (
+        Sheet("What a coalition learns about one person", columns, tuple(rows)),
+        Items(tuple(_assumed(facts))),
+    )
+
+
+def _nothing(facts: Facts) -> tuple[str, str]:
+    line = facts.line("features", TOGETHER)
+    return ("", "") if line is None else (epsilon(line), lines.sure(line))
+
+
+def _size(k: int, others: int) -> str:
+    if others == 1:
+        return "the other organisation"
+    named = "one" if k == 1 else "all" if k == others else "half"
+    return f"{named} of the other organisations ({k} of {others})"
+
+
+def _assumed(facts: Facts) -> list[str]:
+    """What the lines of coalitions rest on."""
+    said = []
+    plan, k = facts.plan, facts.budget.colluding
+    if plan is not None and plan.colluding is not None:
+        said.append(
+            f"The noise is made for {plan.colluding} of the {facts.others} other organisations "
+            "colluding: sums appear in one total of all organisations, and each adds its share of "
+            "the noise. Where more collude, less noise is left between them and a record, as the "
+            "rows say."
+        )
+        said.append(
+            "That only the total can be read rests on a key agreement and a cipher (X25519, HKDF, "
+            "ChaCha20), which is a computational assumption, and on the organisations outside the "
+            "coalition having added their noise: nobody can see from outside whether they did."
+        )
+        if facts.one_domain:
+            said.append("Inside one trust domain the sums were added up without masks.")
+    elif facts.coalitions:
+        said.append(
+            "Every coalition of other organisations learns the same, because whatever an "
+            "organisation releases is counted as if everybody saw it."
+        )
+    if k is not None:
+        said.append(
+            f"The budget holds against any {k} of the {facts.others} other organisations "
+            "together, and not against more."
+        )
+    least = (
+        "Whoever leaves out its noise counts as one of those who collude."
+        if facts.masked
+        else "It cannot make the noise of another smaller."
+    )
+    said.append(f"An organisation that lies about what it computed can spoil the model. {least}")
+    return said

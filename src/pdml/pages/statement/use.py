@@ -1,0 +1,124 @@
+"""How spending adds up, what is left of the use, and how anybody can check it."""
+
+from pdml.core.labels import keep_weight
+from pdml.pages import numbers
+from pdml.pages.statement.facts import OTHERS, Facts
+from pdml.pages.statement.guarantee import WHAT, epsilon
+from pdml.pages.statement.parts import Blank, Exact, Part, Section, Sheet
+from pdml.study.trainable import MOST_JOBS
+
+
+def accounting(facts: Facts) -> Section:
+    spent = facts.spent
+    parts: list[Part] = []
+    if spent is not None:
+        parts.append(f"The ledger counts {spent.counted}.")
+        rows = tuple((name, numbers.count(n)) for name, n in spent.released_before.items())
+        columns = ("Organisation", "Releases before this training")
+        parts.append(Sheet("What each data set had released before", columns, rows))
+        parts.append("Trainings after this one are not in it, and add to what others know.")
+    elif facts.plan is not None:
+        parts += _trainings(facts)
+    parts += [f"The software refuses to train under it: {why}." for why in facts.untrainable]
+    if not facts.untrainable and facts.study.budget is not None:
+        parts.append(
+            "The budget belongs to each data set, over all its trainings: a node keeps a journal "
+            "of what it has released, adds up, and refuses a training that would exceed it. "
+            "Inside one trust domain no journal is kept, and each training is checked by itself."
+        )
+    parts.append(
+        "A device randomises the sensitive answer once for a study: against the receiving "
+        "organisation nothing adds up by training. Whoever takes the same people into another "
+        "study, or another data set, adds to what is known of them, and no ledger sees it."
+    )
+    return Section(
+        "accounting",
+        "How spending adds up",
+        "How is the guarantee accounted for over time and over several trainings?",
+        tuple(parts),
+    )
+
+
+def _trainings(facts: Facts) -> list[Part]:
+    """What so many by the plan spend, and how many may follow one another."""
+    spent = " and ".join(
+        f"{epsilon(line, letter=True)} of {WHAT[data]} (δ = {numbers.delta(line.delta)})"
+        for data in ("features", "label")
+        if (line := facts.line(data, OTHERS)) is not None
+    )
+    times = numbers.count(facts.trainings, "training")
+    told: list[Part] = [
+        f"At organisations with {numbers.count(facts.study.min_records, 'record')} each, {times} "
+        f"by the plan would spend, against all others: {spent}."
+    ]
+    if facts.study.budget is not None:
+        many = numbers.count(facts.allowed, "such training") if facts.allowed else "none"
+        more = " or more" if facts.allowed >= MOST_JOBS else ""
+        told.append(f"At that size the budget allows {many}{more} on one data set.")
+    return told
+
+
+def utility(facts: Facts) -> Section:
+    study, spent = facts.study, facts.spent
+    weight = numbers.significant(float(keep_weight(study.menu[0], len(study.classes))))
+    parts: list[Part] = []
+    if spent is not None and spent.expected is not None:
+        accuracy, sure = spent.expected.accuracy, spent.expected.confidence
+        parts.append(
+            f"By what was released alone, the model is right in {numbers.percent(accuracy.low)} "
+            f"to {numbers.percent(accuracy.high)} of cases, about "
+            f"{numbers.percent(accuracy.middle)}; 80% of such intervals hold the truth. The model "
+            f"gives its own choices a chance of {numbers.percent(sure)} on average."
+        )
+    elif spent is not None:
+        parts.append(
+            "The model's file does not tell how good the model is: nothing was measured on "
+            "anybody's records."
+        )
+    else:
+        parts.append(
+            "Nothing is known of the model's quality before a training. “pdml plan” rehearses a "
+            "plan on made-up populations, or on public records."
+        )
+    parts += [
+        "Noise costs accuracy, most where organisations have few records: an organisation may do "
+        "better alone.",
+        "The model is linear in the answers. Randomised answers are corrected for on average; "
+        f"one report, even a forged one, counts as much as {weight} answers that chance has not "
+        f"touched, at most (at ε = {study.menu[0]:g}). Answers of small groups are drowned by "
+        "noise before those of large ones.",
+        Blank(
+            "how good the model must be for its purpose, for which groups that was checked, and "
+            "on which records"
+        ),
+    ]
+    return Section(
+        "utility",
+        "What it is worth",
+        "What is the utility, and where could the model be biased?",
+        tuple(parts),
+    )
+
+
+def checking(facts: Facts) -> Section:
+    commands = ["pdml study check study.toml", "pdml study show study.toml"]
+    if facts.spent is None:
+        commands.append("pdml statement study.toml")
+    elif facts.spent.own_nodes:
+        commands += ["pdml verify RESULT --study study.toml", "pdml statement study.toml RESULT"]
+    else:
+        commands += ["pdml privacy model.json", "pdml statement study.toml model.json"]
+    rows = [("Study", facts.study.id), ("Hash of the study", facts.study.hash)]
+    if facts.spent is not None:
+        rows += [("Job", facts.spent.job), ("Digest of its terms", facts.spent.terms)]
+    return Section(
+        "checking",
+        "How anybody can check it",
+        "What can be verified, and by whom?",
+        (
+            Sheet("What this statement is about", ("What", "Which"), tuple(rows)),
+            Exact(tuple(commands)),
+            "The proofs are in docs/privacy.md of the software, with the test that would fail for "
+            "each of them.",
+        ),
+    )

@@ -1,0 +1,48 @@
+"""A model as a file that other programs run."""
+
+import io
+from os import PathLike
+from pathlib import Path
+
+from pdml.errors import InvalidInput
+from pdml.release.model import Model
+
+ENDINGS = (".onnx", ".joblib")
+
+
+def export_model(model: Model, path: str | PathLike[str]) -> None:
+    """Write a model for programs that do not know pdml; the file's ending says for which.
+
+    Parameters
+    ----------
+    model : Model
+        As `load_model` reads it.
+    path : str or path
+        ``.onnx``: what `Model.to_onnx` makes, for any language. ``.joblib``: what
+        `Model.to_sklearn` makes, for ``joblib.load``, which runs what a file tells it to: whoever
+        loads it trusts whoever wrote it.
+
+    Raises
+    ------
+    InvalidInput
+        If the ending is another.
+    MissingExtra
+        If the extra that writes such files is not installed.
+
+    Guarantees
+    ----------
+    - A model for the house can be read by its owner alone.
+    """
+    target = Path(path)
+    if target.suffix == ".onnx":
+        model.to_onnx(target)
+    elif target.suffix == ".joblib":
+        import joblib
+
+        pickled = io.BytesIO()
+        joblib.dump(model.to_sklearn(), pickled)
+        model.write(target, pickled.getvalue())
+    else:
+        raise InvalidInput(
+            f"the file to export to must end in {' or '.join(ENDINGS)}, got {target.name!r}"
+        )

@@ -1,0 +1,151 @@
+"""What is declared about X, settled once by `fit` and used by every prediction after it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+
+from pdml._types import Array, Matrix
+from pdml.core import rows
+from pdml.release import inputs
+from pdml.release.frames import Declared, is_frame, refuse_gaps, table_of
+from pdml.release.inputs import Columns
+from pdml.release.model import prepare
+from pdml.study.encoder import Encoder
+
+_NUMBERS: dict[str, Any] = {
+    "accept_sparse": "csr",
+    "dtype": [np.float64, np.float32],
+    "ensure_all_finite": "allow-nan",  # NaN is refused with words of our own
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Encoded:
+    """Records that were encoded before, as X of a `fit`.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        Of version 2.
+    entries : array of shape (m, features)
+        `Encoder.encode`.
+    """
+
+    encoder: Encoder
+    entries: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Form:
+    """How records become rows: by columns of numbers with their scales, by an encoder, or as they
+    are if neither is declared.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The columns of X, where they have names.
+    columns : Columns, optional
+        Declared scales of numbers.
+    encoder : Encoder, optional
+        Declared attributes, of version 2.
+    leaks : tuple of str
+        What of it was taken from the records.
+    """
+
+    names: tuple[str, ...] = ()
+    columns: Columns | None = None
+    encoder: Encoder | None = None
+    leaks: tuple[str, ...] = ()
+
+    @classmethod
+    def settled(cls, estimator: Any, X: Any, y: Any, said: Declared) -> tuple["Form", Matrix, Any]:
+        """The form, X as `rows` takes it, and y.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Whose ``n_features_in_`` and ``feature_names_in_`` are set.
+        X, y
+            As they were given to `fit`.
+        said : Declared
+            What is declared.
+
+        Raises
+        ------
+        DataError, InvalidInput
+            If X and what is declared of it do not fit.
+        """
+        if isinstance(X, Encoded):
+            x, y = validate_data(estimator, X.entries, y)
+            return cls(encoder=X.encoder), x, y
+        if not said.needs_encoder(X):
+            x, y = validate_data(estimator, X, y, **_NUMBERS)
+            refuse_gaps(x)
+            names = _names(estimator)
+            columns, leaks = inputs.declared(
+                x,
+                names or inputs.unnamed(x.shape[1]),
+                scales=said.feature_scales,
+                ranges=said.feature_ranges,
+                feature_map=said.feature_map,
+            )
+            form = cls(names=names, columns=columns, leaks=tuple(leaks))
+            return form, rows.compact(x) if columns is None else x, y
+        if is_frame(X):
+            x, y = validate_data(estimator, X, y, skip_check_array=True)
+            y = column_or_1d(y, warn=True)
+            check_consistent_length(x, y)
+        else:
+            x, y = validate_data(estimator, X, y, **{**_NUMBERS, "accept_sparse": False})
+        names = _names(estimator) or inputs.unnamed(x.shape[1])
+        encoder, leaks = said.encoder(x, names)
+        form = cls(names=names, encoder=encoder, leaks=tuple(leaks))
+        return form, form._entries(encoder, x), y
+
+    def given(self, estimator: Any, X: Any) -> Matrix:
+        """X of a prediction, as `rows` takes it."""
+        if self.encoder is None:
+            x = validate_data(estimator, X, **_NUMBERS, reset=False)
+            refuse_gaps(x)
+            return x
+        if isinstance(X, Encoded):
+            return X.entries
+        how = {"skip_check_array": True} if is_frame(X) else {**_NUMBERS, "accept_sparse": False}
+        x = validate_data(estimator, X, **how, reset=False)
+        return self._entries(self.encoder, x)
+
+    def _entries(self, encoder: Encoder, x: Any) -> Array:
+        return np.asarray(encoder.encode(table_of(x, self.names, encoder)))
+
+    @property
+    def declared(self) -> bool:
+        """Whether anything is."""
+        return self.columns is not None or self.encoder is not None
+
+    def rows(self, x: Matrix, *, norm_bound: float, constant: bool) -> tuple[Matrix, int]:
+        """Rows as they are trained on, and how many were shrunk; `ClippingWarning` where nothing is
+        declared and most of what they tell was lost.
+        """
+        mass = None if self.encoder is None else self.encoder.expansion.mass
+        made, shrunk = prepare(
+            x, norm_bound=norm_bound, fit_intercept=constant, columns=self.columns, mass=mass
+        )
+        if not self.declared:
+            inputs.warn_of_clipping(x, norm_bound, shrunk)
+        return made, shrunk
+
+    def fields(self) -> dict[str, Any]:
+        """What a `Model` keeps of it."""
+        if self.encoder is not None:
+            told = self.encoder.to_dict()
+            return {"encoder": told, "feature_names": self.encoder.feature_names}
+        if self.columns is not None:
+            told = self.columns.to_dict()
+            return {"inputs": told, "feature_names": self.columns.expansion.names}
+        return {"feature_names": self.names}
+
+
+def _names(estimator: Any) -> tuple[str, ...]:
+    return tuple(map(str, getattr(estimator, "feature_names_in_", ())))

@@ -1,0 +1,344 @@
+"""A released model evaluated by the members of a consortium: each counts its own records once, with
+noise, in its own node's journal; what all have released can be added up by anybody.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from pdml._types import IntArray, Matrix
+from pdml.accounting import Ledger
+from pdml.errors import DataError, JournalError
+from pdml.files import write_private
+from pdml.formats import Format
+from pdml.mechanisms.randomness import Secure, Source, source_named
+from pdml.node import holdings, wire
+from pdml.node.contract import UNITS
+from pdml.node.home import Home
+from pdml.node.identity import verified
+from pdml.node.importing import refuse_fresh_budget
+from pdml.node.journal import Journal
+from pdml.release.counted import CountedEvaluation, count, exact_counts, pooled
+from pdml.release.model import Model
+from pdml.release.table import Readable, labelled_rows
+from pdml.study import Study
+from pdml.train.counts import BINS, Counting
+
+FORMAT = Format(name="evaluation", version=1)
+_DOMAIN = b"pdml evaluation 1\0"
+_DATASET = b"pdml evaluated records 1\0"
+_MOST_CELLS = 250_000
+
+
+class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a member releases of one evaluation: noisy or public things, and its signature."""
+
+    version: int = FORMAT.version
+    study: str  # its hash
+    server: str
+    job: str
+    model: str  # sha256 of the model's file
+    classes: list[str]
+    records: int
+    bins: int
+    stddev: float
+    source: str
+    counts: Annotated[list[int], Meta(max_length=_MOST_CELLS)]  # units of 2^-24, row by row
+    signature: str = ""  # of all the rest, in hex
+
+    def signable(self) -> bytes:
+        """What is signed."""
+        return _DOMAIN + msgspec.json.encode(msgspec.structs.replace(self, signature=""))
+
+    @property
+    def evaluation(self) -> CountedEvaluation:
+        """The figures that it tells."""
+        counting = Counting(stddev=self.stddev, classes=len(self.classes), bins=self.bins)
+        if len(self.counts) != int(np.prod(counting.shape)) or self.records < 1:
+            raise DataError(f"{self.server} tells {len(self.counts)} counts, which is no table")
+        return CountedEvaluation.of(
+            np.array(self.counts, dtype=np.int64).reshape(counting.shape),
+            counting,
+            classes=tuple(self.classes),
+            records=self.records,
+            source=self.source,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeEvaluation:
+    """One member's evaluation: what it released, and what its journal says of the people."""
+
+    signed: Signed
+    ledger: Ledger  # of the records that were counted, every evaluation on them included
+
+    @property
+    def evaluation(self) -> CountedEvaluation:
+        """The figures."""
+        return self.signed.evaluation
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write what was released, readable by its owner alone until the owner hands it on.
+
+        Parameters
+        ----------
+        path : path
+            Usually evaluation.json; one that is there is replaced.
+        """
+        write_private(Path(path), msgspec.json.format(msgspec.json.encode(self.signed), indent=1))
+
+
+def evaluate_at_node(
+    home: Home,
+    model: Model,
+    table: Readable,
+    *,
+    label: str,
+    job: str,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    bins: int = BINS,
+    other_people: bool = False,
+    simulated_noise: int | None = None,
+) -> NodeEvaluation:
+    """Count how a released model does on records that this organisation held back, once, with
+    noise.
+
+    Parameters
+    ----------
+    home : Home
+        The node's folder, `Home.open("alice")`; its process must not be running.
+    model : Model
+        A result of the study.
+    table : Table or path
+        Records that the node has not trained on, with their true labels.
+    label : str
+        The column of labels.
+    job : str
+        A name for this evaluation. Asked for again with the same records and settings, it gives
+        what was released, and releases nothing.
+    epsilon, delta : float
+        What the release may tell about one record.
+    bins : int
+        Of the model's confidence.
+    other_people : bool
+        That nobody in these records is in a data set of which the node has released something.
+    simulated_noise : int, optional
+        A seed, for tests: it protects nobody.
+
+    Returns
+    -------
+    NodeEvaluation
+        Signed by the node.
+
+    Raises
+    ------
+    DataError
+        If the model is of another study, or a record does not fit it.
+    BudgetExceeded
+        If it spends more on these records than the study allows.
+    InvalidInput, JournalError
+        If the node has released something about other people, or the name is taken, or the node is
+        running.
+
+    Guarantees
+    ----------
+    - The release and its event are on disk, in one transaction, before anything is returned; it is
+      never drawn twice.
+    - These records have an account of their own in the journal, within the study's budget.
+    """
+    study, source = home.checked_study(), _source(simulated_noise)
+    holdings.bounded(study)
+    _check_model(study, home, model)
+    x, truth = labelled_rows(model, table, label)
+    counting = Counting.within(epsilon, delta, classes=len(model.classes), bins=bins)
+    made_of = hashlib.sha256(model.to_bytes()).hexdigest()
+    dataset = _dataset(x, truth)
+    terms = (study.hash, home.name, job, made_of, dataset, repr(counting), source.name)
+    digest = hashlib.sha256(_DOMAIN + msgspec.json.encode(terms)).hexdigest()
+    if not other_people:
+        refuse_fresh_budget(home, dataset)
+    with closing(home.journal()) as journal:
+        _begin(journal, home, study, job, digest, dataset, counting, source)
+        known = journal.job(job)
+        assert known is not None
+        if known.round == 0:
+            units = counting.released(exact_counts(model, x, truth, counting), source)
+            payload = wire.packed(units.reshape(1, -1), UNITS)
+            journal.commit(job, 1, payload=payload, events=[counting.event])
+            journal.finish(job)
+        sent = wire.unpacked(journal.outgoing(job, 1), (1, int(np.prod(counting.shape))), UNITS)
+        spent = journal.spent(dataset)
+    said = Signed(
+        study=study.hash,
+        server=home.name,
+        job=job,
+        model=made_of,
+        classes=[str(name) for name in model.classes],
+        records=len(truth),
+        bins=bins,
+        stddev=counting.stddev,
+        source=source.name,
+        counts=sent.ravel().tolist(),
+    )
+    signature = home.identity().sign(said.signable()).hex()
+    return NodeEvaluation(
+        signed=msgspec.structs.replace(said, signature=signature),
+        ledger=Ledger((spent,), source=source.name, delta=delta, classes=counting.classes),
+    )
+
+
+def add_up(study: Study, files: Sequence[str | PathLike[str]]) -> CountedEvaluation:
+    """What the members of a study have released of one model, together.
+
+    Parameters
+    ----------
+    study : Study
+        Whose pinned keys say who signed.
+    files : sequence of path
+        One for each member, as `NodeEvaluation.save` wrote it.
+
+    Returns
+    -------
+    CountedEvaluation
+        Of all their records.
+
+    Raises
+    ------
+    DataError
+        If a file is no evaluation, was changed, or is about another model or study; or if one
+        member is in two.
+    """
+    parts: dict[str, Signed] = {}
+    for file in files:
+        said = _read(Path(file), study)
+        if said.server in parts:
+            raise DataError(f"{said.server} is in two of the files: nobody may count twice")
+        parts[said.server] = said
+    if len({(said.model, tuple(said.classes), said.bins) for said in parts.values()}) != 1:
+        raise DataError("the files must be evaluations of one model in the same bins, and are not")
+    return pooled([said.evaluation for said in parts.values()])
+
+
+def evaluate_study(
+    model: Model,
+    tables: Mapping[str, Readable],
+    label: str = "",
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    bins: int = BINS,
+    random_state: int | None = None,
+) -> CountedEvaluation:
+    """What the members would release together, where one trust domain holds all their records.
+
+    Parameters
+    ----------
+    model : Model
+        As `pdml.train_study` gives it.
+    tables : mapping of str to table or path
+        For each server records that it held back, with their true labels.
+    label : str
+        Their column of labels.
+    epsilon, delta, bins
+        As for `evaluate_at_node`, at every server.
+    random_state : int, optional
+        A seed: simulated noise, which protects nobody. By default the operating system's entropy.
+
+    Returns
+    -------
+    CountedEvaluation
+        Each server's counts have all of their own noise: nothing is hidden in a total.
+    """
+    source = _source(random_state)
+    counting = Counting.within(epsilon, delta, classes=len(model.classes), bins=bins)
+    held = (labelled_rows(model, table, label) for table in tables.values())
+    return pooled(
+        [
+            count(model, *rows, counting, source=source, server=server)
+            for server, rows in enumerate(held)
+        ]
+    )
+
+
+def _source(seed: int | None) -> Source:
+    return Secure() if seed is None else source_named("simulated", seed)
+
+
+def _check_model(study: Study, home: Home, model: Model) -> None:
+    of = model.provenance.get("study_hash")
+    if of not in (study.hash, *home.lineage()) or model.house:
+        raise DataError(
+            f"the model must be a result of the study {study.id}, got one that is not: members "
+            "evaluate what they have released together"
+        )
+
+
+def _dataset(x: Matrix, truth: IntArray) -> str:
+    """A name for these records, whatever their order."""
+    dense = np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float64)
+    rows = [
+        hashlib.sha256(row.tobytes() + bytes([0]) + str(int(code)).encode()).digest()
+        for row, code in zip(dense, truth, strict=True)
+    ]
+    return hashlib.sha256(_DATASET + b"".join(sorted(rows))).hexdigest()
+
+
+def _begin(
+    journal: Journal,
+    home: Home,
+    study: Study,
+    job: str,
+    digest: str,
+    dataset: str,
+    counting: Counting,
+    source: Source,
+) -> None:
+    """A new job within the budget, or the same one again."""
+    known = journal.job(job)
+    if known is not None:
+        if known.contract != digest:
+            raise JournalError(
+                f"job {job} is in the journal of {home.name} with other records or settings: give "
+                "the evaluation another name"
+            )
+        return
+    if others := journal.sources(dataset) - {source.name}:
+        raise JournalError(
+            f"these records were counted with {others.pop()} noise before: one ledger cannot hold "
+            f"that and {source.name}"
+        )
+    spent = (*journal.spent(dataset), counting.event)
+    assert study.budget is not None  # `bounded` has refused the study otherwise
+    Ledger((spent,), classes=counting.classes).check(study.budget)
+    names = {"contract": digest, "server": home.name, "dataset": dataset, "source": source.name}
+    journal.begin(job, **names, sealed=b"", terms="")
+
+
+def _read(path: Path, study: Study) -> Signed:
+    try:
+        content = path.read_bytes()
+        said = msgspec.json.decode(content, type=Signed)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        why = FORMAT.refusal_of(content, str(path))
+        raise DataError(why or f"{path} is no evaluation of a node: {error}") from None
+    if why := FORMAT.refusal(said.version, str(path)):
+        raise DataError(why)
+    key = study.signing_keys.get(said.server, "")
+    try:
+        signature = bytes.fromhex(said.signature)
+    except ValueError:
+        signature = b""
+    if said.study != study.hash or not verified(key, said.signable(), signature):
+        raise DataError(f"{path} is not signed by a member of the study {study.id}, or was changed")
+    return said

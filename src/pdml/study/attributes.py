@@ -1,0 +1,379 @@
+"""One question to a person: a number in a declared range, or one of several declared levels.
+
+What a question makes of an answer depends on the version of the encoder (`pdml.study.encoder`).
+Version 1: a number's share of its range, and one-hot levels. Version 2 (`pdml.core.scaling`): how
+many spreads a number lies from its typical value, centred levels, and, where people may leave the
+question out, an entry of its own that says so.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml import _validate
+from pdml._types import Array, IntArray
+from pdml.core import scaling
+from pdml.errors import DataError, InvalidInput, NoValue
+from pdml.tables import MISSING, Table, shown
+from pdml.tables.columns import positions
+
+NO_ANSWER = "prefer not to say"  # how the missing answer is called, on the page and in features
+NO_ANSWER_MASS = 0.1  # the expected square of a number's entry for it: most people answer
+_CLOSE = 1e-5  # what float32 entries may be off after they were divided by one another
+_FAR = 1e-6  # what is so close to three spreads may be farther away
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """A number declared to lie in [low, high]; what lies outside is clamped.
+
+    Parameters
+    ----------
+    name : str
+        The question's name, and the column's in tables.
+    low, high : float
+        What is accepted.
+    whole : bool
+        Fractions are refused, not rounded, for whoever gave one has misread the question.
+    typical, spread : float, optional
+        Most people lie within typical ± spread; by default the middle of the range and a sixth of
+        its width. For version 2 of the encoder.
+    missing : str
+        "typical": who gives no answer counts as typical, and an entry says so. "": everybody
+        answers.
+    """
+
+    name: str
+    low: float
+    high: float
+    whole: bool = False
+    typical: float | None = None
+    spread: float | None = None
+    missing: str = ""
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name)
+        for end in ("low", "high"):
+            value = _validate.real(
+                f"{end} of {self.name!r}", getattr(self, end), open_low=True, open_high=True
+            )
+            object.__setattr__(self, end, value)
+        if not self.low < self.high:
+            raise InvalidInput(
+                f"high of {self.name!r} must exceed its low {self.low:g}, got "
+                f"{self.high:g}: one value is no range"
+            )
+        if not math.isfinite(self.high - self.low):
+            raise InvalidInput(
+                f"the range of {self.name!r} must have a finite width, got [{self.low:g}, "
+                f"{self.high:g}]"
+            )
+        if not isinstance(self.whole, bool):
+            raise InvalidInput(f"whole of {self.name!r} must be True or False, got {self.whole!r}")
+        if self.whole and not (self.low.is_integer() and self.high.is_integer()):
+            must = f"the range of {self.name!r} must begin and end with whole numbers"
+            raise InvalidInput(f"{must}, got [{self.low:g}, {self.high:g}]: it is declared whole")
+        self._check_scale()
+        _check_missing(self.name, self.missing, "typical", "number")
+
+    def _check_scale(self) -> None:
+        if (self.typical is None) != (self.spread is None):
+            alone = "typical" if self.spread is None else "spread"
+            raise InvalidInput(
+                f"typical and spread of {self.name!r} must be declared together, got {alone} alone",
+                setting=alone,
+            )
+        if self.typical is None:
+            return
+        typical, spread = scaling.checked(self.name, self.typical, self.spread)
+        if not self.low <= typical <= self.high:
+            raise InvalidInput(
+                f"typical of {self.name!r} must lie in its range [{self.low:g}, {self.high:g}], "
+                f"got {typical:g}",
+                setting="typical",
+            )
+        if not 1e-300 < spread <= self.high - self.low:
+            raise InvalidInput(
+                f"spread of {self.name!r} must be positive and at most the width of its range "
+                f"({self.high - self.low:g}), got {spread:g}: most people lie within typical ± "
+                "spread",
+                setting="spread",
+            )
+        object.__setattr__(self, "typical", typical + 0.0)
+        object.__setattr__(self, "spread", spread)
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """(typical, spread), declared or by the range."""
+        if self.typical is None or self.spread is None:
+            return scaling.of_range(self.low, self.high)
+        return self.typical, self.spread
+
+    @property
+    def seen(self) -> tuple[float, float]:
+        """What a report tells of a number in version 2: smaller and larger ones look like these."""
+        typical, spread = self.scale
+        far = scaling.LIMIT * spread
+        return max(self.low, typical - far), min(self.high, typical + far)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return (self.name, f"{self.name}={NO_ANSWER}") if self.missing else (self.name,)
+
+    @property
+    def masses(self) -> tuple[float, ...]:
+        """The expected square of each entry of version 2."""
+        return (scaling.NUMBER_MASS, NO_ANSWER_MASS) if self.missing else (scaling.NUMBER_MASS,)
+
+    def read(self, table: Table, spellings: Collection[str] = ()) -> Array:
+        """The column's values, within the range; NaN where there is no answer.
+
+        Raises
+        ------
+        DataError
+            If a cell is no answer to the question.
+        """
+        given = table.numeric(self.name, absent=absent_in(self, table, spellings))
+        if self.whole and (broken := given != np.floor(given)).any():
+            broken &= ~np.isnan(given)
+            if broken.any():
+                row = int(np.argmax(broken))
+                got = f"{given[row]:g} in {table.where(row)}"
+                raise DataError(f"column {self.name!r} must hold whole numbers, got {got}")
+        return np.clip(given, self.low, self.high)
+
+    def place(self, table: Table) -> tuple[Array, IntArray | int]:
+        """Version 1: the entry of each row, and the feature it belongs to: here always the only
+        one.
+        """
+        return (self.read(table) - self.low) / (self.high - self.low), 0
+
+    def entries(self, given: NDArray[Any]) -> Array:
+        """Version 2: the entries of what was `read`, one row each."""
+        silent = np.isnan(given)
+        typical, spread = self.scale
+        values = scaling.standardised(np.where(silent, typical, given), typical, spread)
+        return np.column_stack([values, silent.astype(float)] if self.missing else [values])
+
+    def decode(self, entries: Array, *, single: bool = False) -> float:
+        """The value behind an entry of version 1, freed from rounding (14 digits of the range's
+        magnitude stay) so that people see 34, not 33.99999999.
+
+        ``single``: the entries were float32 on the way, so that only the first 6 digits of the
+        range's width mean something.
+        """
+        share = float(entries[0])
+        if not 0 <= share <= 1:
+            raise InvalidInput(
+                f"feature {self.name!r} must lie in [0, 1], got {share!r}: that is how a "
+                "declared range is encoded"
+            )
+        value = self.low + share * (self.high - self.low)
+        if single:
+            digits = 5 - math.floor(math.log10(self.high - self.low))
+        else:
+            digits = 13 - math.floor(math.log10(max(abs(self.low), abs(self.high))))
+        digits = min(digits, 0) if self.whole else digits
+        return min(max(round(value, digits), self.low), self.high) + 0.0  # nobody answered -0
+
+    def recover(self, entries: Array) -> float | str | None:
+        """The value behind float32 entries of version 2, to 6 digits of what can be `seen`; a text
+        such as "90 or more" where that is all that can be; None where there was no answer.
+        """
+        off, silent = float(entries[0]), float(entries[1]) if self.missing else 0.0
+        if abs(off) > scaling.LIMIT + _CLOSE or min(abs(silent), abs(silent - 1)) > _CLOSE:
+            raise InvalidInput(
+                f"the features of {self.name!r} must be those of an answer, got "
+                f"{shown(entries.tolist())}"
+            )
+        if silent > 0.5:
+            return None
+        low, high = self.seen
+        digits = 5 - math.floor(math.log10(high - low))
+        digits = min(digits, 0) if self.whole else digits
+        if off >= scaling.LIMIT - _FAR and high < self.high:
+            return f"{math.ceil(high - _FAR) if self.whole else round(high, digits):.15g} or more"
+        if off <= _FAR - scaling.LIMIT and low > self.low:
+            return f"{math.floor(low + _FAR) if self.whole else round(low, digits):.15g} or less"
+        value = float(scaling.original(np.array(off), *self.scale))
+        return min(max(round(value, digits), low), high) + 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"kind": "number", "name": self.name, "range": [self.low, self.high]}
+        told |= {"whole": True} if self.whole else {}
+        if self.typical is not None:
+            told |= {"typical": self.typical, "spread": self.spread}
+        return told | ({"missing": self.missing} if self.missing else {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Category:
+    """One of several declared levels; any other value is refused, for a new level has no feature.
+
+    Parameters
+    ----------
+    name : str
+        The question's name, and the column's in tables.
+    levels : tuple of str
+        The possible answers.
+    missing : str
+        "level": no answer is one more level. "": everybody answers.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    missing: str = ""
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name)
+        what = f"levels of {self.name!r}"
+        if not isinstance(self.levels, (tuple, list)) or not self.levels:
+            raise InvalidInput(f"{what} must be one or more texts, got {self.levels!r}")
+        _check_missing(self.name, self.missing, "level", "category")
+        for position, level in enumerate(self.levels):
+            check_name(what, level)
+            if level in MISSING:
+                raise InvalidInput(
+                    f"{what} must not include {level!r}: in a table it stands for a missing value"
+                )
+            if self.missing and level == NO_ANSWER:
+                raise InvalidInput(
+                    f"{what} must not include {level!r}: that is what missing = 'level' adds"
+                )
+            if self.levels.index(level) < position:
+                raise InvalidInput(f"{what} must differ from one another, got {level!r} twice")
+        object.__setattr__(self, "levels", tuple(self.levels))
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The levels, and that of no answer."""
+        return (*self.levels, NO_ANSWER) if self.missing else self.levels
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}={level}" for level in self.choices)
+
+    @property
+    def masses(self) -> tuple[float, ...]:
+        """The expected square of each entry of version 2."""
+        return (scaling.level_mass(len(self.choices)),) * len(self.choices)
+
+    def read(self, table: Table, spellings: Collection[str] = ()) -> IntArray:
+        """The position of each row's level; that of no answer is the last.
+
+        Raises
+        ------
+        DataError
+            If a cell is no answer to the question.
+        """
+        known = (*self.levels, "") if self.missing else self.levels  # `text` has "" in the gaps
+        return positions(
+            table,
+            self.name,
+            known,
+            what="the declared levels",
+            absent=absent_in(self, table, spellings),
+        )
+
+    def place(self, table: Table) -> tuple[Array, IntArray | int]:
+        """Version 1: a one for each row, and the feature it belongs to: the position of the
+        level.
+        """
+        codes = self.read(table)
+        return np.ones(len(codes)), codes
+
+    def entries(self, given: NDArray[Any]) -> Array:
+        """Version 2: the entries of what was `read`, one row each."""
+        return scaling.centred(given, len(self.choices))
+
+    def decode(self, entries: Array, *, single: bool = False) -> str:
+        """The level behind the entries of version 1."""
+        (chosen,) = np.nonzero(entries)
+        if len(chosen) != 1 or entries[chosen[0]] != 1:
+            raise InvalidInput(
+                f"the features of {self.name!r} must be a single one among zeros, got "
+                f"{shown(entries.tolist())}"
+            )
+        return self.levels[int(chosen[0])]
+
+    def recover(self, entries: Array) -> str | None:
+        """The level behind float32 entries of version 2; None where there was no answer."""
+        chosen = int(np.argmax(entries))
+        if np.abs(entries - self.entries(np.array([chosen]))[0]).max() > _CLOSE:
+            raise InvalidInput(
+                f"the features of {self.name!r} must be those of a single level, got "
+                f"{shown(entries.tolist())}"
+            )
+        return self.levels[chosen] if chosen < len(self.levels) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        told = {"kind": "category", "name": self.name, "levels": list(self.levels)}
+        return told | ({"missing": self.missing} if self.missing else {})
+
+
+Attribute = Number | Category
+
+
+def from_dict(where: str, item: Any) -> Attribute:
+    """An attribute as `to_dict` spells it; whatever it would not write is refused, for a misspelt
+    key must not pass unnoticed.
+    """
+    if not isinstance(item, Mapping) or "kind" not in item:
+        raise InvalidInput(f"{where} must be a table with a kind, got {shown(item)}")
+    kind = _validate.choice(f"kind of {where}", item["kind"], ("number", "category"))
+    if kind == "category":
+        check_keys(where, item, {"kind", "name", "levels"} | ({"missing"} & set(item)))
+        told = {key: value for key, value in item.items() if key != "kind"}
+        return Category(**told)
+    more = {"whole", "typical", "spread", "missing"} & set(item)
+    check_keys(where, item, {"kind", "name", "range"} | more)
+    if not isinstance(item["range"], (list, tuple)) or len(item["range"]) != 2:
+        raise InvalidInput(f"range of {where} must be [low, high], got {shown(item['range'])}")
+    low, high = item["range"]
+    return Number(name=item["name"], low=low, high=high, **{key: item[key] for key in more})
+
+
+def check_keys(where: str, item: Any, keys: set[str]) -> None:
+    """Refuse a table with other keys."""
+    if not isinstance(item, Mapping) or set(item) != keys:
+        got = ", ".join(sorted(map(repr, item))) if isinstance(item, Mapping) else shown(item)
+        raise InvalidInput(
+            f"{where} must have exactly the keys {', '.join(sorted(map(repr, keys)))}, got {got}"
+        )
+
+
+def check_name(what: str, name: object) -> None:
+    """Refuse what is no name."""
+    if not isinstance(name, str) or not name or name != name.strip():
+        raise InvalidInput(
+            f"{what} must be text that neither is empty nor begins or ends with spaces, got "
+            f"{name!r}"
+        )
+
+
+def _check_missing(name: str, missing: object, own: str, kind: str) -> None:
+    if missing not in ("", own):
+        raise InvalidInput(
+            f"missing of {name!r} must be {own!r}, or left out where everybody answers, got "
+            f"{missing!r}: it is a {kind}",
+            setting="missing",
+        )
+
+
+def absent_in(
+    attribute: Attribute, table: Table, spellings: Collection[str]
+) -> NDArray[np.bool_] | None:
+    """Where a table has no answer to a question; None where everybody must answer it."""
+    return table.absent(attribute.name, spellings) if attribute.missing else None
+
+
+def remedy(error: NoValue, attribute: Attribute) -> NoValue:
+    """The same refusal of a cell without a value, with what could be declared."""
+    way = "typical" if isinstance(attribute, Number) else "level"
+    said = [] if attribute.missing else [f"missing = {way!r} says what that means"]
+    said += [f"missing_values says that {error.spelt!r} stands for it"] if error.spelt else []
+    return NoValue(f"{error}: {' and '.join(said)}", column=error.column, spelt=error.spelt)

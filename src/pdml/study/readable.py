@@ -1,0 +1,32 @@
+"""What a report holds, in words: answers that were read back, and what devices make of them. The
+page says the same (`encoding.js`); a test compares them.
+"""
+
+from collections.abc import Sequence
+
+from pdml.core.maps import Bins, FeatureMap, Fourier, Products, Squares
+from pdml.study.attributes import NO_ANSWER
+
+
+def answer(value: float | str | None) -> str:
+    """An answer that `Study.decode` gave back."""
+    if value is None:
+        return NO_ANSWER
+    return value if isinstance(value, str) else f"{value:.15g}"
+
+
+def of_map(each: FeatureMap) -> str:
+    """What a map makes of the answers, as the end of a sentence."""
+    match each:
+        case Squares():
+            return f"the square of {_named(each.columns)}"
+        case Products():
+            return "the product of " + ", of ".join(f"{a} and {b}" for a, b in each.pairs)
+        case Bins():
+            return f"in which of {each.count} intervals lies {_named(each.columns)}"
+        case Fourier():
+            return f"{each.count} waves of {_named(each.columns)}, in directions that all know"
+
+
+def _named(columns: Sequence[str]) -> str:
+    return ", ".join(columns) if columns else "every number"

@@ -1,0 +1,175 @@
+"""A released model evaluated by those who made it: each once, with noise, in its own journal."""
+
+import json
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from joined import STUDY, join, people, spend
+
+from pdml.errors import BudgetExceeded, DataError, InvalidInput, JournalError
+from pdml.node.account import look
+from pdml.node.home import Home
+from pdml.node.importing import import_table
+from pdml.node.journal import Journal
+from pdml.release.model import Model
+from pdml.release.node_evaluation import Signed, add_up, evaluate_at_node, evaluate_study
+
+
+def released(home: Home) -> Model:
+    """What the study's members are taken to have trained."""
+    study = home.study()
+    return Model(
+        classes=study.classes,
+        coefficients=np.array([[1.0, 0.5, -0.5]]),
+        intercepts=np.zeros(1),
+        norm_bound=1.0,
+        fit_intercept=True,
+        feature_names=study.encoder.feature_names,
+        encoder=study.encoder.to_dict(),
+        provenance={"study_hash": study.hash},
+    )
+
+
+def evaluated(home: Home, **changes):
+    how = {"label": "diagnosed", "job": "checked", "epsilon": 1.0} | changes
+    return evaluate_at_node(
+        home, how.pop("model", released(home)), how.pop("table", people()), **how
+    )
+
+
+def test_counts_are_debited_once_and_given_again_not_drawn_again(tmp_path: Path) -> None:
+    home = join(tmp_path)
+    first, again = evaluated(home), evaluated(home)
+    assert first.signed == again.signed and first.evaluation.source == "secure"
+    line = first.ledger.line("features", "other servers")
+    assert line.epsilon == pytest.approx(1.0, rel=1e-3)
+    assert first.ledger.line("label", "own server").epsilon == np.inf
+    with closing(home.committed()) as journal:
+        (job,) = journal.jobs()
+        assert (job.job, job.round, len(journal.spent(job.dataset))) == ("checked", 1, 1)
+    other = evaluated(home, job="again")
+    assert other.signed.counts != first.signed.counts
+    assert other.ledger.line("features", "other servers").epsilon > 1.3, "two releases"
+    (account,) = [each for each in look(home).datasets if each.releases]
+    assert account.releases == 2
+    shuffled = people()
+    order = np.random.default_rng(0).permutation(150)
+    table = type(shuffled)(columns={n: c[order] for n, c in shuffled.columns.items()})
+    third = evaluated(home, job="shuffled", table=table)
+    assert third.ledger.line("features", "other servers").epsilon > 1.6, "the same records"
+
+
+def test_a_crash_between_the_beginning_and_the_release_draws_once(tmp_path, monkeypatch) -> None:
+
+    home = join(tmp_path)
+    with monkeypatch.context() as patched:
+
+        def full(*args, **kwargs):
+            raise JournalError("the disk is full")
+
+        patched.setattr(Journal, "commit", full)
+        with pytest.raises(JournalError, match="full"):
+            evaluated(home)
+    done = evaluated(home)
+    with closing(home.committed()) as journal:
+        assert len(journal.spent(journal.jobs()[0].dataset)) == 1
+    assert done.signed == evaluated(home).signed
+
+
+def test_the_study_s_budget_ends_evaluations(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("joined.STUDY", STUDY.replace("epsilon = 20", "epsilon = 1.2"))
+    home = join(tmp_path)
+    evaluated(home)
+    with pytest.raises(BudgetExceeded, match="2 evaluations would spend"):
+        evaluated(home, job="second")
+    with closing(home.committed()) as journal:
+        assert [job.job for job in journal.jobs()] == ["checked"]
+
+
+def test_people_who_were_trained_on_are_not_counted_as_others(tmp_path: Path) -> None:
+    home = join(tmp_path)
+    import_table(home, people(), label="diagnosed", epsilon=2.0, randomise=True, other_people=False)
+    home = Home.open(home.folder)
+    spend(home)
+    with pytest.raises(InvalidInput, match="--other-people"):
+        evaluated(home)
+    assert evaluated(home, other_people=True).evaluation.records == 150
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
+    home = join(tmp_path)
+    model = released(home)
+
+    with pytest.raises(DataError, match="must be a result of the study"):
+        evaluated(home, model=replace(model, provenance={"study_hash": "0" * 64}))
+    with pytest.raises(DataError, match="must be a result of the study"):
+        evaluated(home, model=replace(model, house="alice"))
+    evaluated(home)
+    with pytest.raises(JournalError, match="another name"):
+        evaluated(home, epsilon=0.5)
+    with pytest.raises(JournalError, match="simulated"):
+        evaluated(home, job="other", simulated_noise=1)
+    with closing(home.journal()), pytest.raises(JournalError, match="another process"):
+        evaluated(home, job="held")
+
+
+def test_members_files_add_up_and_a_changed_one_is_refused(tmp_path: Path) -> None:
+    alice = join(tmp_path)
+    bob = Home.open(tmp_path / "bob")
+    paths = [tmp_path / "a.json", tmp_path / "b.json"]
+    parts = [evaluated(home, table=people(100 + 50 * i)) for i, home in enumerate((alice, bob))]
+    for part, path in zip(parts, paths, strict=True):
+        part.save(path)
+        assert path.stat().st_mode & 0o777 == 0o600
+    found = add_up(alice.study(), paths)
+    assert found.records == 250
+    np.testing.assert_allclose(found.counts, sum(part.evaluation.counts for part in parts))
+    assert found.counting.stddev == pytest.approx(np.sqrt(2) * parts[0].signed.stddev)
+    with pytest.raises(DataError, match="alice is in two of the files"):
+        add_up(alice.study(), [paths[0], paths[0]])
+    told = json.loads(paths[0].read_text())
+    for change in ({"records": 101}, {"server": "bob"}, {"signature": "zz"}, {"study": "0" * 64}):
+        paths[1].write_text(json.dumps(told | change))
+        with pytest.raises(DataError, match="not signed by a member"):
+            add_up(alice.study(), [paths[1]])
+    paths[1].write_text("{}")
+    with pytest.raises(DataError, match="is no evaluation"):
+        add_up(alice.study(), [paths[1]])
+    with pytest.raises(DataError, match="cannot be read"):
+        add_up(alice.study(), [tmp_path / "none.json"])
+
+
+def test_models_are_not_mixed(tmp_path: Path) -> None:
+
+    alice, bob = join(tmp_path), Home.open(tmp_path / "bob")
+    other = replace(released(bob), coefficients=np.array([[2.0, 0.5, -0.5]]))
+    evaluated(alice).save(tmp_path / "a.json")
+    evaluated(bob, model=other).save(tmp_path / "b.json")
+    with pytest.raises(DataError, match="one model"):
+        add_up(alice.study(), [tmp_path / "a.json", tmp_path / "b.json"])
+    bad = Signed(
+        study="",
+        server="x",
+        job="",
+        model="",
+        classes=["a", "b"],
+        records=0,
+        bins=1,
+        stddev=1.0,
+        source="",
+        counts=[1],
+    )
+    with pytest.raises(DataError, match="no table"):
+        _ = bad.evaluation
+
+
+def test_one_trust_domain_simulates_what_members_would_release(tmp_path: Path) -> None:
+    model = released(join(tmp_path))
+    tables = {"alice": people(100), "bob": people(150)}
+    one, two = (evaluate_study(model, tables, "diagnosed", random_state=seed) for seed in (1, 1))
+    np.testing.assert_array_equal(one.counts, two.counts)
+    assert one.records == 250 and one.source == "simulated"
+    assert evaluate_study(model, tables, "diagnosed").source == "secure"

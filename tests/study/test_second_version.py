@@ -1,0 +1,292 @@
+"""Version 2 of the encoder in a study: what is declared, what is refused and on which line, and that
+version 1 does not notice.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from example_study import STUDY, TEXT
+
+from pdml.core.maps import Bins, Fourier, Products, Squares
+from pdml.core.scaling import CONSTANT, SIZE
+from pdml.errors import DataError, InvalidInput, NoValue, StudyError
+from pdml.release.model import Model
+from pdml.study import Study, columns, readable, template
+from pdml.study.draft import new_study
+from pdml.study.encoder import Category, Encoder, Number
+from pdml.study.facts import facts
+from pdml.study.shrinking import expected
+from pdml.tables import Table
+
+AGE = Number(name="age", low=18, high=100, typical=45, spread=15, missing="typical")
+JOB = Category(name="job", levels=("farm", "office"), missing="level")
+BOTH = Encoder(attributes=(AGE, JOB), version=2, missing_values=("?",))
+SECOND = TEXT.replace(
+    "range = [18, 100]", 'range = [18, 100]\ntypical = 45\nspread = 15\nmissing = "typical"'
+).replace("[[servers]]", '[encoder]\nversion = 2\n\n[[maps]]\nmap = "squares"\n\n[[servers]]', 1)
+
+
+def people(*rows: tuple[Any, str]) -> Table:
+    ages, jobs = zip(*rows, strict=True)
+    return Table(columns={"age": np.array(ages, dtype=float), "job": np.array(jobs, dtype=object)})
+
+
+def test_entries_by_hand() -> None:
+    assert BOTH.feature_names == (
+        "age",
+        "age=prefer not to say",
+        "job=farm",
+        "job=office",
+        "job=prefer not to say",
+    )
+    rows = BOTH.encode(people((45, "farm"), (60, "office"), (np.nan, "?"), (95, "")))
+    third = 1 / 3
+    np.testing.assert_allclose(
+        rows,
+        [
+            [0, 0, 2 * third, -third, -third],
+            [1, 0, -third, 2 * third, -third],
+            [0, 1, -third, -third, 2 * third],
+            [3, 0, -third, -third, 2 * third],
+        ],
+    )
+    mass = 1 + 0.1 + 3 * 2 / 9
+    sent = replace(STUDY, encoder=BOTH, wording={}).encode({"age": 60, "job": "office"})
+    row = np.array([1, 0, -third, 2 * third, -third]) * (SIZE / np.sqrt(mass))
+    length = max(1, np.sqrt(row @ row + CONSTANT**2))
+    np.testing.assert_allclose(sent, [*(row / length), CONSTANT / length], rtol=1e-5)
+
+
+def test_an_untold_scale_is_the_middle_and_a_sixth_of_the_range() -> None:
+    plain = Number(name="age", low=18, high=102)
+    assert plain.scale == (60, 14) and plain.seen == (18, 102)
+    assert AGE.seen == (18, 90)
+    told = replace(plain, typical=60, spread=14)
+    tables = people((20, ""), (99, ""))
+    encoders = [Encoder(attributes=(one,), version=2) for one in (plain, told)]
+    np.testing.assert_array_equal(*(each.encode(tables) for each in encoders))
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"typical": 45, "spread": None}, "must be declared together, got typical alone"),
+        ({"typical": 17, "spread": 5}, r"typical of 'age' must lie in its range \[18, 100\], got"),
+        ({"typical": 45, "spread": 0}, "spread of 'age' must"),
+        ({"typical": 45, "spread": 83}, r"at most the width of its range \(82\), got 83"),
+        ({"missing": "level"}, "missing of 'age' must be 'typical', .*: it is a number"),
+    ],
+)
+def test_numbers_that_say_nothing(change: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        replace(AGE, **change)
+
+
+def test_a_level_cannot_be_called_as_no_answer_is() -> None:
+    with pytest.raises(InvalidInput, match="that is what missing = 'level' adds"):
+        replace(JOB, levels=("farm", "prefer not to say"))
+    assert replace(JOB, levels=("farm", "prefer not to say"), missing="")
+    with pytest.raises(InvalidInput, match=r"'level', .* got 'typical': it is a category"):
+        replace(JOB, missing="typical")
+
+
+def test_version_1_refuses_what_it_would_pass_over() -> None:
+    for attributes, more, name in (
+        ((AGE,), {}, "typical"),
+        ((JOB,), {}, "missing"),
+        ((Number(name="x", low=0, high=1),), {"missing_values": ("?",)}, "missing_values"),
+        ((Number(name="x", low=0, high=1),), {"maps": (Squares(),)}, "maps"),
+    ):
+        with pytest.raises(InvalidInput, match=f"{name} must be left out in version 1"):
+            Encoder(attributes=attributes, **more)
+    with pytest.raises(InvalidInput, match="version of the encoder must"):
+        Encoder(attributes=(JOB,), version=3)
+
+
+def test_a_cell_without_a_value_is_refused_with_what_could_be_declared() -> None:
+    strict = Encoder(attributes=(replace(AGE, missing=""), replace(JOB, missing="")), version=2)
+    with pytest.raises(NoValue, match=r"row 1 of the table: missing = 'typical' says what that"):
+        strict.encode(people((np.nan, "farm")))
+    said = "missing = 'level' says what that means and missing_values says that '[?]' stands for it"
+    with pytest.raises(NoValue, match=said):
+        strict.encode(people((34, "?")))
+    with pytest.raises(NoValue, match=r"says NA\): missing_values says that 'NA' stands for it"):
+        BOTH.encode(people((34, "NA")))
+    with pytest.raises(DataError, match="one of the declared levels 'farm', 'office', got 'sea'"):
+        BOTH.encode(people((34, "sea")))
+    study = replace(STUDY, encoder=BOTH, wording={})
+    columns.require_in_range(study, people((34, "farm"), (np.nan, "?")))
+    with pytest.raises(DataError, match="got 17 in row 2"):
+        columns.require_in_range(study, people((np.nan, "farm"), (17, "farm")))
+
+
+def test_whole_numbers_have_gaps_too() -> None:
+    whole = Encoder(attributes=(replace(AGE, whole=True),), version=2)
+    assert whole.encode(people((np.nan, ""), (30, ""))).tolist() == [[0, 1], [-1, 0]]
+    with pytest.raises(DataError, match=r"whole numbers, got 30\.5 in row 2"):
+        whole.encode(people((np.nan, ""), (30.5, "")))
+
+
+def test_from_data_takes_typical_values_and_gaps_too() -> None:
+    table = people((20, "farm"), (30, "?"), (70, "office"), (np.nan, "farm"))
+    gaps = {"missing": ("age", "job"), "missing_values": ("?",)}
+    found = Encoder.from_data(table, exclude=[], version=2, **gaps)
+    age, job = found.attributes
+    assert age == Number(
+        name="age", low=20, high=70, typical=30, spread=np.std([20, 30, 70]), missing="typical"
+    )
+    assert job == JOB and found.missing_values == ("?",)
+    with pytest.raises(NoValue):
+        Encoder.from_data(table, exclude=[], version=2)
+    plain = Encoder.from_data(people((20, "a"), (70, "b")), exclude=[])
+    assert plain.version == 1 and plain.attributes[0] == Number(name="age", low=20, high=70)
+
+
+# In a study
+
+
+def test_a_study_of_version_2_comes_back_from_every_form() -> None:
+    study = Study.from_text(SECOND)
+    assert study.encoder.version == 2 and study.encoder.maps == (Squares(),)
+    assert study.attributes[0] == AGE and study.width == 1 + 2 + 3 + 1
+    assert Study.from_canonical(study.canonical()) == study
+    for text in (template.plain(study), template.render(study)):
+        assert Study.from_text(text).hash == study.hash
+    document = json.loads(study.canonical())
+    assert document["encoder"] == {"version": 2}
+    assert document["maps"] == [{"map": "squares", "keep": True}]
+
+
+def test_version_1_leaves_no_trace() -> None:
+    before = Study.from_text(TEXT)
+    assert Study.from_text(TEXT + "\n[encoder]\nversion = 1\n").hash == before.hash
+    assert "encoder" not in json.loads(before.canonical())
+    assert facts(before)["shrunk"] is None
+
+
+@pytest.mark.parametrize(
+    "old, new, line, told",
+    [
+        ("typical = 45", "typical = 17", "typical", r"lie in the range \[18, 100\], got 17"),
+        ("spread = 15", "spread = 83", "spread", r"the width of the range \(82\), got 83"),
+        ("spread = 15\n", "", "typical", r"attributes\[1\].typical must stand beside spread"),
+        ('"typical"', '"level"', "missing", "be 'typical', got 'level': that is how a number"),
+        ("version = 2", "version = 3", "version", "be a whole number from 1 to 2"),
+        (
+            "version = 2",
+            "version = 1",
+            "typical",
+            r"attributes\[1\].typical needs version 2 of the encoder",
+        ),
+        (
+            "version = 2",
+            'version = 2\nmissing_values = ["?", "?"]',
+            "missing_values",
+            "it stands there twice",
+        ),
+        ("version = 2", "version = 2\nmissing_values = 3", "missing_values", "be a list of at"),
+        ('"squares"', '"cubes"', "[[maps]]", r"maps\[1\]: map must be"),
+        ('"squares"', '"squares"\nkeep = false', "keep", "people read their answers back"),
+        ('"squares"', '"squares"\ncolumns = ["agge"]', "[[maps]]", "got 'agge'"),
+        ('"squares"', '"fourier"\ncount = 2000\nscale = 0', "[[maps]]", "scale must"),
+        ('"squares"', '"squares"\ncolour = 1', "colour", "is unknown"),
+    ],
+)
+def test_mistakes_are_told_with_their_line(old: str, new: str, line: str, told: str) -> None:
+    assert old in SECOND
+    text = SECOND.replace(old, new, 1)
+    with pytest.raises(StudyError, match=told) as refused:
+        Study.from_text(text)
+    number = next(n for n, sentence in refused.value.mistakes if line in text.split("\n")[n - 1])
+    assert number > 1
+
+
+def test_waves_that_no_device_could_draw_are_refused() -> None:
+    many = "\n".join(
+        f'[[attributes]]\nname = "x{i}"\nkind = "number"\nrange = [0, 1]' for i in range(60)
+    )
+    text = SECOND.replace('map = "squares"', 'map = "fourier"\ncount = 2000') + many
+    with pytest.raises(StudyError, match="at most 40,000 waves times columns, got 122,000"):
+        Study.from_text(text)
+
+
+def test_a_new_study_is_of_version_2() -> None:
+    made = (Squares(), Bins(columns=("age",), edges=(-1, 1)))
+    study = new_study(
+        title="T",
+        question="Q?",
+        classes=("no", "yes"),
+        attributes=(AGE, JOB),
+        missing_values=("NA",),
+        maps=made,
+    )
+    assert study.encoder == Encoder(
+        attributes=(AGE, JOB), version=2, missing_values=("NA",), maps=made
+    )
+
+
+def test_how_often_rows_are_shrunk_is_told_before_anybody_answers(tmp_path: Path) -> None:
+    numbers = tuple(Number(name=f"x{i}", low=-100, high=100, typical=0, spread=1) for i in range(8))
+    found = expected(Encoder(attributes=numbers, version=2))
+    people = np.random.default_rng(1).normal(size=(20_000, 8))
+    squares = (np.clip(people, -3, 3) ** 2).sum(axis=1)
+    lengths = np.sqrt(CONSTANT**2 + SIZE**2 * squares / 8)
+    assert found.share == pytest.approx(np.mean(lengths > 1), abs=0.04)  # 5 deviations and more
+    assert found.factor == pytest.approx(np.median(1 / lengths[lengths > 1]), abs=0.02)
+    assert expected(Encoder(attributes=numbers, version=2)) == found
+    levels = Category(name="c", levels=("a", "b"))
+    share = expected(Encoder(attributes=(levels,), version=2))
+    assert (share.share, share.factor) == (
+        1.0,
+        pytest.approx(1 / np.hypot(SIZE, CONSTANT), rel=1e-5),
+    )
+
+
+def test_maps_and_answers_in_words() -> None:
+    assert readable.answer(None) == "prefer not to say"
+    assert [readable.answer(value) for value in (1234567.0, 0.5, "18 or less")] == [
+        "1234567",
+        "0.5",
+        "18 or less",
+    ]
+    assert [
+        readable.of_map(one)
+        for one in (
+            Squares(columns=("age", "bmi")),
+            Products(pairs=(("age", "bmi"), ("age", "sex=f"))),
+            Bins(count=4),
+            Fourier(count=7),
+        )
+    ] == [
+        "the square of age, bmi",
+        "the product of age and bmi, of age and sex=f",
+        "in which of 4 intervals lies every number",
+        "7 waves of every number, in directions that all know",
+    ]
+
+
+def test_a_model_prepares_rows_as_devices_do() -> None:
+    """To the rounding of float32: what was trained on is what is predicted from."""
+    maps = (Squares(), Fourier(count=4), Products(pairs=(("age", "job=farm"),)))
+    study = replace(STUDY, encoder=Encoder(attributes=(AGE, JOB), version=2, maps=maps), wording={})
+    table = people((45, "farm"), (np.nan, ""), (99, "office"), (18, "farm"))
+    sent = study.encode_table(table)
+    model = Model(
+        classes=study.classes,
+        coefficients=np.zeros((1, study.width - 1)),
+        intercepts=np.zeros(1),
+        norm_bound=1.0,
+        fit_intercept=True,
+        encoder=study.encoder.to_dict(),
+    )
+    found = [
+        replace(model, coefficients=unit[None, :-1], intercepts=unit[-1:]).decision_function(
+            model.features(table)
+        )
+        for unit in np.eye(study.width)
+    ]
+    np.testing.assert_allclose(np.column_stack(found), sent, atol=1e-7)
