@@ -93,10 +93,12 @@ def test_a_model_that_is_only_the_largest_class_is_told_from_what_was_released()
     rng = np.random.default_rng(0)
     x = 1000 + rng.normal(size=(4000, 4))
     y = (x[:, 0] + x[:, 1] > 2000 - 0.9).astype(int)  # 74% of one class
-    with pytest.warns(PrivacyUtilityWarning, match="not clearly right more often") as told:
+    with (
+        pytest.warns(ClippingWarning),
+        pytest.warns(PrivacyUtilityWarning, match="not clearly right more often"),
+    ):
         model = PDMLClassifier(n_servers=4, random_state=0).fit(x, y)
     assert model.proposal_.pays
-    assert {each.category for each in told} == {PrivacyUtilityWarning, ClippingWarning}
     assert abs(model.score(x, y) - max(y.mean(), 1 - y.mean())) < 0.02
     with warnings.catch_warnings():
         warnings.simplefilter("error")
