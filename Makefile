@@ -53,7 +53,7 @@ test-pythons: ## the fast tests on every Python from 3.11 on that is found (need
 		version=$$("$$candidate" -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 		case "$$seen " in *" $$version "*) continue;; esac; seen="$$seen $$version"; \
 		place=.pythons/$$version; \
-		[ -x $$place/bin/pytest ] || { "$$candidate" -m venv $$place; $$place/bin/python -m pip install -qq --require-hashes -r requirements.lock; }; \
+		[ -x $$place/bin/pytest ] || { "$$candidate" -m venv $$place; $$place/bin/python -m pip install -qq --no-deps --require-hashes -r requirements.lock; }; \
 		echo "Python $$version:"; \
 		PYTHONPATH=src $$place/bin/python -m pytest -n $$(getconf _NPROCESSORS_ONLN) --dist loadfile --hypothesis-profile=fast $(FAST); \
 	done
@@ -144,7 +144,9 @@ $(LOCKED): requirements.lock
 		}; \
 	fi
 	@echo "Installing the packages of requirements.lock (a minute or two the first time)"
-	@$(BIN)/python -m pip install -qq --require-hashes -r requirements.lock
+# Exactly what the lock names (it is complete, and pip check says so): pip must not look for newer versions of it.
+	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip check >/dev/null || $(BIN)/python -m pip check
 	@touch $@
 
 $(READY): $(LOCKED) pyproject.toml
