@@ -181,7 +181,7 @@ def noise(records, servers):
     """Of the total, by the ledger."""
     sizes = Sizes(records=(records // servers,) * servers, width=20, epsilon=EPSILON)
     plan = calibrated(BUDGET, sizes.place(Graph.ring(servers), 0), SHARE)
-    return plan.noise_of_total(servers)
+    return plan.noise_of_total(sizes.apart(0))
 
 
 def accuracy(x, table, seed):

@@ -80,7 +80,7 @@ def test_the_forecast_of_sums_is_honest(name: str, made: dict) -> None:
             )
             sent.append(sums.released(sums.exact(server, plan), server, plan, source))
         totals = sums.totals(sum(sent), 1, sizes.width)
-        w = fit_sums(totals, plan.noise_of_total(5), loss=LOGISTIC).weights
+        w = fit_sums(totals, plan.noise_of_total(server.place), loss=LOGISTIC).weights
         whole = Population(
             x=x[train], y=y[train], test_x=x[test], test_y=y[test], classes=2
         ).judged(w)

@@ -82,7 +82,7 @@ def test_the_noise_depends_neither_on_the_records_nor_on_who_colludes() -> None:
     for plan in found[1:]:
         assert plan.label_noise == pytest.approx(found[0].label_noise, rel=0.005)
         assert plan.square_noise == pytest.approx(found[0].square_noise, rel=0.005)
-    loud, quiet = (plan.noise_of_total(5) for plan in found[:2])
+    loud, quiet = (plan.noise_of_total(PLACE) for plan in found[:2])
     assert loud.label == pytest.approx(2 * quiet.label, rel=0.005)  # h = 1 against h = 4
 
 

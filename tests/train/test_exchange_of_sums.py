@@ -92,7 +92,7 @@ def test_masked_releases_add_up_to_the_total_and_tell_nothing_alone():
         sent[name] = masks.masked(rows[i], name, names, seeds)
     np.testing.assert_array_equal(masks.total(sent, names), sum(rows))
     assert all((sent[name].view(np.int64) != rows[i]).mean() > 0.9 for i, name in enumerate(names))
-    noise = plan.noise_of_total(3)
+    noise = plan.noise_of_total(members[0].place)
     assert noise.label == pytest.approx(plan.label_noise * sqrt(3 / 2))
 
 
@@ -109,7 +109,7 @@ def test_the_local_engine_releases_what_each_server_would(classes):
         np.testing.assert_array_equal(found.released, rows)
         np.testing.assert_array_equal(found.total, sum(rows))
     others = sums.totals(rows[0] + rows[2], members[1].place.codes, WIDTH)
-    noise = plan.noise_of_total(3, parts=2)
+    noise = plan.noise_of_total(members[0].place, parts=2)
     kept = fit_house(own[1], others, noise, loss=plan.loss_for(classes))
     np.testing.assert_array_equal(found.house[1], kept.weights)
     assert local.exchange(run).house == ()

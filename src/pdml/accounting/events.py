@@ -8,9 +8,20 @@ holds every one that was ever written, and a test reads them all.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pdml import _validate
 from pdml.accounting import provenance
+
+
+class AnswerFlipped(NamedTuple):
+    """A part of `LabelFlipped`: one of a record's answers went through randomised response on its
+    own, with at most this ε, once for all trainings.
+    """
+
+    name: str
+    levels: int
+    epsilon: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,12 +30,15 @@ class LabelFlipped:
 
     ``by`` says who flipped them (`provenance.RANDOMISED_BY`). The others never saw the true labels,
     so that against them every flip counts; against the own server it counts only if that server
-    never had them either.
+    never had them either. ``answers`` went through coins of their own; ``in_clear``: the server has
+    others as they are.
     """
 
     epsilon: float
     by: str = provenance.DEVICES
     epsilons: tuple[float, ...] = ()  # every ε in use, where it is known: whoever is worst counts
+    answers: tuple[AnswerFlipped, ...] = ()
+    in_clear: bool = True
 
     def __post_init__(self) -> None:
         _validate.choice("by", self.by, provenance.RANDOMISED_BY)

@@ -1,7 +1,8 @@
 """The ledger: from events to who can learn what, with numbers (theory, section 3).
 
-Rows are {label, features} x {own server, other servers, own and others together}; the servers'
-worst one speaks for all unless a server is named.
+Rows are {label, features} x {own server, other servers, own and others together}, and as many for
+each answer that went through a coin of its own; the servers' worst one speaks for all unless a
+server is named.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import numpy as np
 
 from pdml import _validate, notebook
 from pdml._special import expit
-from pdml.accounting import bounds, profiles, provenance, reasons, shown, spending
+from pdml.accounting import answers, bounds, profiles, provenance, reasons, shown, spending
 from pdml.accounting.budget import Budget, last_safe_round
 from pdml.accounting.certainty import certainty_at
 from pdml.accounting.events import CountsReleased, Event, IterateReleased, SumsReleased
@@ -113,13 +114,41 @@ class Ledger:
         self, data: str, adversary: str, server: int, *, colluding: int | None = None
     ) -> Profile:
         """δ(ε) for one piece of data at one server against one adversary."""
-        _check_row(data, adversary, colluding)
+        row = self._row(data, adversary, colluding)
         if adversary == "other servers":
             spent = self._exposure(server, colluding=colluding)
-            return profiles.worst_of(bounds.against_others(data, spent, worst=True))
+            return profiles.worst_of(self._against_others(data, row, [self._sent[server]], spent))
+        if row is not None:
+            return profiles.pure_profile(row.own_epsilon(self._sent[server]))
         if data == "features":
             return profiles.nothing_profile
         return profiles.pure_profile(self._sent[server].own_epsilon)
+
+    @staticmethod
+    def _against_others(
+        data: str, row: answers.Row | None, sent: Sequence[spending.Split], spent: Exposure
+    ) -> Profile:
+        if row is None:
+            return bounds.against_others(data, spent, worst=True)
+        counted = next((each for each in sent if each.counts), sent[0])
+        return row.profile(counted, spent)
+
+    @cached_property
+    def _rows(self) -> dict[str, answers.Row]:
+        """Of answers that went through coins of their own; features, too, where all did."""
+        found = {row.name: row for row in answers.rows(self._sent)}
+        none = bool(self._sent) and not any(each.in_clear for each in self._sent)
+        return found | ({"features": answers.features(self._sent[0])} if none else {})
+
+    def _row(self, data: str, adversary: str, colluding: int | None) -> answers.Row | None:
+        """None: the label, or features of which some came as they are."""
+        _check_row(self.data, data, adversary, colluding)
+        return self._rows.get(data)
+
+    @property
+    def data(self) -> tuple[str, ...]:
+        """What the table has rows of."""
+        return (*DATA, *(name for name in self._rows if name not in DATA))
 
     def _exposure(
         self, server: int | None = None, *, colluding: int | None = None, by_round: bool = False
@@ -165,7 +194,7 @@ class Ledger:
         Parameters
         ----------
         data : str
-            One of `DATA`.
+            One of `data`.
         adversary : str
             One of `ADVERSARIES`.
         server : int, optional
@@ -183,11 +212,14 @@ class Ledger:
           everything else each server, and whoever carries it, sees all that there is. The own
           server needs nobody's help.
         """
-        _check_row(data, adversary, colluding)
+        row = self._row(data, adversary, colluding)
         sent = [self._sent[i] for i in (self._different if server is None else [server])]
         if adversary == "other servers":
-            return self._worst(data, self._people(server, colluding), sent, colluding)
-        if data == "features":
+            return self._worst(data, row, self._people(server, colluding), sent, colluding)
+        if row is not None:
+            spent = [row.own_epsilon(each) for each in sent]
+            reason = reasons.answers_against_own(row, max(spent))
+        elif data == "features":
             spent, reason = [inf], reasons.features_against_own(adversary)
         else:
             spent = [each.own_epsilon for each in sent]
@@ -201,23 +233,24 @@ class Ledger:
     def _worst(
         self,
         data: str,
+        row: answers.Row | None,
         people: list[Exposure],
         sent: list[spending.Split],
         colluding: int | None = None,
     ) -> Line:
         """Whoever is worst off against other servers, of each server's people."""
         spent = side_by_side(people)
-        profile = bounds.against_others(data, spent, worst=True)
+        profile = self._against_others(data, row, sent, spent)
         epsilons = profiles.epsilon_at(profile, self.delta)
         worst = int(np.argmax(epsilons))
         ends = np.cumsum([len(each.epsilon) for each in people])
-        reason = reasons.against_others(
-            data,
-            bounds.winners(data, spent, epsilons, profile(epsilons))[worst],
-            float(epsilons[worst]),
-            sent[int(np.searchsorted(ends, worst, side="right"))],
-            colluding,
-        )
+        whose = sent[int(np.searchsorted(ends, worst, side="right"))]
+        if row is None:
+            bound = bounds.winners(data, spent, epsilons, profile(epsilons))[worst]
+            found = (data, bound, float(epsilons[worst]), whose, colluding)
+            reason = reasons.against_others(*found)
+        else:
+            reason = reasons.answers_against_others(row, whose, colluding)
         return Line(
             data=data,
             adversary="other servers",
@@ -253,7 +286,9 @@ class Ledger:
 
     def lines(self, server: int | None = None) -> list[Line]:
         """The whole table."""
-        return [self.line(data, adversary, server) for data in DATA for adversary in ADVERSARIES]
+        return [
+            self.line(data, adversary, server) for data in self.data for adversary in ADVERSARIES
+        ]
 
     def overview(self, colluding: int | None = None) -> list[Line]:
         """The whole table and, where it matters how many collude, a few coalitions.
@@ -272,7 +307,7 @@ class Ledger:
         if not self.masked:
             return self.lines()
         few = few_coalitions(self._hidden_among() - 1, colluding)
-        found = [self.line(data, "other servers", colluding=k) for data in DATA for k in few]
+        found = [self.line(data, "other servers", colluding=k) for data in self.data for k in few]
         return arranged(self.lines(), found)
 
     def up_to(self, rounds: int) -> "Ledger":
@@ -364,9 +399,11 @@ class Ledger:
         table = []
         for line in self.lines(server):
             if line.adversary == "other servers":
-                line = self._worst(line.data, [own], [self._sent[server]])
-            elif line.data == "label" and not isinf(line.epsilon):
-                mine = float(own.epsilon[0])
+                row = self._rows.get(line.data)
+                line = self._worst(line.data, row, [own], [self._sent[server]])
+            elif line.data in ("label", answers.TOGETHER) and not isinf(line.epsilon):
+                more = line.epsilon - self._sent[server].epsilon  # of other answers
+                mine = float(own.epsilon[0]) + more
                 line = replace(line, epsilon=mine, certainty=float(expit(mine)))
             table.append(line)
         return table
@@ -375,7 +412,7 @@ class Ledger:
         """ε of labels or features against other servers after each round (worst server), at the
         ledger's δ.
         """
-        _check_row(data, "other servers")
+        _check_row(DATA, data, "other servers")
         spent = self._exposure(by_round=True)
         forms = profiles.better_of(*bounds.closed(data, spent).values())
         each = profiles.epsilon_at(forms, self.delta)[1:]
@@ -400,8 +437,8 @@ class Ledger:
 
     @property
     def every_coalition(self) -> tuple[Line, ...]:
-        """`coalitions` of labels and of features; none where all coalitions learn the same."""
-        kinds = DATA if self.masked else ()
+        """`coalitions` of each row; none where all coalitions learn the same."""
+        kinds = self.data if self.masked else ()
         return tuple(line for data in kinds for line in self.coalitions(data))
 
     @property
@@ -450,11 +487,13 @@ def arranged(table: Sequence[Line], coalitions: Sequence[Line]) -> list[Line]:
     return found
 
 
-def _check_row(data: str, adversary: str, colluding: int | None = None) -> None:
+def _check_row(
+    known: Sequence[str], data: str, adversary: str, colluding: int | None = None
+) -> None:
     if colluding is not None:
         _validate.integer("colluding", colluding, low=1, why="each server sees something")
-    if data not in DATA or adversary not in ADVERSARIES:
+    if data not in known or adversary not in ADVERSARIES:
         raise InvalidInput(
-            f"the ledger has rows for {DATA} against {ADVERSARIES}, got {data!r} against "
+            f"the ledger has rows for {tuple(known)} against {ADVERSARIES}, got {data!r} against "
             f"{adversary!r}"
         )

@@ -3,6 +3,7 @@
 from math import isinf
 
 from pdml.accounting import bounds
+from pdml.accounting.answers import Row
 from pdml.accounting.spending import Split
 
 _HIDES = {
@@ -29,6 +30,27 @@ COUNTED = "the own server has the true label, with which it evaluated the model:
 def features_against_own(adversary: str) -> str:
     """Why features have no protection against whoever receives them."""
     return _OWN[adversary]
+
+
+def answers_against_own(row: Row, epsilon: float) -> str:
+    """How randomised answers stand against whoever receives the report."""
+    if isinf(epsilon):
+        return "the own server may have had the true answers: no protection"
+    coins = len(row.answers) + row.label
+    how = "randomised on the device" if coins == 1 else f"{coins} coins on the device, added up"
+    return f"{how}; training cannot weaken it"
+
+
+def answers_against_others(row: Row, sent: Split, colluding: int | None) -> str:
+    """What hides randomised answers from the other servers."""
+    if not sent.released and not sent.sums and not sent.counts:
+        return "nothing was sent"
+    if sent.counts:
+        return "what hides the record alone: it was evaluated with its true answers"
+    many = "its coin" if len(row.answers) + row.label == 1 else "all its coins together"
+    among = [1 if colluding is None else each.hidden_among - colluding for each in sent.sums]
+    hidden = f", in the total of {min(among)} servers" if sent.sums and min(among) > 1 else ""
+    return f"{many}, then what hides the record{hidden}"
 
 
 def exchanges(count: int) -> str:

@@ -29,8 +29,12 @@ def plain(event: Event) -> dict[str, Any]:
     """
     fields = event.__dataclass_fields__  # `asdict` would copy every number
     values = {name: getattr(event, name) for name in fields}
-    lists = {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
+    lists = {name: _listed(value) for name, value in values.items() if isinstance(value, tuple)}
     return {"event": type(event).__name__, **values, **lists}
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(each) for each in value] if isinstance(value, tuple) else value
 
 
 def event_of(values: Mapping[str, Any]) -> Event:
@@ -67,8 +71,10 @@ def event_of(values: Mapping[str, Any]) -> Event:
     return event
 
 
-def _parts(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
+def _parts(value: Any) -> list[Any]:
+    return (
+        [part for each in value for part in _parts(each)] if isinstance(value, tuple) else [value]
+    )
 
 
 def dumps(event: Event) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from pdml._types import Array
 from pdml.accounting import provenance
 from pdml.accounting.events import (
+    AnswerFlipped,
     CountsReleased,
     Event,
     IterateReleased,
@@ -33,6 +34,8 @@ class Split:
     menu: tuple[float, ...] = ()
     by: str = provenance.DEVICES  # the worst of those who flipped the labels
     counts: tuple[CountsReleased, ...] = ()
+    answers: tuple[AnswerFlipped, ...] = ()  # of the record, each through a coin of its own
+    in_clear: bool = True  # others came as they are
 
     @property
     def own_epsilon(self) -> float:
@@ -57,6 +60,14 @@ def split(events: Sequence[Event]) -> Split:
     for event in events:
         match event:
             case LabelFlipped():
+                if flips and (event.answers, event.in_clear) != (
+                    flips[0].answers,
+                    flips[0].in_clear,
+                ):
+                    raise InvalidInput(
+                        "reports of the same people must have randomised the same answers, got "
+                        "different ones: what they tell together is not known"
+                    )
                 flips.append(event)
                 by = provenance.worst(by, event.by)
             case ObjectiveNoised():
@@ -74,7 +85,15 @@ def split(events: Sequence[Event]) -> Split:
     menu = flips[0].epsilons if len(flips) == 1 and min(flips[0].epsilons, default=0) > 0 else ()
     epsilons = tuple(flip.epsilon for flip in flips)
     return Split(
-        epsilons, tuple(noised), tuple(released), tuple(sums), menu, by, counts=tuple(counts)
+        epsilons,
+        tuple(noised),
+        tuple(released),
+        tuple(sums),
+        menu,
+        by,
+        counts=tuple(counts),
+        answers=flips[0].answers if flips else (),
+        in_clear=any(flip.in_clear for flip in flips) or not flips,
     )
 
 

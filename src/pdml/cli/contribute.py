@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _TABLE = "A table of people, each played as a device of its own."
 _TRUTH = "The true answer. Better left out: it is asked, and no shell remembers it."
 _MEMORY = "Where draws are kept.  [default: ~/.local/state/pdml]"
-_OF_ONE = ("answers", "answer", "label", "token", "record")
+_OF_ONE = ("answers", "answer", "epsilon_of", "label", "token", "record")
 _OF_MANY = ("label_column", "epsilon_column", "tokens", "outbox", "clamp")
 _CA = "Trust this authority's certificates (PEM) instead of the system's."
 
@@ -37,6 +37,13 @@ def contribute(
     ] = None,
     epsilon: Annotated[
         float | None, option("Privacy of the label, from the study's menu.  [default: asked]")
+    ] = None,
+    epsilon_of: Annotated[
+        list[str] | None,
+        option(
+            "Privacy of a sensitive answer, from its menu; may be repeated.  [default: suggested]",
+            "NAME=VALUE",
+        ),
     ] = None,
     label: Annotated[str, option(_TRUTH)] = "",
     token: Annotated[str, option("An invitation, or the link that holds it.")] = "",
@@ -98,7 +105,9 @@ def contribute(
         raise InvalidInput(f"{name} needs --csv: it is about a table of people")
     if as_json and not yes:
         raise InvalidInput("--json needs --yes: there is nobody to ask")
-    given = contribute_answers.said_by(contract, answers, answer or [], epsilon, label, token)
+    given = contribute_answers.said_by(
+        contract, answers, answer or [], epsilon, label, token, epsilon_of or []
+    )
     with Delivery(address, ca=ca) as service:
         kept = Memory(memory or default_folder())
         names = {"record": record, "token": given.token}
@@ -157,14 +166,15 @@ def _prepared(one: "Contribution", said: "Said", *, as_json: bool) -> "Preview":
         tell("A report of this record has left before. The same one is sent again.")
         return one.prepare({})
     one.require_admission()
-    answers = asking.complete(study, said.answers)
+    answers = asking.complete(study, said.answers, settled=known is not None)
     if known is not None:
         settled = f"epsilon {known.epsilon / 1e6:g}, and {study.classes[known.label]!r} is reported"
         tell(f"Chance has decided for this record before: {settled}.")
         tell("The secret question is not asked again.")
         return one.prepare(answers)
     micro_epsilon = asking.epsilon_of(study, said.micro_epsilon)
-    return one.prepare(answers, asking.label_of(study, said.label), micro_epsilon)
+    true = asking.label_of(study, said.label)
+    return one.prepare(answers, true, micro_epsilon, epsilons=said.epsilons)
 
 
 def _show(one: "Contribution", seen: "Preview") -> None:
@@ -173,8 +183,11 @@ def _show(one: "Contribution", seen: "Preview") -> None:
     study = one.study
     kept = words.share(words.kept(seen.report.epsilon, len(study.classes)))
     made = "; ".join(map(readable.of_map, study.encoder.maps))
+    told = {name: readable.answer(value) for name, value in seen.answers.items()}
+    for name, epsilon in seen.drawn.items():
+        told[name] += f"  (after chance, epsilon {epsilon:g})"
     facts = {
-        **{name: readable.answer(value) for name, value in seen.answers.items()},
+        **told,
         **({"made of these": made} if made else {}),
         study.question: f"{seen.label}  (after chance, which lets a true answer stand with {kept})",
         "epsilon": f"{seen.epsilon:g}",

@@ -25,6 +25,7 @@ class Said:
     micro_epsilon: int | None
     label: int | None
     token: str
+    epsilons: "Mapping[str, int]"  # millionths, of sensitive answers
 
 
 def said_by(
@@ -34,29 +35,47 @@ def said_by(
     epsilon: float | None,
     label: str,
     token: str,
+    privacies: list[str],
 ) -> Said:
     """Everything that was given, or a refusal if any of it is wrong: nobody is asked in vain."""
     from pdml.contribute import answers
 
     found: dict[str, Any] = {} if file is None else answers.read(file)
-    for pair in pairs:  # each stands above the file
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise InvalidInput(f"--answer must look like name=value, got {pair!r}")
-        found[name.strip()] = value.strip()
+    found |= _pairs("--answer", pairs)  # each stands above the file
+    chosen = {}
+    for name, value in _pairs("--epsilon-of", privacies).items():
+        try:
+            chosen[name] = float(value)
+        except ValueError:
+            must = "--epsilon-of must give a number, such as income=1"
+            raise InvalidInput(f"{must}, got {value!r}") from None
     return Said(
         answers=answers.checked(study, found),
         micro_epsilon=None if epsilon is None else answers.on_menu(study, epsilon),
         label=answers.class_index(study, label) if label else None,
         token=answers.invitation(token),
+        epsilons=answers.on_menus(study, chosen),
     )
 
 
+def _pairs(option: str, pairs: list[str]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InvalidInput(f"{option} must look like name=value, got {pair!r}")
+        found[name.strip()] = value.strip()
+    return found
+
+
 def complete(
-    study: "Study", answers: "Mapping[str, float | str | None]"
+    study: "Study", answers: "Mapping[str, float | str | None]", *, settled: bool
 ) -> "dict[str, float | str | None]":
-    """All answers: those that are there, and the others asked for."""
-    asked = (one for one in study.attributes if one.name not in answers)
+    """All answers: those that are there, and the others asked for; ``settled``: but for sensitive
+    ones, for which chance has decided.
+    """
+    wanted = study.encoder.clear if settled else study.attributes
+    asked = (one for one in wanted if one.name not in answers)
     return {**answers, **{one.name: _ask(study, one) for one in asked}}
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from pdml.collect.store import CollectionId, Entry
 from pdml.errors import MessageError
-from pdml.study import Study
+from pdml.study import Study, device
 from pdml.study.messages import (
     ADMITTED,
     MAX_BATCH,
@@ -37,6 +37,20 @@ class Refusal(NamedTuple):
     id: str = ""
 
 
+# The columns of a sensitive answer, and the two entries of its code for each ε of its menu.
+Codes = tuple[slice, tuple[tuple[np.float32, np.float32], ...]]
+
+
+def codes_of(study: Study) -> tuple[Codes, ...]:
+    """What reports may say of each sensitive answer."""
+    found = []
+    for attribute, block in zip(study.encoder.sensitive, study.encoder.blocks, strict=True):
+        assert attribute.epsilon is not None
+        pairs = tuple(device.code_of(block, each) for each in attribute.epsilon.millionths)
+        found.append((block.columns, pairs))
+    return tuple(found)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rules:
     """The study's rules, made ready for checking thousands of reports a second."""
@@ -48,6 +62,7 @@ class Rules:
     opens: float
     closes: float
     require_tokens: bool
+    codes: tuple[Codes, ...] = ()  # of sensitive answers
 
     @classmethod
     def of(cls, study: Study, *, require_tokens: bool) -> "Rules":
@@ -59,6 +74,7 @@ class Rules:
             opens=study.opens.timestamp() if study.opens else -float("inf"),
             closes=study.closes.timestamp() if study.closes else float("inf"),
             require_tokens=require_tokens,
+            codes=codes_of(study),
         )
 
     @cached_property
@@ -78,6 +94,9 @@ class Rules:
         entries = [each for each in read if type(each) is Entry]
         if entries:
             fine = self._fine([entry.features for entry in entries])
+            if self.codes:
+                coded = self._coded([entry.features for entry in entries])
+                fine = [one and other for one, other in zip(fine, coded, strict=True)]
             if not all(fine):
                 kept = iter(fine)
                 read = [
@@ -102,6 +121,23 @@ class Rules:
                 return list(acceptable(rows, most=ADMITTED).tolist())
             wide = np.frombuffer(features[0], dtype="<f4").astype(np.float64)
             return [bool(wide.dot(wide) <= ADMITTED and wide[-1] > 0)]
+
+    def _coded(self, features: Sequence[bytes]) -> list[bool]:
+        """Whether every sensitive answer is the code of one level at an ε of its menu, to the
+        bit: nothing else has the bound on its influence, and nothing else was randomised.
+        """
+        rows = np.frombuffer(b"".join(features), dtype="<f4").reshape(len(features), self.width)
+        good = np.ones(len(rows), dtype=bool)
+        for columns, pairs in self.codes:
+            part = rows[:, columns]
+            top = part.argmax(axis=1)
+            others = np.arange(part.shape[1]) != top[:, None]
+            known = np.zeros(len(rows), dtype=bool)
+            for own, other in pairs:
+                alike = np.where(others, part == other, part == own).all(axis=1)
+                known |= alike
+            good &= known
+        return list(good.tolist())
 
     def _one(self, line: bytes, hour: int, barred: str) -> Entry | Refusal:
         if len(line) > self.max_report:
@@ -156,7 +192,8 @@ def _outside(entry: Entry | Refusal) -> Refusal:
     assert type(entry) is Entry
     return Refusal(
         "bad_features",
-        "features must be finite, have a norm clearly below 1 and end with a positive constant",
+        "features must be finite, have a norm clearly below 1, end with a positive constant, and "
+        "hold a code of its menu for every answer that the study randomises",
         entry.id.hex(),
     )
 

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pdml.errors import DataError, InvalidInput, because
-from pdml.mechanisms.label_flip import micro
+from pdml.mechanisms.label_flip import MILLION, micro
 from pdml.study import Study
 from pdml.study.device import answer
 from pdml.study.encoder import Attribute, Number
@@ -91,6 +93,52 @@ def on_menu(study: Study, epsilon: float) -> int:
         must = f"epsilon must be on the study's menu ({menu})"
         raise InvalidInput(f"{must}, got {epsilon:g}", setting="epsilon")
     return millionths
+
+
+def on_menus(study: Study, epsilons: Mapping[str, float]) -> dict[str, int]:
+    """The ε of each sensitive attribute in millionths; what is not said is what its menu
+    suggests. Anything else is refused.
+    """
+    asked = {each.name: each.epsilon for each in study.encoder.sensitive if each.epsilon}
+    if unknown := [name for name in epsilons if name not in asked]:
+        names = listed(list(asked)) if asked else "none in this study"
+        raise InvalidInput(
+            f"epsilons must be of sensitive questions ({names}), got one of {unknown[0]!r}",
+            setting="epsilons",
+        )
+    found = {}
+    for name, menu in asked.items():
+        epsilon = epsilons.get(name, menu.default)
+        if not 0 < epsilon < float("inf") or micro(epsilon) not in menu.millionths:
+            choices = ", ".join(f"{choice:g}" for choice in menu.menu)
+            raise InvalidInput(
+                f"epsilon of {name!r} must be on its menu ({choices}), got {epsilon:g}",
+                setting="epsilons",
+            )
+        found[name] = micro(epsilon)
+    return found
+
+
+def to_draw(
+    study: Study, answers: Mapping[str, object], epsilons: Mapping[str, int]
+) -> list[tuple[int, int, int]]:
+    """The true level of each sensitive answer, its ε in millionths, and how many levels there are.
+
+    Raises
+    ------
+    DataError
+        For what is no answer to its question.
+    InvalidInput
+        For an ε that is not on its menu.
+    """
+    chosen = on_menus(study, {name: value / MILLION for name, value in epsilons.items()})
+    found = []
+    for each in study.encoder.sensitive:
+        if each.name not in answers:
+            raise DataError(f"every question must be answered, got no answer to {each.name!r}")
+        level = int(each.position(np.array([answer(each, answers[each.name])]))[0])
+        found.append((level, chosen[each.name], len(each.choices)))
+    return found
 
 
 def class_index(study: Study, label: str) -> int:

@@ -5,6 +5,7 @@ the order in which it does it.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -13,7 +14,7 @@ from pdml.contribute.delivery import Delivery
 from pdml.contribute.memo import Memo, Memory, default_folder
 from pdml.errors import InvalidInput, NotDelivered
 from pdml.mechanisms.label_flip import MILLION
-from pdml.study import Study
+from pdml.study import Study, device
 from pdml.study.messages import (
     FORMAT,
     Problem,
@@ -32,6 +33,7 @@ class Preview:
 
     report: Report
     answers: Mapping[str, float | str | None]  # None where there is none
+    drawn: Mapping[str, float]  # ε of those answers that chance has decided
     label: str  # as reported
     epsilon: float
     bytes: bytes
@@ -44,6 +46,7 @@ def prepare(
     label: int | None,
     micro_epsilon: int | None,
     *,
+    epsilons: Mapping[str, int] = MappingProxyType({}),
     record: str = "",
     token: str = "",
 ) -> bytes:
@@ -57,6 +60,9 @@ def prepare(
         By attribute; may be corrected until a report has left.
     label, micro_epsilon : int or None
         The true class and ε in millionths. Once chance has decided they are not looked at.
+    epsilons : mapping of str to int
+        By sensitive attribute, in millionths; by default what its menu suggests. Once chance has
+        decided, neither they nor true answers to sensitive questions are looked at.
     record : str
         Whose record, where several people share the device.
     token : str
@@ -74,22 +80,25 @@ def prepare(
 
     Guarantees
     ----------
-    - The label in the bytes is ε-LDP in the true one, with the ε of the draw.
+    - The label in the bytes, and every sensitive answer, is ε-LDP in the true one, with the ε of
+      its draw and a coin of its own.
     - The same record in the same study gets the same draw, whatever is corrected or said later.
-    - The true label is stored nowhere: what the memory holds is a function of the returned bytes.
+    - Neither the true label nor a sensitive answer is stored: what the memory holds is a function
+      of the returned bytes.
     """
     memo = memory.recall(study.hash, record)
     if memo is not None and memo.sent:
         return memo.sent.encode("ascii")
-    features = study.encode(answers)
     if memo is None:
+        asked = given.to_draw(study, answers, epsilons)
+        study.encode(answers, [(0, micro) for _, micro, _ in asked])  # refuses bad ones first
         if label is None or not 0 <= label < len(study.classes):
             raise InvalidInput(f"label must be the index of one of {len(study.classes)} classes")
         if micro_epsilon is None or micro_epsilon not in study.epsilon_micro:
             menu = ", ".join(f"{epsilon:g}" for epsilon in study.menu)
             got = "nothing" if micro_epsilon is None else f"{micro_epsilon / MILLION:g}"
             raise InvalidInput(f"epsilon must be on the study's menu ({menu}), got {got}")
-        memo = memory.settle(study.hash, record, label, micro_epsilon, len(study.classes))
+        memo = memory.settle(study.hash, record, label, micro_epsilon, len(study.classes), asked)
         if memo.sent:  # by another process meanwhile
             return memo.sent.encode("ascii")
     report = Report(
@@ -98,7 +107,7 @@ def prepare(
         id=memo.id,
         epsilon=memo.epsilon,
         label=memo.label,
-        features=pack_features(features),
+        features=pack_features(study.encode(answers, memo.answers)),
         token=token,
     )
     return encode_report(report)
@@ -107,9 +116,13 @@ def prepare(
 def preview(study: Study, data: bytes) -> Preview:
     """A report in words, read back from its bytes."""
     report = decode_report(data)
+    features = features_of(report)
+    chosen = device.chosen(study.encoder, features)
+    sensitive = zip(study.encoder.sensitive, chosen, strict=True)
     return Preview(
         report=report,
-        answers=study.decode(features_of(report)),
+        answers=study.decode(features),
+        drawn={attribute.name: micro / MILLION for attribute, (_, micro) in sensitive},
         label=study.classes[report.label],
         epsilon=report.epsilon / MILLION,
         bytes=data,
@@ -182,6 +195,8 @@ class Contribution:
         answers: Mapping[str, object],
         label: int | None = None,
         micro_epsilon: int | None = None,
+        *,
+        epsilons: Mapping[str, int] = MappingProxyType({}),
     ) -> Preview:
         """`prepare`, with what a reader of the report will see."""
         data = prepare(
@@ -190,6 +205,7 @@ class Contribution:
             answers,
             label,
             micro_epsilon,
+            epsilons=epsilons,
             record=self.record,
             token=self.token,
         )
@@ -207,6 +223,7 @@ def contribute(
     *,
     label: str,
     epsilon: float,
+    epsilons: Mapping[str, float] = MappingProxyType({}),
     token: str = "",
     record: str = "",
     memory: Path | None = None,
@@ -226,6 +243,8 @@ def contribute(
         The true answer, which is stored nowhere.
     epsilon : float
         From the study's menu.
+    epsilons : mapping of str to float
+        Of sensitive attributes, from their menus; by default what those suggest.
     token : str
         The invitation, or the link that holds it.
     record : str
@@ -259,6 +278,7 @@ def contribute(
     """
     said = given.checked(study, answers)
     chosen = (given.class_index(study, label), given.on_menu(study, epsilon))
+    private = given.on_menus(study, epsilons)
     with Delivery(url, ca=ca) as service:
         one = Contribution(
             study=study,
@@ -269,4 +289,4 @@ def contribute(
         )
         if one.memo is None or not one.memo.sent:
             one.require_admission()
-        return one.send(one.prepare(said, *chosen))
+        return one.send(one.prepare(said, *chosen, epsilons=private))

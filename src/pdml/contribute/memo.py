@@ -3,7 +3,8 @@ and nobody can average it away.
 
 One file per study and record. It holds, one after the other:
 
-    study, id, epsilon, label     drawn: what chance has made of the answer, and every report says
+    study, id, epsilon, label     drawn: what chance has made of the answer, and every report says;
+    and answers                   the same of every other answer that goes through a coin
     ..., sent                     a report left, no clear answer came: only these bytes may leave
     ..., sent, receipt            stored by the service
 
@@ -16,6 +17,7 @@ import contextlib
 import hashlib
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -38,6 +40,7 @@ class Memo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     id: str
     epsilon: int  # millionths
     label: int  # as reported: after chance
+    answers: tuple[tuple[int, int], ...] = ()  # level and millionths of each sensitive one
     sent: str = ""  # the report's bytes, which are ASCII
     receipt: Receipt | None = None
 
@@ -91,14 +94,23 @@ class Memory:
             )
         return memo
 
-    def settle(self, study: str, record: str, label: int, micro_epsilon: int, classes: int) -> Memo:
+    def settle(
+        self,
+        study: str,
+        record: str,
+        label: int,
+        micro_epsilon: int,
+        classes: int,
+        answers: Sequence[tuple[int, int, int]] = (),
+    ) -> Memo:
         """The memo of this record; drawn now if there is none. Of two at the same time the first
-        wins.
+        wins. ``answers``: level, millionths and number of levels of each sensitive one.
         """
         while (known := self.recall(study, record)) is None:
             if not self._adopt(study, record):
                 drawn, id = draw(label, micro_epsilon, classes), secrets.token_hex(16)
-                memo = Memo(study=study, id=id, epsilon=micro_epsilon, label=drawn)
+                others = tuple((draw(level, micro, many), micro) for level, micro, many in answers)
+                memo = Memo(study=study, id=id, epsilon=micro_epsilon, label=drawn, answers=others)
                 self._write(record, memo, first=True)
         return known
 

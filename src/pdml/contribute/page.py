@@ -46,8 +46,14 @@ def render(study: Study) -> ContributorPage:
     - The page can talk to its own server only, no form can be submitted by the browser itself,
       nobody can frame it, and the address it was opened with is told to nobody.
     - What the study says appears as text, never as markup.
+    - A study that randomises more answers than its label gets a page that asks for none of them,
+      and names `pdml contribute`, which does.
     """
     style = _asset("page.css")
+    if study.encoder.sensitive:  # its script knows one coin only, and would send these as they are
+        html = templates("pdml.contribute", ".").get_template("elsewhere.html")
+        text = html.render(study=study, style=Markup(style))
+        return ContributorPage(html=text.encode("utf-8"), headers=_headers(style, ""))
     parts = ("device.js", "encoding.js", "form.js", "page.js")
     script = "\n".join(_asset(name) for name in parts)
     html = (

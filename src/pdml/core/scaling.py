@@ -2,7 +2,9 @@
 
     number    e = clip((v - typical)/spread, ±3): most people lie within typical ± spread;
     category  e_l = 1 - 1/L for the level that was chosen and -1/L for the other L - 1;
-    row       x = (e · SIZE/√mass, CONSTANT), shrunk to norm 1 where it is longer.
+    row       x = (e · SIZE/√mass, CONSTANT), shrunk to norm 1 where it is longer;
+    codes     of randomised answers have a scale of their own, and leave the rest of the row, which
+              alone is shrunk, so much less of the norm (`pdml.core.coded`).
 
 An entry's mass is its expected square where the declarations are about right: 1 for a number. So a
 typical row has a norm of about SIZE before its constant is appended, however many columns it has,
@@ -13,6 +15,8 @@ Only + - · / √ min max in IEEE double precision, in a fixed order (sums run f
 that a device computes the same bits in any language. NumPy alone is needed.
 """
 
+from collections.abc import Sequence
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -20,12 +24,13 @@ from numpy.typing import NDArray
 
 from pdml import _validate
 from pdml._types import Array, IntArray
+from pdml.core.coded import CONSTANT as CONSTANT
+from pdml.core.coded import MARGIN as MARGIN
+from pdml.core.coded import Block
 from pdml.errors import InvalidInput
 
 LIMIT = 3.0  # no entry is farther from 0: one odd value must not push out all others
 SIZE = 1.5  # the norm of a typical row without its constant, before it is shrunk
-CONSTANT = 0.2  # the last entry, for the intercept
-MARGIN = 1 - 2.0**-20  # the longest norm: outweighs the rounding of every entry to float32
 NUMBER_MASS = 1.0  # the expected square of a number's entry
 WIDTH = 2 * LIMIT  # of a declared range in spreads, where nothing else is declared of a number
 
@@ -116,7 +121,12 @@ def level_mass(levels: int) -> float:
 
 
 def finished(
-    entries: Array, mass: float, *, constant: bool = True, bound: float = 1.0
+    entries: Array,
+    mass: float,
+    *,
+    constant: bool = True,
+    bound: float = 1.0,
+    blocks: Sequence[Block] = (),
 ) -> tuple[Array, int]:
     """Rows as they are trained on.
 
@@ -130,6 +140,8 @@ def finished(
         Whether the constant is appended as the last entry.
     bound : float
         The longest norm, B: everything is in units of it.
+    blocks : sequence of Block
+        The last columns of ``entries``, if they are codes of randomised answers.
 
     Returns
     -------
@@ -141,28 +153,52 @@ def finished(
     - Every norm is at most ``bound``, also after each entry was rounded to float32.
     - A row depends on its own entries and on public settings alone, to the bit.
     """
-    x, norm = _measured(entries, mass, constant)
-    x *= (MARGIN / np.maximum(norm, MARGIN))[:, None]
+    x, norm = _measured(entries, mass, constant, blocks)
+    longest, d = room(blocks), entries.shape[1]
+    factor = (longest / np.maximum(norm, longest))[:, None]
+    if blocks:
+        clear = blocks[0].start
+        x[:, :clear] *= factor
+        x[:, d:] *= factor
+    else:
+        x *= factor
     if bound != 1.0:
         x *= bound
-    return x, int(np.count_nonzero(norm > MARGIN))
+    return x, int(np.count_nonzero(norm > longest))
 
 
-def lengths(entries: Array, mass: float, *, constant: bool = True) -> Array:
-    """The norms of rows before `finished` shrinks those that are longer than 1."""
-    return _measured(entries, mass, constant)[1]
+def room(blocks: Sequence[Block]) -> float:
+    """The longest that a row may be beside codes of randomised answers."""
+    left = 1.0
+    for block in blocks:
+        left -= (block.length / MARGIN) * (block.length / MARGIN)
+    return MARGIN * sqrt(max(left, 0.0))
 
 
-def _measured(entries: Array, mass: float, constant: bool) -> tuple[Array, Array]:
-    """Scaled rows with their constant, and the norm of each."""
+def lengths(
+    entries: Array, mass: float, *, constant: bool = True, blocks: Sequence[Block] = ()
+) -> Array:
+    """The norms of rows, codes of randomised answers apart, before `finished` shrinks those that
+    are longer than their `room`.
+    """
+    return _measured(entries, mass, constant, blocks)[1]
+
+
+def _measured(
+    entries: Array, mass: float, constant: bool, blocks: Sequence[Block]
+) -> tuple[Array, Array]:
+    """Scaled rows with their constant, and the norm of each without codes."""
     m, d = entries.shape
+    clear = blocks[0].start if blocks else d
     x = np.empty((m, d + 1 if constant else d))
-    x[:, :d] = entries * row_factor(mass)
+    x[:, :clear] = entries[:, :clear] * row_factor(mass)
+    for block in blocks:
+        x[:, block.columns] = entries[:, block.columns] * block.scale
     if constant:
         x[:, d] = CONSTANT
     total = np.zeros(m)
-    for column in x.T:  # numpy's own sums reorder; one column after the other does not
-        total += column * column
+    for k in (*range(clear), *range(d, x.shape[1])):  # numpy's own sums reorder; this does not
+        total += x[:, k] * x[:, k]
     return x, np.sqrt(total)
 
 

@@ -24,7 +24,8 @@ from math import sqrt
 import numpy as np
 
 from pdml._types import Array, Matrix
-from pdml.core import labels
+from pdml.core import coded, labels
+from pdml.core.coded import Block
 from pdml.core.losses import Loss
 from pdml.errors import DataError, InvalidInput
 
@@ -165,7 +166,7 @@ def _loudness(codes: Array) -> Array:
     return np.asarray(codes.max(axis=1) - codes.min(axis=1))
 
 
-def exact(x: Matrix, codes: Array, loss: Loss) -> Sums:
+def exact(x: Matrix, codes: Array, loss: Loss, blocks: Sequence[Block] = ()) -> Sums:
     """Q, S and V of records in one pass over them.
 
     Parameters
@@ -176,6 +177,8 @@ def exact(x: Matrix, codes: Array, loss: Loss) -> Sums:
         De-biased label codes (`labels.codes`); they weigh what `report_weights` says.
     loss : Loss
         Its ``label_weight`` is c.
+    blocks : sequence of Block
+        Columns of randomised answers, whose own part of S is made unbiased (`core.coded`).
 
     Returns
     -------
@@ -204,6 +207,7 @@ def exact(x: Matrix, codes: Array, loss: Loss) -> Sums:
     if len(codes) != records:
         raise DataError(f"codes must be one per record ({records} of them), got {len(codes)}")
     label_sum, square_sum, size = np.zeros((codes.shape[1], width)), np.zeros((width, width)), 0.0
+    first = np.zeros(width)
     for start in range(0, records, _PART):
         part = rows.take(x, start, min(start + _PART, records))
         said = codes[start : start + _PART]
@@ -215,5 +219,8 @@ def exact(x: Matrix, codes: Array, loss: Loss) -> Sums:
             square_sum += counted[0] * rows.gram(part)
         else:
             square_sum += rows.gram(part, counted)
+        if blocks:
+            first += np.asarray(part.T @ counted)
         size += float(counted.sum())
-    return Sums(label_sum=label_sum, square_sum=(square_sum + square_sum.T) / 2, size=size)
+    square_sum = coded.unbiased((square_sum + square_sum.T) / 2, first, size, blocks)
+    return Sums(label_sum=label_sum, square_sum=square_sum, size=size)

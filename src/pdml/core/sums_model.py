@@ -16,7 +16,7 @@ costs no privacy.
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import inf
+from math import hypot, inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -38,15 +38,18 @@ _STEEPEST = 3.0  # root mean square margin: no totals tell that labels are surer
 @dataclass(frozen=True, kw_only=True)
 class Noise:
     """Standard deviations of the noise in totals: ``label`` of every entry of Q, ``square`` of S's
-    diagonal (S is symmetric, and ``square``/√2 beside the diagonal).
+    diagonal (S is symmetric, and ``square``/√2 beside the diagonal). ``coded``: V times the
+    variance of what people's own coins leave in S/V (`core.coded.variance`).
     """
 
     label: float
     square: float
+    coded: float = 0.0
 
     def __post_init__(self) -> None:
         _validate.real("label", self.label, low=0, high=1e300)
         _validate.real("square", self.square, low=0, high=1e300)
+        _validate.real("coded", self.coded, low=0, high=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +134,7 @@ def measured(
         q=totals.label_sum / size,
         s=totals.square_sum / (size * norm_bound),
         label=noise.label / size,
-        square=noise.square / (size * norm_bound),
+        square=hypot(noise.square / (size * norm_bound), sqrt(noise.coded / totals.size)),
         report=labels.code_variance(inf, loss, max(2, codes)) / totals.size,  # 1/κ² of κ²
         intercept=intercept,
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdml.accounting import Budget, Ledger, last_safe_round
-from pdml.accounting.events import CountsReleased, IterateReleased, LabelFlipped, SumsReleased
+from pdml.accounting.events import CountsReleased, IterateReleased, SumsReleased
 from pdml.accounting.provenance import UNSAID
 from pdml.errors import PDMLError
 from pdml.node.desk import DESK, ENDED, Attempt, Desk
@@ -191,7 +191,8 @@ def _desk(home: Home) -> tuple[dict[str, Any], Attempt | None, dict[str, Any]]:
 def _account(study: Study, journal: Journal, name: str, held: Holdings | None) -> DataSet:
     """The ledger of a data set. Of one that is gone nobody can say who randomised its labels; they
     are taken to have the largest ε of the menu."""
-    flip = held.flip() if held else LabelFlipped(epsilon=study.menu[-1], by=UNSAID)
+    unknown = study.place(study.servers[0].name, records=1, epsilons=study.menu[-1:])
+    flip = held.flip() if held else unknown.flip(UNSAID)
     spent, classes, further = journal.spent(name), len(study.classes), None
     if held is not None and study.plan is not None and study.budget is not None:
         planned = study.plan.events(held.server.place)

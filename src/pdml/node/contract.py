@@ -11,6 +11,7 @@ from math import sqrt
 
 from pdml import _validate
 from pdml.core import labels
+from pdml.core.coded import Block
 from pdml.core.graph import Graph
 from pdml.errors import InvalidInput
 from pdml.plan.place import Place
@@ -27,7 +28,8 @@ class Contract:
     public.
 
     ``epsilon`` is the smallest label ε the study allows: with B = 1 it bounds what any record can
-    do.
+    do. ``blocks`` and ``in_clear`` follow from the study, and so from its hash: the digest has no
+    more of them.
     """
 
     job: str
@@ -39,6 +41,8 @@ class Contract:
     width: int  # d, with the constant column
     epsilon: float
     norm_bound: float = 1.0
+    blocks: tuple[Block, ...] = ()  # columns of randomised answers
+    in_clear: bool = True  # whether servers have others as they are
 
     def __post_init__(self) -> None:
         if (
@@ -130,6 +134,8 @@ class Contract:
             width=self.width,
             classes=self.classes,
             norm_bound=self.norm_bound,
+            blocks=self.blocks,
+            in_clear=self.in_clear,
         )
 
     @cached_property

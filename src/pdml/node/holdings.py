@@ -57,6 +57,8 @@ def _contract(study: Study, plan: TrainingPlan, job: str) -> Contract:
         classes=len(study.classes),
         width=study.width,
         epsilon=study.menu[0],
+        blocks=study.encoder.blocks,
+        in_clear=bool(study.encoder.clear),
     )
 
 

@@ -116,6 +116,11 @@ def import_table(
         epsilons = columns.epsilons_of(study, table, epsilon_column)
     else:
         epsilons = columns.same_epsilon(study, table, epsilon)
+    if study.encoder.sensitive and not randomise:
+        raise InvalidInput(
+            "a table with answers that the study randomises can be imported with --randomise only: "
+            "which of them were randomised, and how, is not known"
+        )
     millionths = np.array([micro(value) for value in epsilons.tolist()], dtype=np.int64)
     if randomise:
         classes = flip_labels(classes, epsilons, len(study.classes), Secure().stream(LABELS))

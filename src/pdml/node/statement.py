@@ -51,7 +51,9 @@ _NAMES = 4096  # all names, digests and single numbers
 Rounds = Annotated[list[float], Meta(max_length=MOST_ROUNDS)]
 Each = Annotated[list[int | float], Meta(max_length=1_000)]  # one number per server
 Settings = dict[str, int | float | str | Each | None]
-Fields = dict[str, int | float | str | Each | None]
+Part = Annotated[list[int | float | str], Meta(max_length=8)]  # of one field of an event
+Parts = Annotated[list[int | float | Part], Meta(max_length=1_000)]
+Fields = dict[str, bool | int | float | str | Parts | None]
 Events = Annotated[list[Fields], Meta(max_length=MOST_ROUNDS + 1)]
 
 

@@ -7,9 +7,10 @@ from typing import Self
 import numpy as np
 
 from pdml import _validate
-from pdml.accounting.events import LabelFlipped
+from pdml.accounting.events import AnswerFlipped, LabelFlipped
 from pdml.accounting.provenance import DEVICES
 from pdml.core import labels
+from pdml.core.coded import Block
 from pdml.core.graph import Graph
 from pdml.core.losses import Loss
 from pdml.errors import InvalidInput
@@ -37,6 +38,10 @@ class Place:
         K.
     norm_bound : float
         B, the longest a record may be.
+    blocks : tuple of Block
+        Columns of answers that went through a coin, as the label did.
+    in_clear : bool
+        Whether the server has other answers as they are.
 
     Examples
     --------
@@ -53,6 +58,8 @@ class Place:
     width: int
     classes: int = 2
     norm_bound: float = 1.0
+    blocks: tuple[Block, ...] = ()
+    in_clear: bool = True
 
     def __post_init__(self) -> None:
         for name, low in (("n_servers", 1), ("width", 1), ("classes", 2)):
@@ -81,6 +88,8 @@ class Place:
         width: int,
         classes: int = 2,
         norm_bound: float = 1.0,
+        blocks: tuple[Block, ...] = (),
+        in_clear: bool = True,
     ) -> Self:
         """The place of ``server`` in ``graph``, which knows n and N_i."""
         return cls(
@@ -92,6 +101,8 @@ class Place:
             width=width,
             classes=classes,
             norm_bound=norm_bound,
+            blocks=blocks,
+            in_clear=in_clear,
         )
 
     @property
@@ -110,8 +121,14 @@ class Place:
         return 1 if self.classes == 2 else self.classes
 
     def flip(self, by: str = DEVICES) -> LabelFlipped:
-        """What the labels here went through, by whom."""
-        return LabelFlipped(epsilon=self.label_epsilon, by=by, epsilons=self.epsilons)
+        """What the labels here, and other answers, went through, by whom."""
+        return LabelFlipped(
+            epsilon=self.label_epsilon,
+            by=by,
+            epsilons=self.epsilons,
+            answers=answers_of(self.blocks),
+            in_clear=self.in_clear,
+        )
 
     def label_shift(self, loss: Loss) -> float:
         """How far one label can move m_i · q_i."""
@@ -120,3 +137,8 @@ class Place:
     def record_shift(self, loss: Loss) -> float:
         """How far one record can move m_i times the gradient; ∞ if the loss has steep ends."""
         return labels.record_shift(self.epsilon, self.norm_bound, loss, self.classes)
+
+
+def answers_of(blocks: Sequence[Block]) -> tuple[AnswerFlipped, ...]:
+    """What answers in these columns went through."""
+    return tuple(AnswerFlipped(each.name, each.levels, each.epsilon) for each in blocks)

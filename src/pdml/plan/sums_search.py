@@ -125,7 +125,7 @@ def judged(
     plan: TrainingPlan, sizes: Sizes, populations: Sequence[Population], times: int
 ) -> Array:
     """(Agreement, accuracy) of rehearsals, (populations, times, 2)."""
-    noise = plan.noise_of_total(len(sizes.records))
+    noise = plan.noise_of_total(sizes.apart(0))
     loss = plan.loss_for(sizes.classes)
     each = [rehearsal.sums_judged(one, sizes, noise, loss, times) for one in populations]
     return np.array(each).reshape(-1, times, 2)

@@ -15,7 +15,7 @@ from pdml._types import Array
 from pdml.accounting import Budget, last_safe_round
 from pdml.accounting.budget import MOST_ROUNDS
 from pdml.accounting.events import Event, IterateReleased, ObjectiveNoised, SumsReleased
-from pdml.core import sums
+from pdml.core import coded, sums
 from pdml.core.losses import SOFTMAX, Loss, binary_loss
 from pdml.core.sums_model import Noise
 from pdml.errors import InvalidInput
@@ -233,11 +233,12 @@ class TrainingPlan:
         share = 1.0 if self.colluding is None else 1 / sqrt(n_servers - self.colluding)
         return share * self.label_noise, share * self.square_noise
 
-    def noise_of_total(self, n_servers: int, *, parts: int | None = None) -> Noise:
-        """Of the sums of ``parts`` of n servers added up, by default of all."""
-        label, square = self.sum_stddevs(n_servers)
-        many = sqrt(n_servers if parts is None else parts)
-        return Noise(label=many * label, square=many * square)
+    def noise_of_total(self, place: Place, *, parts: int | None = None) -> Noise:
+        """Of the sums of ``parts`` of n servers added up, by default of all, whichever's place."""
+        label, square = self.sum_stddevs(place.n_servers)
+        many = sqrt(place.n_servers if parts is None else parts)
+        own = coded.variance(place.blocks, place.width)
+        return Noise(label=many * label, square=many * square, coded=own)
 
     def _sums_event(self, place: Place) -> SumsReleased:
         """What one exchange of sums releases."""

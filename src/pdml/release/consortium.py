@@ -22,7 +22,7 @@ from pdml.formats import Format
 from pdml.mechanisms import masks
 from pdml.mechanisms.whole_noise import Units
 from pdml.node.contract import Contract
-from pdml.plan.place import Place
+from pdml.plan.place import Place, answers_of
 from pdml.release import intervals, totals
 from pdml.release.history import NO_ROUNDS, History, noise_level
 from pdml.release.intervals import Intervals
@@ -59,10 +59,15 @@ class Part:
     released_before: int = 0  # vectors, in those jobs
     randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
 
-    def flip(self) -> LabelFlipped:
-        """What its labels went through."""
-        used, by = self.epsilons, self.randomised_by
-        return LabelFlipped(epsilon=self.label_epsilon, by=by, epsilons=used)
+    def flip(self, contract: Contract) -> LabelFlipped:
+        """What its labels, and other answers, went through."""
+        return LabelFlipped(
+            epsilon=self.label_epsilon,
+            by=self.randomised_by,
+            epsilons=self.epsilons,
+            answers=answers_of(contract.blocks),
+            in_clear=contract.in_clear,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +129,9 @@ class Outcome:
     @property
     def ledger(self) -> Ledger:
         """What every data set has spent: `counted` says in which jobs."""
-        events = tuple((part.flip(), *part.earlier, *part.events) for part in self.parts)
+        events = tuple(
+            (part.flip(self.contract), *part.earlier, *part.events) for part in self.parts
+        )
         return Ledger(events, source=self.source, classes=self.contract.classes)
 
     @property
@@ -173,7 +180,7 @@ class Outcome:
         apart = [max(part.apart[t] for part in self.parts) for t in range(rounds - 1)]
         spent = tuple(
             (
-                part.flip(),
+                part.flip(self.contract),
                 *(replace(e, t=1) if isinstance(e, IterateReleased) else e for e in part.earlier),
                 *part.events,
             )

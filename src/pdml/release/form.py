@@ -128,9 +128,12 @@ class Form:
         """Rows as they are trained on, and how many were shrunk; `ClippingWarning` where nothing is
         declared and most of what they tell was lost.
         """
-        mass = None if self.encoder is None else self.encoder.expansion.mass
         made, shrunk = prepare(
-            x, norm_bound=norm_bound, fit_intercept=constant, columns=self.columns, mass=mass
+            x,
+            norm_bound=norm_bound,
+            fit_intercept=constant,
+            columns=self.columns,
+            encoder=self.encoder,
         )
         if not self.declared:
             inputs.warn_of_clipping(x, norm_bound, shrunk)

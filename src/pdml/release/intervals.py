@@ -90,7 +90,7 @@ def of_sums(
     with threadpool_limits(1):
         found = deviations(
             sums.totals(total, place.codes, place.width),
-            plan.noise_of_total(place.n_servers),
+            plan.noise_of_total(place),
             loss=plan.loss_for(place.classes),
             norm_bound=place.norm_bound,
             intercept=intercept,

@@ -112,7 +112,7 @@ class Model:
             fit_intercept=self.fit_intercept,
             ranges=self.ranges,
             columns=columns,
-            mass=self._mass,
+            encoder=self._encoder,
         )
         return prepared
 
@@ -121,11 +121,11 @@ class Model:
         return None if self.inputs is None else Columns.from_dict(self.inputs)
 
     @property
-    def _mass(self) -> float | None:
-        """Of the encoder's entries, from its version 2 on."""
+    def _encoder(self) -> Encoder | None:
+        """From its version 2 on, which scales rows by what is declared."""
         if self.encoder is None or self.encoder.get("version", 1) == 1:
             return None
-        return Encoder.from_dict(self.encoder).expansion.mass
+        return Encoder.from_dict(self.encoder)
 
     def predict_proba(self, x: Matrix) -> Array:
         """Class probabilities of the logistic model, (m, K)."""
@@ -183,7 +183,7 @@ class Model:
             JSON, with every number in the shortest spelling that reads back as it.
         """
         said = [since for name, since in _NEW.items() if getattr(self, name)]
-        version = max(1, *said, 3 if self._mass is not None else 1)
+        version = max(1, *said, 3 if self._encoder is not None else 1)
         values = {name: getattr(self, name) for name in _names(version)}
         text = json.dumps(
             {"format": _TAG.format(version), **values},
@@ -448,7 +448,7 @@ def prepare(
     fit_intercept: bool,
     ranges: Array | None = None,
     columns: Columns | None = None,
-    mass: float | None = None,
+    encoder: Encoder | None = None,
 ) -> tuple[Matrix, int]:
     """Rows by what is declared, with their constant, none longer than the norm bound; also say how
     many were shrunk.
@@ -458,8 +458,14 @@ def prepare(
     prepared = rows.as_rows(x)
     if columns is not None:
         return columns.rows(prepared, norm_bound=norm_bound, constant=fit_intercept)
-    if mass is not None:
-        return scaling.finished(prepared, mass, constant=fit_intercept, bound=norm_bound)
+    if encoder is not None:
+        return scaling.finished(
+            prepared,
+            encoder.mass,
+            constant=fit_intercept,
+            bound=norm_bound,
+            blocks=encoder.blocks,
+        )
     if ranges is not None:
         prepared = _to_unit(prepared, ranges)
     if fit_intercept:

@@ -113,6 +113,11 @@ def recipe(model: Model) -> Recipe:
                 "itself"
             )
     encoder = None if model.encoder is None else Encoder.from_dict(model.encoder)
+    if encoder is not None and encoder.sensitive:
+        raise InvalidInput(
+            "a model of randomised answers cannot be expressed in other programs: use the model "
+            "itself"
+        )
     columns = None if model.inputs is None else Columns.from_dict(model.inputs)
     scaled = None if model.ranges is None else _to_unit(*model.ranges.T)
     expansion: Expansion | None = None

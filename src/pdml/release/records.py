@@ -127,7 +127,7 @@ def public_records(
         Rows with their constant, shrunk to the norm bound; class indices; how many classes.
     """
     read = read_records(read_table(path), Roles(label=label), from_data=True)
-    rows, _ = scaling.finished(read.x, read.encoder.expansion.mass, bound=norm_bound)
+    rows, _ = scaling.finished(read.x, read.encoder.mass, bound=norm_bound)
     return rows, read.codes, len(read.classes)
 
 

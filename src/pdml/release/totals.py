@@ -107,7 +107,7 @@ def _fitted(
     loss = plan.loss_for(place.classes)
     given = measured(
         sums.totals(total, place.codes, place.width),
-        plan.noise_of_total(place.n_servers),
+        plan.noise_of_total(place),
         loss=loss,
         norm_bound=place.norm_bound,
         intercept=intercept,
@@ -144,7 +144,7 @@ def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation | No
     with one_thread():
         found = expect(
             sums.totals(total, place.codes, place.width),
-            plan.noise_of_total(place.n_servers),
+            plan.noise_of_total(place),
             loss=plan.loss_for(place.classes),
             norm_bound=place.norm_bound,
         )

@@ -4,11 +4,16 @@ What a question makes of an answer depends on the version of the encoder (`pdml.
 Version 1: a number's share of its range, and one-hot levels. Version 2 (`pdml.core.scaling`): how
 many spreads a number lies from its typical value, centred levels, and, where people may leave the
 question out, an entry of its own that says so.
+
+A *sensitive* question has a menu of ε: devices report a level that chance has decided, never the
+answer (`pdml.core.coded`). A sensitive number is asked for as it is, and reported as one of its
+bins.
 """
 
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,6 +33,46 @@ _FAR = 1e-6  # what is so close to three spreads may be farther away
 
 
 @dataclass(frozen=True, kw_only=True)
+class Menu:
+    """The ε from which people choose how private one answer is.
+
+    Parameters
+    ----------
+    menu : tuple of float
+        Ascending, of at most six decimals; the first is the floor.
+    default : float
+        The one that is suggested.
+    accept_weak : bool
+        Needed where one of them hardly protects.
+    """
+
+    menu: tuple[float, ...]
+    default: float
+    accept_weak: bool = False
+
+    def __post_init__(self) -> None:
+        given = tuple(self.menu) if isinstance(self.menu, (tuple, list)) else ()
+        good = all(isinstance(each, (int, float)) and each > 0 for each in given)
+        if not given or not good or list(given) != sorted(set(given)) or self.default not in given:
+            raise InvalidInput(
+                "epsilon must have a menu of ascending positive numbers and a default that stands "
+                f"on it, got {shown(self.menu)} and {shown(self.default)}",
+                setting="epsilon",
+            )
+        object.__setattr__(self, "menu", tuple(map(float, given)))
+        object.__setattr__(self, "default", float(self.default))
+
+    @property
+    def millionths(self) -> tuple[int, ...]:
+        """The menu in millionths, exactly."""
+        return tuple(round(each * 1e6) for each in self.menu)
+
+    def to_dict(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"menu": list(self.menu), "default": self.default}
+        return told | ({"accept_weak": True} if self.accept_weak else {})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Number:
     """A number declared to lie in [low, high]; what lies outside is clamped.
 
@@ -43,8 +88,13 @@ class Number:
         Most people lie within typical ± spread; by default the middle of the range and a sixth of
         its width. For version 2 of the encoder.
     missing : str
-        "typical": who gives no answer counts as typical, and an entry says so. "": everybody
-        answers.
+        "typical": who gives no answer counts as typical, and an entry says so. "level", of bins: no
+        answer is one more of them. "": everybody answers.
+    bins : tuple of float
+        Where a sensitive number's bins meet, ascending and inside the range; a value on an edge
+        belongs to the upper one.
+    epsilon : Menu, optional
+        How private the answer may be; by default it is sent as it is.
     """
 
     name: str
@@ -54,6 +104,8 @@ class Number:
     typical: float | None = None
     spread: float | None = None
     missing: str = ""
+    bins: tuple[float, ...] = ()
+    epsilon: Menu | None = None
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
@@ -78,7 +130,31 @@ class Number:
             must = f"the range of {self.name!r} must begin and end with whole numbers"
             raise InvalidInput(f"{must}, got [{self.low:g}, {self.high:g}]: it is declared whole")
         self._check_scale()
-        _check_missing(self.name, self.missing, "typical", "number")
+        self._check_bins()
+        own, kind = ("level", "sensitive number") if self.bins else ("typical", "number")
+        _check_missing(self.name, self.missing, own, kind)
+
+    def _check_bins(self) -> None:
+        if bool(self.bins) != (self.epsilon is not None):
+            raise InvalidInput(
+                f"bins and epsilon of {self.name!r} must be declared together, got one of them: a "
+                "number that chance changes is reported as one of its bins",
+                setting="bins" if self.bins else "epsilon",
+            )
+        edges = tuple(_validate.real(f"bins of {self.name!r}", each) for each in self.bins)
+        inside = all(self.low < each < self.high for each in edges)
+        if not inside or list(edges) != sorted(set(edges)):
+            raise InvalidInput(
+                f"bins of {self.name!r} must meet at ascending numbers inside the range "
+                f"({self.low:g}, {self.high:g}), got {shown(list(self.bins))}",
+                setting="bins",
+            )
+        if edges and self.typical is not None:
+            raise InvalidInput(
+                f"typical and spread of {self.name!r} must be left out beside bins",
+                setting="typical",
+            )
+        object.__setattr__(self, "bins", edges)
 
     def _check_scale(self) -> None:
         if (self.typical is None) != (self.spread is None):
@@ -121,12 +197,29 @@ class Number:
         return max(self.low, typical - far), min(self.high, typical + far)
 
     @property
+    def choices(self) -> tuple[str, ...]:
+        """Of a sensitive number: its bins in words, and that of no answer."""
+        ends = [f"{each:.15g}" for each in (self.low, *self.bins, self.high)]
+        between = [f"{a} to below {b}" for a, b in pairwise(ends[:-1])]
+        last = f"{ends[-2]} to {ends[-1]}"
+        return (*between, last, NO_ANSWER) if self.missing else (*between, last)
+
+    def position(self, given: NDArray[Any]) -> IntArray:
+        """Of a sensitive number: in which of `choices` what was `read` lies."""
+        found = np.searchsorted(self.bins, np.nan_to_num(given), side="right")
+        return np.where(np.isnan(given), len(self.bins) + 1, found).astype(np.int64)
+
+    @property
     def feature_names(self) -> tuple[str, ...]:
+        if self.epsilon is not None:
+            return tuple(f"{self.name}={each}" for each in self.choices)
         return (self.name, f"{self.name}={NO_ANSWER}") if self.missing else (self.name,)
 
     @property
     def masses(self) -> tuple[float, ...]:
         """The expected square of each entry of version 2."""
+        if self.epsilon is not None:
+            return (scaling.level_mass(len(self.choices)),) * len(self.choices)
         return (scaling.NUMBER_MASS, NO_ANSWER_MASS) if self.missing else (scaling.NUMBER_MASS,)
 
     def read(self, table: Table, spellings: Collection[str] = ()) -> Array:
@@ -207,7 +300,10 @@ class Number:
         told |= {"whole": True} if self.whole else {}
         if self.typical is not None:
             told |= {"typical": self.typical, "spread": self.spread}
-        return told | ({"missing": self.missing} if self.missing else {})
+        told |= {"missing": self.missing} if self.missing else {}
+        if self.epsilon is not None:
+            told |= {"bins": list(self.bins), "epsilon": self.epsilon.to_dict()}
+        return told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,11 +318,14 @@ class Category:
         The possible answers.
     missing : str
         "level": no answer is one more level. "": everybody answers.
+    epsilon : Menu, optional
+        How private the answer may be; by default it is sent as it is.
     """
 
     name: str
     levels: tuple[str, ...]
     missing: str = ""
+    epsilon: Menu | None = None
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
@@ -247,6 +346,14 @@ class Category:
             if self.levels.index(level) < position:
                 raise InvalidInput(f"{what} must differ from one another, got {level!r} twice")
         object.__setattr__(self, "levels", tuple(self.levels))
+        if self.epsilon is not None and len(self.choices) < 2:
+            raise InvalidInput(
+                f"{what} must be two or more where chance decides between them, got one"
+            )
+
+    def position(self, given: NDArray[Any]) -> IntArray:
+        """Of a sensitive category: what was `read`."""
+        return np.asarray(given, dtype=np.int64)
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -311,8 +418,9 @@ class Category:
         return self.levels[chosen] if chosen < len(self.levels) else None
 
     def to_dict(self) -> dict[str, Any]:
-        told = {"kind": "category", "name": self.name, "levels": list(self.levels)}
-        return told | ({"missing": self.missing} if self.missing else {})
+        told: dict[str, Any] = {"kind": "category", "name": self.name, "levels": list(self.levels)}
+        told |= {"missing": self.missing} if self.missing else {}
+        return told | ({} if self.epsilon is None else {"epsilon": self.epsilon.to_dict()})
 
 
 Attribute = Number | Category
@@ -326,15 +434,25 @@ def from_dict(where: str, item: Any) -> Attribute:
         raise InvalidInput(f"{where} must be a table with a kind, got {shown(item)}")
     kind = _validate.choice(f"kind of {where}", item["kind"], ("number", "category"))
     if kind == "category":
-        check_keys(where, item, {"kind", "name", "levels"} | ({"missing"} & set(item)))
-        told = {key: value for key, value in item.items() if key != "kind"}
-        return Category(**told)
-    more = {"whole", "typical", "spread", "missing"} & set(item)
-    check_keys(where, item, {"kind", "name", "range"} | more)
+        check_keys(where, item, {"kind", "name", "levels"} | ({"missing", "epsilon"} & set(item)))
+        told = {key: value for key, value in item.items() if key not in ("kind", "epsilon")}
+        return Category(**told, epsilon=_menu(where, item))
+    more = {"whole", "typical", "spread", "missing", "bins"} & set(item)
+    check_keys(where, item, {"kind", "name", "range"} | more | ({"epsilon"} & set(item)))
     if not isinstance(item["range"], (list, tuple)) or len(item["range"]) != 2:
         raise InvalidInput(f"range of {where} must be [low, high], got {shown(item['range'])}")
     low, high = item["range"]
-    return Number(name=item["name"], low=low, high=high, **{key: item[key] for key in more})
+    told = {key: item[key] for key in more}
+    return Number(name=item["name"], low=low, high=high, **told, epsilon=_menu(where, item))
+
+
+def _menu(where: str, item: Mapping[str, Any]) -> Menu | None:
+    if "epsilon" not in item:
+        return None
+    said = item["epsilon"]
+    also = {"accept_weak"} & set(said) if isinstance(said, Mapping) else set()
+    check_keys(f"epsilon of {where}", said, {"menu", "default"} | also)
+    return Menu(**said)
 
 
 def check_keys(where: str, item: Any, keys: set[str]) -> None:

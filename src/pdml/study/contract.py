@@ -20,6 +20,7 @@ from pdml.accounting import Budget
 from pdml.core.graph import Graph
 from pdml.errors import InvalidInput, StudyError, because
 from pdml.mechanisms.label_flip import micro
+from pdml.mechanisms.randomness import Stream
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
 from pdml.study import device, lines, rules
@@ -258,17 +259,23 @@ class Study:
             epsilons=(*epsilons, *(e for e in self.menu if min(epsilons) <= e <= max(epsilons))),
             width=self.width,
             classes=len(self.classes),
+            blocks=self.encoder.blocks,
+            in_clear=bool(self.encoder.clear),
         )
 
-    def encode(self, answers: Mapping[str, object]) -> NDArray[np.float32]:
-        """One person's features, shape (width,): see `pdml.study.device`."""
-        return device.encode(self.encoder, answers)
-
-    def encode_table(self, table: Table) -> NDArray[np.float32]:
-        """The same for every row of a table, shape (m, width); columns without an attribute are not
-        looked at.
+    def encode(
+        self, answers: Mapping[str, object], drawn: Sequence[tuple[int, int]] = ()
+    ) -> NDArray[np.float32]:
+        """One person's features, shape (width,), with what chance made of each sensitive answer:
+        see `pdml.study.device`.
         """
-        return device.encode_table(self.encoder, table)
+        return device.encode(self.encoder, answers, drawn)
+
+    def encode_table(self, table: Table, stream: Stream | None = None) -> NDArray[np.float32]:
+        """The same for every row of a table, shape (m, width); columns without an attribute are not
+        looked at. Sensitive answers are randomised here.
+        """
+        return device.encode_table(self.encoder, table, stream)
 
     def decode(self, features: NDArray[Any]) -> dict[str, float | str | None]:
         """The answers behind features, as they are shown to people; None where there is none."""

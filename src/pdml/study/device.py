@@ -15,38 +15,55 @@ last entry gives e back, so that people see what they answered.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdml.core import scaling
+from pdml._types import IntArray
+from pdml.core import coded, scaling
+from pdml.core.coded import Block
 from pdml.core.scaling import MARGIN
 from pdml.errors import DataError, InvalidInput
-from pdml.study.encoder import Attribute, Encoder, Number
+from pdml.mechanisms.label_flip import MILLION, flip_labels
+from pdml.mechanisms.randomness import SecureStream, Stream
+from pdml.study.encoder import Attribute, Drawn, Encoder, Number
 from pdml.tables import Table, listed, number, shown
 
 _CHUNK = 16_384  # rows in double precision at a time
 
 
-def encode(encoder: Encoder, answers: Mapping[str, object]) -> NDArray[np.float32]:
-    """One person's features, shape (d,), d = n_features + 1."""
-    names = [attribute.name for attribute in encoder.attributes]
+def encode(
+    encoder: Encoder, answers: Mapping[str, object], drawn: Sequence[tuple[int, int]] = ()
+) -> NDArray[np.float32]:
+    """One person's features, shape (d,), d = n_features + 1.
+
+    ``drawn``: what chance made of each sensitive answer, (level, ε in millionths); no true one is
+    looked at.
+    """
+    if len(drawn) != len(encoder.sensitive):
+        raise InvalidInput(
+            f"drawn must hold one level and epsilon for each of {len(encoder.sensitive)} sensitive "
+            f"attributes, got {len(drawn)}: their answers must not leave as they are"
+        )
+    asked = encoder.clear
+    names = [attribute.name for attribute in asked]
     if missing := [name for name in names if name not in answers]:
         raise DataError(f"every question must be answered, got no answer to {listed(missing)}")
-    if unknown := [name for name in answers if name not in names]:
+    every = [attribute.name for attribute in encoder.attributes]
+    if unknown := [name for name in answers if name not in every]:
         raise DataError(
             "answers must be to the study's questions, got "
-            f"{listed(list(map(str, unknown)))}: they are {listed(names)}"
+            f"{listed(list(map(str, unknown)))}: they are {listed(every)}"
         )
     if encoder.version > 1:
         given = [
-            np.array([answer(attribute, answers[attribute.name])])
-            for attribute in encoder.attributes
+            np.array([answer(each, answers[each.name]) if each.epsilon is None else 0.0])
+            for each in encoder.attributes
         ]
-        rows, _ = encoder.finished(given)
+        rows, _ = encoder.finished(given, _drawn(encoder, np.array([drawn])))
         return np.asarray(rows[0], dtype=np.float32)
     row: list[float] = []
     for attribute in encoder.attributes:
@@ -59,14 +76,61 @@ def encode(encoder: Encoder, answers: Mapping[str, object]) -> NDArray[np.float3
     return np.array([entry * factor for entry in row], dtype=np.float32)
 
 
-def encode_table(encoder: Encoder, table: Table) -> NDArray[np.float32]:
-    """The same bits for every row of a table, shape (m, d)."""
+def draw(
+    encoder: Encoder, positions: IntArray, millionths: IntArray, stream: Stream
+) -> NDArray[np.int64]:
+    """What chance makes of sensitive answers, (people, attributes, 2): levels, and ε in millionths.
+
+    Parameters
+    ----------
+    encoder : Encoder
+    positions : array of int, (people, attributes)
+        The true levels of `Encoder.sensitive`, in order.
+    millionths : array of int, the same shape
+        Each person's ε.
+    stream : Stream
+        Of chance.
+
+    Guarantees
+    ----------
+    - Each answer is ε-LDP with its own ε and a coin of its own.
+    """
+    drawn = np.empty((*positions.shape, 2), dtype=np.int64)
+    for k, attribute in enumerate(encoder.sensitive):
+        epsilons = millionths[:, k] / MILLION
+        levels = flip_labels(positions[:, k], epsilons, len(attribute.choices), stream)
+        drawn[:, k, 0], drawn[:, k, 1] = levels, millionths[:, k]
+    return drawn
+
+
+def _drawn(encoder: Encoder, drawn: NDArray[np.int64]) -> Drawn | None:
+    """The same as encoders take it."""
+    if not encoder.sensitive:
+        return None
+    weights = np.empty(drawn.shape[:2])
+    for k, attribute in enumerate(encoder.sensitive):
+        for millionths in np.unique(drawn[:, k, 1]).tolist():
+            chose = drawn[:, k, 1] == millionths
+            weights[chose, k] = coded.weight(millionths, len(attribute.choices))
+    return Drawn(drawn[..., 0], weights)
+
+
+def encode_table(
+    encoder: Encoder, table: Table, stream: Stream | None = None
+) -> NDArray[np.float32]:
+    """The same bits for every row of a table, shape (m, d).
+
+    Sensitive answers go through their coins here, with the ε that each menu suggests, and by
+    default with chance from the operating system.
+    """
     features = np.empty((table.n_rows, encoder.n_features + 1), dtype=np.float32)
     parts = [slice(start, start + _CHUNK) for start in range(0, table.n_rows, _CHUNK)]
     if encoder.version > 1:
         given = encoder.given(table)
+        drawn = _drawn(encoder, _by_default(encoder, given, stream or SecureStream()))
         for part in parts:
-            features[part], _ = encoder.finished([column[part] for column in given])
+            mine = drawn and Drawn(drawn.levels[part], drawn.weights[part])
+            features[part], _ = encoder.finished([column[part] for column in given], mine)
         return features
     values, placed = encoder.placed(table)
     for part in parts:
@@ -82,6 +146,20 @@ def encode_table(encoder: Encoder, table: Table) -> NDArray[np.float32]:
     return features
 
 
+def _by_default(
+    encoder: Encoder, given: Sequence[NDArray[Any]], stream: Stream
+) -> NDArray[np.int64]:
+    """Draws of everybody with what each menu suggests."""
+    answers = {each.name: values for each, values in zip(encoder.attributes, given, strict=True)}
+    positions = np.empty((len(given[0]), len(encoder.sensitive)), dtype=np.int64)
+    millionths = np.empty_like(positions)
+    for k, each in enumerate(encoder.sensitive):
+        assert each.epsilon is not None
+        positions[:, k] = each.position(answers[each.name])
+        millionths[:, k] = round(each.epsilon.default * MILLION)
+    return draw(encoder, positions, millionths, stream)
+
+
 def decode(encoder: Encoder, features: NDArray[Any]) -> dict[str, float | str | None]:
     """The answers behind a report's features, numbers to 6 digits of their range: the inverse that
     people are shown. None where there is no answer.
@@ -90,8 +168,46 @@ def decode(encoder: Encoder, features: NDArray[Any]) -> dict[str, float | str | 
     if row.shape != (width := encoder.n_features + 1,):
         raise InvalidInput(f"features must be a vector of {width} entries, got shape {row.shape}")
     later = encoder.version > 1
-    sent = scaling.unfinished(row, encoder.expansion.mass) if later else scaling.shares(row)
+    sent = scaling.unfinished(row, encoder.mass) if later else scaling.shares(row)
     return encoder.decode(sent, single=True)
+
+
+def chosen(encoder: Encoder, features: NDArray[Any]) -> tuple[tuple[int, int], ...]:
+    """The reported level and ε in millionths of each sensitive answer, read back from features.
+
+    Raises
+    ------
+    DataError
+        If a code is none that an ε of the menu can have, to the bit.
+    """
+    row, found = np.asarray(features, dtype=np.float32), []
+    for attribute, block in zip(encoder.sensitive, encoder.blocks, strict=True):
+        part = row[block.columns]
+        level = int(np.argmax(part))
+        assert attribute.epsilon is not None
+        fits = (
+            each
+            for each in attribute.epsilon.millionths
+            if (code_of(block, each)[0] == part[level])
+            and (np.delete(part, level) == code_of(block, each)[1]).all()
+        )
+        micro = next(fits, None)
+        if micro is None:
+            raise DataError(
+                f"the features of {attribute.name!r} must be the code of a level at an epsilon of "
+                "its menu"
+            )
+        found.append((level, micro))
+    return tuple(found)
+
+
+def code_of(block: Block, micro: int) -> tuple[np.float32, np.float32]:
+    """The two entries of a code: of the level that is reported, and of every other."""
+    loud = coded.weight(micro, block.levels)
+    share = 1.0 / block.levels
+    own = ((1.0 - share) * loud + 0.0) * block.scale
+    other = ((0.0 - share) * loud + 0.0) * block.scale
+    return np.float32(own), np.float32(other)
 
 
 def entries(attribute: Attribute, value: object) -> list[float]:

@@ -21,19 +21,30 @@ from numpy.typing import NDArray
 
 from pdml import _validate, extras
 from pdml._types import Array, IntArray, Matrix
+from pdml.core import coded, scaling
 from pdml.core import maps as mapped
-from pdml.core import scaling
+from pdml.core.coded import Block
 from pdml.core.expansion import Expansion
 from pdml.errors import DataError, InvalidInput, NoValue
 from pdml.study import attributes as declared
-from pdml.study.attributes import Attribute, Category, Number
+from pdml.study.attributes import Attribute, Category, Menu, Number
 from pdml.tables import Table, listed, shown
 
-__all__ = ["LATEST", "Attribute", "Category", "Encoder", "Number"]
+__all__ = ["LATEST", "Attribute", "Category", "Drawn", "Encoder", "Menu", "Number"]
 
 LATEST = 2  # the version that new studies and models have
 # the share of entries that may differ from zero below which CSR is the smaller storage
 _SPARSE_BELOW = 1 / 3
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """What chance made of sensitive answers: one row for each person, one column for each of
+    `Encoder.sensitive`.
+    """
+
+    levels: IntArray  # positions among `choices`
+    weights: Array  # `core.coded.weight` of each ε
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +66,8 @@ class Encoder:
     Guarantees
     ----------
     - Each row is encoded by itself: what one person sends does not depend on anybody else's record.
-    - Every entry lies in [0, 1] in version 1, and within ±3 in version 2.
+    - Every entry lies in [0, 1] in version 1, and, codes of sensitive answers apart, within ±3 in
+      version 2.
     - Both hold for what follows from declarations; with `from_data` the declarations themselves are
       a leak.
     """
@@ -81,7 +93,7 @@ class Encoder:
             self._refuse_later()
         for what, names in (
             ("names of attributes", [a.name for a in self.attributes]),
-            ("names of features", self._entries),
+            ("names of features", [n for a in self.attributes for n in a.feature_names]),
         ):
             seen: set[str] = set()
             for name in names:
@@ -95,31 +107,59 @@ class Encoder:
         said: dict[str, Any] = {"missing_values": self.missing_values, "maps": self.maps}
         for attribute in self.attributes:
             told = attribute.to_dict()
-            said |= {key: told.get(key) for key in ("typical", "missing") if key in told}
+            said |= {key: told.get(key) for key in ("typical", "missing", "epsilon") if key in told}
         if later := [name for name, value in said.items() if value]:
             raise InvalidInput(
                 f"{later[0]} must be left out in version 1 of the encoder, which does not know it",
                 setting=later[0],
             )
 
-    @property
-    def _entries(self) -> tuple[str, ...]:
-        return tuple(name for each in self.attributes for name in each.feature_names)
+    @cached_property
+    def clear(self) -> tuple[Attribute, ...]:
+        """The attributes whose answers are sent as they are."""
+        return tuple(each for each in self.attributes if each.epsilon is None)
+
+    @cached_property
+    def sensitive(self) -> tuple[Attribute, ...]:
+        """Those of which devices send what chance has decided."""
+        return tuple(each for each in self.attributes if each.epsilon is not None)
 
     @cached_property
     def expansion(self) -> Expansion:
-        """Version 2: the attributes' entries, and the maps that act on them."""
+        """Version 2: the entries of answers in the clear, and the maps that act on them."""
         inputs = mapped.Inputs(
-            names=self._entries,
-            numbers=tuple(each.name for each in self.attributes if isinstance(each, Number)),
-            masses=tuple(mass for each in self.attributes for mass in each.masses),
+            names=tuple(name for each in self.clear for name in each.feature_names),
+            numbers=tuple(each.name for each in self.clear if isinstance(each, Number)),
+            masses=tuple(mass for each in self.clear for mass in each.masses),
         )
         return Expansion(inputs=inputs, maps=self.maps)
 
     @cached_property
+    def mass(self) -> float:
+        """Version 2: the expected square of a row before its scale, summed from left to right."""
+        total = self.expansion.mass
+        for attribute in self.sensitive:
+            for mass in attribute.masses:
+                total += mass
+        return total
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """Where the codes of sensitive answers stand: the last features, in the attributes'
+        order.
+        """
+        asked = []
+        for each in self.sensitive:
+            assert each.epsilon is not None
+            many = len(each.choices)
+            asked.append((each.name, 1.0 - 1.0 / many, each.epsilon.millionths, many))
+        return coded.laid_out(self.expansion.width, self.mass, asked)
+
+    @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """One name per feature, such as "age" or "sex=female"."""
-        return self.expansion.names
+        own = (name for each in self.sensitive for name in each.feature_names)
+        return (*self.expansion.names, *own)
 
     @property
     def n_features(self) -> int:
@@ -179,18 +219,38 @@ class Encoder:
         except NoValue as error:
             raise (declared.remedy(error, attribute) if self.version > 1 else error) from None
 
-    def expanded(self, given: Sequence[NDArray[Any]]) -> Array:
-        """Version 2: the features of answers, one row for each person."""
-        each = zip(self.attributes, given, strict=True)
-        return self.expansion.apply(np.hstack([one.entries(values) for one, values in each]))
+    def expanded(self, given: Sequence[NDArray[Any]], drawn: Drawn | None = None) -> Array:
+        """Version 2: the features of answers, one row for each person.
 
-    def finished(self, given: Sequence[NDArray[Any]]) -> tuple[Array, int]:
+        Parameters
+        ----------
+        given : sequence of arrays
+            The answers to each attribute (`given`).
+        drawn : Drawn, optional
+            What chance made of the sensitive ones; by default they count as they are, as in
+            predictions, which are made where the answers are.
+        """
+        answers = {one.name: values for one, values in zip(self.attributes, given, strict=True)}
+        people = len(given[0])
+        clear = [one.entries(answers[one.name]) for one in self.clear]
+        codes = []
+        for k, one in enumerate(self.sensitive):
+            levels = drawn.levels[:, k] if drawn else one.position(answers[one.name])
+            loud = drawn.weights[:, k : k + 1] if drawn else 1.0
+            codes.append(scaling.centred(levels, len(one.choices)) * loud + 0.0)
+        entries = np.hstack(clear) if clear else np.empty((people, 0))
+        return np.hstack([self.expansion.apply(entries), *codes])
+
+    def finished(
+        self, given: Sequence[NDArray[Any]], drawn: Drawn | None = None
+    ) -> tuple[Array, int]:
         """Version 2: rows with their constant, of norm at most 1, and how many were shrunk."""
-        return scaling.finished(self.expanded(given), self.expansion.mass)
+        return scaling.finished(self.expanded(given, drawn), self.mass, blocks=self.blocks)
 
     def lengths(self, given: Sequence[NDArray[Any]]) -> Array:
-        """Version 2: the norms of rows before they are shrunk."""
-        return scaling.lengths(self.expanded(given), self.expansion.mass)
+        """Version 2: the norms of rows before they are shrunk, in units of what they may be."""
+        found = scaling.lengths(self.expanded(given), self.mass, blocks=self.blocks)
+        return np.asarray(found * (scaling.MARGIN / scaling.room(self.blocks)))
 
     def decode(self, row: Matrix, *, single: bool = False) -> dict[str, float | str | None]:
         """The answers behind one encoded row, before constant and scale: what a person is shown
@@ -212,7 +272,7 @@ class Encoder:
             )
         answers: dict[str, float | str | None] = {}
         start = 0
-        for attribute in self.attributes:
+        for attribute in self.clear:
             stop = start + len(attribute.feature_names)
             part = entries[start:stop]
             answers[attribute.name] = (
@@ -221,7 +281,9 @@ class Encoder:
                 else attribute.recover(part)
             )
             start = stop
-        return answers
+        for attribute, block in zip(self.sensitive, self.blocks, strict=True):
+            answers[attribute.name] = attribute.choices[int(np.argmax(entries[block.columns]))]
+        return {each.name: answers[each.name] for each in self.attributes}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, spelt as in the study file."""

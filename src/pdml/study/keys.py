@@ -128,6 +128,14 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
             "level; `typical` of a number, it counts as typical and one more feature says that "
             "there was no answer. Left out, everybody answers."
         ),
+        "epsilon": Key(
+            "The answer is sensitive: devices report what chance has decided, never the answer. A "
+            "table as that of the label. For version 2 of the encoder."
+        ),
+        "bins": Key(
+            "Of a sensitive number, which needs them: where its bins meet, ascending and inside "
+            "the range. A report tells a bin, not the number."
+        ),
         "label": Key("How the form puts it."),
         "help": Key("What the form says below it."),
     },

@@ -9,7 +9,7 @@ from typing import Any
 from pdml.core import maps as mapped
 from pdml.errors import InvalidInput
 from pdml.study import keys
-from pdml.study.encoder import LATEST, Attribute, Category, Encoder, Number
+from pdml.study.encoder import LATEST, Attribute, Category, Encoder, Menu, Number
 from pdml.study.findings import ABSENT, Findings, called
 from pdml.study.keys import (
     MOST_ATTRIBUTES,
@@ -20,11 +20,12 @@ from pdml.study.keys import (
     MOST_SPELLINGS,
 )
 from pdml.study.lines import Path
+from pdml.study.menus import read_menu
 from pdml.tables import MISSING
 
 _OWN = {"number": "range", "category": "levels"}  # what a kind of attribute needs
 _GAPS = {"number": "typical", "category": "level"}  # what missing means to it
-_LATER = ("typical", "spread", "missing")  # keys that version 1 does not know
+_LATER = ("typical", "spread", "missing", "epsilon", "bins")  # keys that version 1 does not know
 
 
 def read_encoder(f: Findings, tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,8 +89,8 @@ def _attributes(
     names: set[str] = set()
     why = "there is nothing to predict from"
     for at, item in f.tables("attributes", value, most=MOST_ATTRIBUTES, why=why):
-        numbers = ("whole", "typical", "spread") if item.get("kind") != "category" else ()
-        optional = ("label", "help", "missing", *numbers)
+        numbers = ("whole", "typical", "spread", "bins") if item.get("kind") != "category" else ()
+        optional = ("label", "help", "missing", "epsilon", *numbers)
         table = f.table(at, item, ("name", "kind", *_own_keys(item)), optional)
         if "kind" in table and table["kind"] not in tuple(_OWN):
             f.wrong((*at, "kind"), "be 'number' or 'category'", table["kind"])
@@ -125,22 +126,31 @@ def _attribute(f: Findings, at: Path, name: str, table: Mapping[str, Any]) -> At
     before, kind = len(f.mistakes), table.get("kind")
     if kind not in tuple(_OWN) or _OWN[kind] not in table:
         return None
-    missing = table.get("missing", "")
-    if missing not in ("", _GAPS[kind]):
+    missing, sensitive = table.get("missing", ""), "epsilon" in table
+    gap = "level" if sensitive else _GAPS[kind]
+    if missing not in ("", gap):
         why = f"that is how a {kind} goes without an answer; left out, everybody answers"
-        f.wrong((*at, "missing"), f"be {_GAPS[kind]!r}", missing, why)
+        f.wrong((*at, "missing"), f"be {gap!r}", missing, why)
         missing = ""
+    menu = _epsilon(f, at, table)
     if kind == "category":
         levels = f.texts(
-            (*at, "levels"), table["levels"], least=1, most=MOST_LEVELS, refused=MISSING
+            (*at, "levels"),
+            table["levels"],
+            least=2 if sensitive and not missing else 1,
+            most=MOST_LEVELS,
+            refused=MISSING,
         )
-        return _made(f, at, Category, name=name, levels=levels, missing=missing) if levels else None
+        if not levels or len(f.mistakes) > before:
+            return None
+        return _made(f, at, Category, name=name, levels=levels, missing=missing, epsilon=menu)
     whole = f.truth((*at, "whole"), table.get("whole", False))
     ends = _range(f, (*at, "range"), table["range"])
     if ends and whole and not all(end.is_integer() for end in ends):
         why = "the attribute is whole"
         f.wrong((*at, "range"), "begin and end with whole numbers", table["range"], why)
     typical, spread = _scale(f, at, table, ends) if ends else (None, None)
+    bins = _bins(f, at, table, ends) if ends else ()
     if ends is None or len(f.mistakes) > before:
         return None
     return Number(
@@ -151,7 +161,45 @@ def _attribute(f: Findings, at: Path, name: str, table: Mapping[str, Any]) -> At
         typical=typical,
         spread=spread,
         missing=missing,
+        bins=bins,
+        epsilon=menu,
     )
+
+
+def _epsilon(f: Findings, at: Path, table: Mapping[str, Any]) -> Menu | None:
+    """How private a sensitive answer may be; None after a mistake, too."""
+    if "epsilon" not in table:
+        return None
+    before = len(f.mistakes)
+    menu, default, weak = read_menu(f, (*at, "epsilon"), table["epsilon"])
+    good = len(f.mistakes) == before and bool(menu) and not math.isnan(default)
+    return Menu(menu=menu, default=default, accept_weak=weak) if good else None
+
+
+def _bins(
+    f: Findings, at: Path, table: Mapping[str, Any], ends: tuple[float, float]
+) -> tuple[float, ...]:
+    """Where the bins of a sensitive number meet."""
+    path, given = (*at, "bins"), table.get("bins", ABSENT)
+    if ("epsilon" in table) != (given is not ABSENT):
+        what = "needs epsilon beside it" if "bins" in table else "needs bins beside epsilon"
+        f.add(at, f"{called(at)} {what}: a number that chance changes is reported as a bin")
+        return ()
+    if given is ABSENT:
+        return ()
+    if "typical" in table:
+        f.add((*at, "typical"), f"{called(at)} must leave typical and spread out beside bins")
+    if not isinstance(given, (list, tuple)) or not 1 <= len(given) < MOST_LEVELS:
+        f.wrong(path, "be a list of numbers", given, "bins meet there")
+        return ()
+    edges = [f.number((*path, i), each) for i, each in enumerate(given)]
+    found = tuple(each for each in edges if each is not None)
+    low, high = ends
+    if len(found) == len(given) and not (
+        all(low < each < high for each in found) and list(found) == sorted(set(found))
+    ):
+        f.wrong(path, f"ascend inside the range [{low:g}, {high:g}]", given)
+    return found
 
 
 def _made(f: Findings, at: Path, kind: type[Category], **settings: Any) -> Category | None:

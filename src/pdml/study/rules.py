@@ -15,13 +15,10 @@ from pdml.accounting import Budget
 from pdml.accounting.budget import MOST_ROUNDS
 from pdml.errors import InvalidInput
 from pdml.formats import Format
-from pdml.mechanisms.label_flip import MILLION, WEAK_ABOVE, is_weak, micro
 from pdml.plan.training_plan import METHODS, SETTINGS, TrainingPlan
 from pdml.study import keys
 from pdml.study.findings import ABSENT, Findings, Mistake, called
 from pdml.study.keys import (
-    EPSILONS,
-    MOST_CHOICES,
     MOST_CLASSES,
     MOST_RECORDS,
     MOST_SERVERS,
@@ -29,6 +26,7 @@ from pdml.study.keys import (
 )
 from pdml.study.lines import Path
 from pdml.study.members import fingerprint, read_relay, read_servers
+from pdml.study.menus import read_menu
 from pdml.study.questions import read_encoder
 from pdml.tables import listed
 
@@ -100,57 +98,9 @@ def _label(f: Findings, value: object) -> dict[str, Any]:
         at, given = ("label", "classes"), table["classes"]
         found["classes"] = f.texts(at, given, least=2, most=MOST_CLASSES)
     at = ("label", "epsilon")
-    epsilon = f.table(at, table.get("epsilon", ABSENT), *keys.of("label.epsilon"))
-    if "accept_weak" in epsilon:
-        found["accept_weak"] = f.truth((*at, "accept_weak"), epsilon["accept_weak"])
-    if "menu" in epsilon:
-        found["menu"] = _menu(f, (*at, "menu"), epsilon["menu"])
-        _strength(f, at, found["menu"], accepted=found["accept_weak"])
-    if "default" in epsilon:
-        found["default_epsilon"] = default = f.number((*at, "default"), epsilon["default"])
-        if default is not None and found["menu"] and default not in found["menu"]:
-            menu = ", ".join(f"{choice:g}" for choice in found["menu"])
-            f.wrong((*at, "default"), f"be on the menu ({menu})", epsilon["default"])
-    return found
-
-
-def _strength(f: Findings, at: Path, menu: Sequence[float], *, accepted: bool) -> None:
-    """An epsilon that hardly protects is for the contract to accept by name, for all to read."""
-    weak = [(i, epsilon) for i, epsilon in enumerate(menu) if is_weak(micro(epsilon))]
-    limit = WEAK_ABOVE / MILLION
-    for i, epsilon in [] if accepted else weak:
-        why = "above it a report can make people over 95% sure, and accept_weak = true must say so"
-        f.wrong((*at, "menu", i), f"be at most {limit}", epsilon, why)
-    if accepted and menu and not weak:
-        why = f"no epsilon on the menu is above {limit}"
-        f.wrong((*at, "accept_weak"), "be left out", True, why)
-
-
-def _menu(f: Findings, path: Path, value: object) -> tuple[float, ...]:
-    low, high = EPSILONS
-    if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= MOST_CHOICES:
-        f.wrong(path, f"be a list of 1 to {MOST_CHOICES} epsilons", value, "people choose from it")
-        return ()
-    good: list[float] = []
-    for i, item in enumerate(value):
-        epsilon = f.number((*path, i), item)
-        if epsilon is None:
-            continue
-        if not low <= epsilon <= high:
-            why = "above it nothing is randomised"
-            why = "below it a label is all but noise" if epsilon < low else why
-            f.wrong((*path, i), f"lie in [{low:g}, {high:g}]", item, why)
-        elif round(epsilon * 1e6) / 1e6 != epsilon:
-            why = "devices compute with millionths"
-            f.wrong((*path, i), "have at most six decimals", item, why)
-        elif epsilon in good:
-            f.wrong((*path, i), "differ from the others on the menu", item, "it stands there twice")
-        else:
-            if good and epsilon < max(good):
-                why = "the menu is read from most to least private"
-                f.wrong((*path, i), "be larger than the one before it", item, why)
-            good.append(epsilon)
-    return tuple(good)
+    given = read_menu(f, at, table.get("epsilon", ABSENT))
+    menu, default, found["accept_weak"] = given
+    return found | {"menu": menu, "default_epsilon": default}
 
 
 def _topology(f: Findings, value: object, names: Sequence[str]) -> tuple[tuple[str, str], ...]:

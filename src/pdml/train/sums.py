@@ -59,7 +59,7 @@ def exact(server: Server, plan: TrainingPlan) -> Sums:
         )
     loss = plan.loss_for(server.place.classes)
     _check_reach(server.place, loss)
-    return sums.exact(server.matrix, server.codes, loss)
+    return sums.exact(server.matrix, server.codes, loss, server.place.blocks)
 
 
 def _check_reach(place: Place, loss: Loss) -> None:
@@ -166,7 +166,7 @@ def house_weights(
     found = fit_house(
         own,
         totals(total - row, place.codes, place.width),
-        plan.noise_of_total(place.n_servers, parts=place.n_servers - 1),
+        plan.noise_of_total(place, parts=place.n_servers - 1),
         loss=plan.loss_for(place.classes),
         norm_bound=place.norm_bound,
         intercept=intercept,

@@ -1,0 +1,79 @@
+"""What can be learnt of answers that went through coins of their own (docs/attributes.md).
+
+A device reports a level that chance has decided, once for all trainings: against whoever receives
+the report that is ε, pure, and no training weakens it. Against other servers the report is hidden a
+second time, as a part of its record: randomised response followed by whatever hides the record.
+Coins are independent, so that all answers together are as private as the sum of their ε, and
+everything that holds for one coin holds for any pure mechanism with that sum.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from pdml.accounting import bounds, profiles, provenance
+from pdml.accounting.events import AnswerFlipped
+from pdml.accounting.exposure import Exposure
+from pdml.accounting.profiles import Profile
+from pdml.accounting.spending import Split
+
+TOGETHER = "label and randomised answers"
+
+
+def named(answer: AnswerFlipped) -> str:
+    """The name of its row."""
+    return f"answer: {answer.name}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a ledger: which coins stand before it, and whether the label is a part of it."""
+
+    name: str
+    answers: tuple[AnswerFlipped, ...]
+    label: bool = False
+
+    def epsilon(self, sent: Split) -> float:
+        """Of all its coins, at one server."""
+        return sum(each.epsilon for each in self.answers) + (sent.epsilon if self.label else 0.0)
+
+    def own_epsilon(self, sent: Split) -> float:
+        """Against whoever receives the report: coins hide nothing from who tossed them, nor from
+        who evaluated a model with the true answers.
+        """
+        seen = provenance.is_seen(sent.by) or bool(sent.counts)
+        return inf if seen else self.epsilon(sent)
+
+    def profile(self, sent: Split, spent: Exposure) -> Profile:
+        """δ(ε) against the other servers, for each kind of person of one server."""
+        if self.label:  # the label may differ, too: what tells on its coin does not hold
+            record = profiles.better_of(*bounds.closed("features", spent).values())
+        else:
+            record = bounds.against_others("features", spent, worst=True)
+        if sent.counts:  # they tell of true answers, which no coin hides
+            return record
+        several = self.label or len(self.answers) > 1
+        levels = 2 if several else self.answers[0].levels
+        total = sum(each.epsilon for each in self.answers)
+        coins = np.asarray(spent.epsilon) + total if self.label else total
+        return profiles.better_of(record, profiles.joint_profile(coins, record, levels))
+
+
+def rows(sent: Sequence[Split]) -> tuple[Row, ...]:
+    """Of everything that servers have: one for each answer, and one for all together with the
+    label.
+    """
+    found: dict[str, AnswerFlipped] = {}
+    for answer in (each for one in sent for each in one.answers):
+        known = found.get(answer.name)
+        loud = known is None or known.epsilon < answer.epsilon
+        found[answer.name] = answer if loud else known
+    each = tuple(Row(named(answer), (answer,)) for answer in found.values())
+    return (*each, Row(TOGETHER, tuple(found.values()), label=True)) if each else ()
+
+
+def features(sent: Split) -> Row:
+    """The row of features, where the server has none of them as they are."""
+    return Row("features", sent.answers)

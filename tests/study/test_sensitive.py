@@ -1,0 +1,256 @@
+"""Attributes with an ε of their own: what leaves a device, what a service takes, what the ledger
+says, and what a model makes of it.
+"""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from example_study import STUDY
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdml import train_study
+from pdml.accounting import Budget
+from pdml.collect.rules import Refusal, Rules
+from pdml.contribute import answers as asked
+from pdml.contribute import page
+from pdml.contribute.client import prepare, preview
+from pdml.contribute.memo import Memory
+from pdml.errors import DataError, InvalidInput, StudyError
+from pdml.mechanisms.randomness import LABELS, Simulated
+from pdml.plan.training_plan import TrainingPlan
+from pdml.study import Study, device
+from pdml.study.encoder import Category, Encoder, Menu, Number
+from pdml.study.messages import decode_report, encode_report, features_of, pack_features
+from pdml.tables import Table
+
+MENU = Menu(menu=(0.5, 1.0, 2.0), default=1.0)
+AGE = Number(name="age", low=18, high=100)
+INCOME = Number(name="income", low=0, high=200, bins=(20, 50, 100), epsilon=MENU, missing="level")
+STATUS = Category(name="status", levels=("single", "married", "widowed"), epsilon=MENU)
+ENCODER = Encoder(attributes=(STATUS, AGE, INCOME), version=2)
+SENSITIVE = replace(STUDY, encoder=ENCODER, wording={})
+ALL = replace(STUDY, encoder=Encoder(attributes=(STATUS, INCOME), version=2), wording={})
+ANSWERS = {"status": "married", "age": 34.0, "income": 55.0}
+
+
+def test_a_study_with_sensitive_attributes_reads_back():
+    again = Study.from_canonical(SENSITIVE.canonical())
+    assert again == SENSITIVE and again.encoder == ENCODER
+    assert ENCODER.feature_names[0] == "age" and ENCODER.feature_names[1] == "status=single"
+    assert INCOME.choices[0] == "0 to below 20" and INCOME.choices[-1] == "prefer not to say"
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"epsilon": {"menu": [0.5], "default": 1.0}}, "on the menu"),
+        ({"epsilon": {"menu": [5.0], "default": 5.0}}, "accept_weak"),
+        ({"epsilon": {"menu": [0.001], "default": 0.001}}, "lie in"),
+        ({"epsilon": 1.0}, "epsilon"),
+        ({"bins": [50, 20]}, "ascend"),
+        ({"bins": [0, 20]}, "ascend"),
+        ({"bins": None}, "bins"),
+        ({"missing": "typical"}, "level"),
+    ],
+)
+def test_what_is_wrong_with_one_is_told(changed, told):
+    document = SENSITIVE.to_dict()
+    income = document["attributes"][2] | changed
+    document["attributes"][2] = {key: value for key, value in income.items() if value is not None}
+    with pytest.raises(StudyError, match=told):
+        Study.from_document(document)
+
+
+def test_the_first_version_of_the_encoder_knows_none():
+    with pytest.raises(InvalidInput, match="version 1"):
+        Encoder(attributes=(STATUS, AGE), version=1)
+
+
+def draws(study=SENSITIVE):
+    each = [
+        st.tuples(st.integers(0, len(a.choices) - 1), st.sampled_from(a.epsilon.millionths))
+        for a in study.encoder.sensitive
+    ]
+    return st.tuples(*each)
+
+
+@given(draws(), st.floats(18, 100))
+def test_a_report_tells_levels_and_epsilons_and_nothing_else(drawn, age):
+    """The features are a function of the clear answers and of what was drawn."""
+    features = SENSITIVE.encode({"age": age}, drawn)
+    assert device.chosen(ENCODER, features) == drawn
+    assert np.linalg.norm(features.astype(float)) <= 1
+    told = SENSITIVE.decode(features)
+    assert told["status"] == STATUS.levels[drawn[0][0]]
+    assert told["income"] == INCOME.choices[drawn[1][0]]
+    truth = {"age": age, "status": "widowed", "income": 3.0}
+    np.testing.assert_array_equal(features, SENSITIVE.encode(truth, drawn))
+
+
+def test_true_answers_do_not_leave_by_mistake():
+    with pytest.raises(InvalidInput, match="must not leave as they are"):
+        SENSITIVE.encode(ANSWERS)
+
+
+@given(draws(), st.data())
+def test_a_service_takes_codes_of_the_menu_and_no_others(drawn, data):
+    rules = Rules.of(SENSITIVE, require_tokens=False)
+    features = SENSITIVE.encode({"age": 40.0}, drawn)
+    report = report_of(features)
+    assert not isinstance(rules.read([report], 0.0)[0], Refusal)
+    block = ENCODER.blocks[data.draw(st.integers(0, 1))]
+    spoilt = features.copy()
+    where = block.start + data.draw(st.integers(0, block.levels - 1))
+    spoilt[where] = np.nextafter(spoilt[where], np.float32(0))
+    refused = rules.read([report_of(spoilt)], 0.0)[0]
+    assert isinstance(refused, Refusal) and refused.code == "bad_features"
+    plain = ENCODER.finished([np.array([1]), np.array([40.0]), np.array([3.0])])[0][0]
+    told = rules.read([report_of(plain.astype(np.float32))], 0.0)[0]
+    assert isinstance(told, Refusal)  # a true answer, not a code
+
+
+def report_of(features):
+    from pdml.study.messages import FORMAT, Report
+
+    return encode_report(
+        Report(
+            version=FORMAT.version,
+            study=SENSITIVE.hash,
+            id="0" * 32,
+            epsilon=1_000_000,
+            label=0,
+            features=pack_features(features),
+        )
+    )
+
+
+def test_chance_decides_once_and_the_memory_holds_what_is_sent(tmp_path):
+    memory = Memory(tmp_path)
+    seen = set()
+    for status in ("single", "married", "widowed"):
+        data = prepare(SENSITIVE, memory, ANSWERS | {"status": status}, 1, 1_000_000)
+        seen.add(features_of(decode_report(data)).tobytes())
+    assert len(seen) == 1  # whatever is said later
+    kept = next(path for path in tmp_path.iterdir())
+    memo = json.loads(kept.read_text())
+    told = preview(SENSITIVE, data)
+    assert tuple(map(tuple, memo["answers"])) == device.chosen(ENCODER, features_of(told.report))
+    assert set(memo) == {"study", "id", "epsilon", "label", "answers", "sent", "receipt"}
+    assert told.drawn == {"status": 1.0, "income": 1.0}
+
+
+def test_each_answer_has_a_coin_of_its_own(tmp_path):
+    """Chances of the device's own draws, 4,000 devices, within 6 deviations (a false alarm in
+    fewer than one of 10⁷ runs): ε of each answer, and no dependence between them.
+    """
+    told = []
+    for k in range(4_000):
+        asked_for = asked.to_draw(SENSITIVE, ANSWERS, {"status": 2_000_000, "income": 500_000})
+        memo = Memory(tmp_path).settle("0" * 64, str(k), 1, 1_000_000, 2, asked_for)
+        told.append([memo.label, *(level for level, _ in memo.answers)])
+    found = np.array(told)
+    truth = np.array([1, 1, 2])
+    kept = np.array([1 / (1 + (n - 1) * np.exp(-e)) for e, n in ((1, 2), (2, 3), (0.5, 5))])
+    right = found == truth
+    limit = 6 * np.sqrt(kept * (1 - kept) / len(found))
+    assert (np.abs(right.mean(axis=0) - kept) < limit).all()
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        both = kept[i] * kept[j]
+        share = (right[:, i] & right[:, j]).mean()
+        assert abs(share - both) < 6 * np.sqrt(both * (1 - both) / len(found))
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "told"), [({"age": 1.0}, "sensitive questions"), ({"status": 3.0}, "menu")]
+)
+def test_an_epsilon_that_is_not_on_the_menu_is_refused(epsilons, told):
+    with pytest.raises(InvalidInput, match=told):
+        asked.on_menus(SENSITIVE, epsilons)
+
+
+def test_no_answer_is_not_an_answer():
+    with pytest.raises(DataError, match="'status'"):
+        asked.to_draw(SENSITIVE, {"age": 3.0}, {})
+
+
+def test_a_page_that_cannot_toss_several_coins_asks_nothing():
+    found = page.render(SENSITIVE).html.decode()
+    assert "<script" not in found and "<input" not in found and "pdml contribute" in found
+
+
+def people(m, rng):
+    status = rng.integers(0, 3, m)
+    age = rng.uniform(20, 90, m)
+    income = np.where(rng.random(m) < 0.1, np.nan, rng.uniform(0, 200, m))
+    y = (rng.random(m) < np.where(status == 1, 0.9, 0.1)).astype(int)
+    columns = {
+        "status": np.array(STATUS.levels)[status],
+        "age": age,
+        "income": np.array(["" if np.isnan(v) else f"{v:.3f}" for v in income]),
+    }
+    return columns, y
+
+
+def test_the_ledger_has_rows_for_each_answer_and_each_adversary():
+    plan = TrainingPlan(method="sums", label_noise=3.0, square_noise=4.0)
+    place = SENSITIVE.place("alice", records=500, epsilons=(1.0,))
+    ledger = plan_ledger(plan, place)
+    own = {line.data: line.epsilon for line in ledger.lines() if line.adversary == "own server"}
+    assert own["answer: status"] == own["answer: income"] == 2.0  # the largest of the menu
+    assert own["label and randomised answers"] == 5.0 and own["features"] == np.inf
+    others = {line.data: line.epsilon for line in ledger.lines() if line.adversary[:5] == "other"}
+    assert 0 < others["answer: status"] < others["features"]
+    assert others["answer: status"] < others["label and randomised answers"]
+    quiet = plan_ledger(replace(plan, label_noise=1.5, square_noise=2.0), place)  # half the noise
+    assert quiet.line("answer: status", "other servers").epsilon > others["answer: status"]
+    every = plan_ledger(plan, ALL.place("alice", records=500, epsilons=(1.0,)))
+    assert every.line("features", "own server").epsilon == 4.0
+    assert every.line("features", "other servers").epsilon <= others["features"]
+
+
+def plan_ledger(plan, place):
+    from pdml.accounting import Ledger
+
+    return Ledger(((place.flip(), *plan.events(place)),))
+
+
+def test_a_model_learns_from_answers_that_nobody_was_told(tmp_path):
+    """The label hangs on the status alone, of which servers have codes only."""
+    rng = np.random.default_rng(0)
+    study = replace(
+        SENSITIVE, budget=Budget(features_epsilon=20.0, labels_epsilon=2.0), min_records=50
+    )
+    data = {}
+    for k, server in enumerate(study.servers):
+        columns, y = people(2_000, rng)
+        table = Table(columns=columns)
+        features = study.encode_table(table, Simulated(k).stream(LABELS))
+        data[server.name] = frozen(tmp_path / server.name, study, server.name, features, y)
+    plan = TrainingPlan(method="sums", label_noise=1.0, square_noise=1.0)
+    trained = train_study(study, data, plan=plan, random_state=0)
+    columns, y = people(2_000, rng)
+    right = trained.model.predict(trained.model.features(Table(columns=columns)))
+    share = np.mean(np.asarray(right) == np.array(study.classes)[y])
+    assert share > 0.8  # of 0.9 at best, and 0.63 for whoever always says "no"
+    lines = {line.data for line in trained.ledger.lines()}
+    assert "answer: status" in lines
+
+
+def frozen(folder, study, server, features, y):
+    from pdml.study.frozen import FrozenWriter
+
+    with FrozenWriter(
+        folder,
+        width=study.width,
+        classes=2,
+        study_hash=study.hash,
+        study_id=study.id,
+        server=server,
+        randomised_by="devices",
+    ) as writer:
+        writer.append(features, y.astype(np.int32), np.full(len(y), 2_000_000))
+        writer.finish(frozen_at="2026-03-01T14Z")
+    return folder
