@@ -67,9 +67,8 @@ def rows(sent: Sequence[Split]) -> tuple[Row, ...]:
     """
     found: dict[str, AnswerFlipped] = {}
     for answer in (each for one in sent for each in one.answers):
-        known = found.get(answer.name)
-        loud = known is None or known.epsilon < answer.epsilon
-        found[answer.name] = answer if loud else known
+        known = found.setdefault(answer.name, answer)
+        found[answer.name] = max(known, answer, key=lambda each: each.epsilon)
     each = tuple(Row(named(answer), (answer,)) for answer in found.values())
     return (*each, Row(TOGETHER, tuple(found.values()), label=True)) if each else ()
 

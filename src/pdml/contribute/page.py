@@ -51,9 +51,9 @@ def render(study: Study) -> ContributorPage:
     """
     style = _asset("page.css")
     if study.encoder.sensitive:  # its script knows one coin only, and would send these as they are
-        html = templates("pdml.contribute", ".").get_template("elsewhere.html")
-        text = html.render(study=study, style=Markup(style))
-        return ContributorPage(html=text.encode("utf-8"), headers=_headers(style, ""))
+        other = templates("pdml.contribute", ".").get_template("elsewhere.html")
+        said = other.render(study=study, style=Markup(style)).encode("utf-8")
+        return ContributorPage(html=said, headers=_headers(style, ""))
     parts = ("device.js", "encoding.js", "form.js", "page.js")
     script = "\n".join(_asset(name) for name in parts)
     html = (

@@ -33,6 +33,7 @@ CONSTANT = 0.2  # the last entry of a row, for the intercept
 MARGIN = 1 - 2.0**-20  # the longest norm: outweighs the rounding of every entry to float32
 _MILLION = 1_000_000
 _UNIT = 1 << 40
+_UNEVEN = 4.0  # chosen on made-up populations (docs/attributes.md)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,10 +136,11 @@ def unbiased(square_sum: Array, first: Array, size: float, blocks: Sequence[Bloc
 
 
 def variance(blocks: Sequence[Block], width: int) -> float:
-    """V times the variance that coins leave in an entry of S/V beside those of other people's
-    answers: a mean over a coded column and any other, in rows of norm at most 1.
+    """V times the variance that coins leave in S/V, as `core.denoise` is to take it: the mean over
+    a coded column and any other, in rows of norm at most 1, and some more, because entries have it
+    unevenly.
     """
     if not blocks:
         return 0.0
     codes = sum(block.length**2 for block in blocks) / sum(block.levels for block in blocks)
-    return codes / width
+    return min(1.0, _UNEVEN * codes / width)

@@ -251,6 +251,9 @@ def _provenance(model: Model, path: Path) -> _Provenance:
 
 def _checked(facts: Facts, path: Path) -> Facts:
     """With a line for every coalition that is shown; a file without one of the six is no ledger."""
+    own = tuple(each for each in facts.lines if each.data in DATA)
+    several = tuple(each for each in facts.coalitions if each.data in DATA)
+    facts = replace(facts, lines=own, coalitions=several)
     rows = [(each.data, each.adversary) for each in facts.lines]
     if sorted(rows) != sorted((data, whom) for data in DATA for whom in ADVERSARIES):
         raise DataError(f"{str(path)!r} must hold a ledger of {len(DATA) * len(ADVERSARIES)} lines")

@@ -45,7 +45,10 @@ def consent(study: Study) -> str:
 def randomised(study: Study, attribute: Attribute) -> str:
     """How an answer beside the label is randomised on the device, where it is sensitive; "" where
     it is sent as it was given."""
-    return ""
+    if attribute.epsilon is None:
+        return ""
+    menu = ", ".join(f"{each:g}" for each in attribute.epsilon.menu)
+    return f"randomised by the device, with an epsilon that the person chooses ({menu})"
 
 
 def languages(study: Study) -> str:

@@ -19,19 +19,20 @@ def _parties(facts: Facts) -> Sheet:
     label = "randomised, as the person chose" if facts.devices else "see who randomised it, below"
     total = "one total of all organisations' sums" if facts.masked else "what training releases"
     released = f"only {total}: see the figures"
+    given = _given(facts)
     device = ("The person's own device", "as it is", "as they are", "running unchanged software")
     model = ("Whoever gets the model", "only the model", "only the model", "nothing")
     rows: tuple[tuple[str, ...], ...]
     if facts.one_domain:
         whoever = "Whoever ran the training, as one trust domain"
-        rows = (device, (whoever, label, "as they were given", "all of it"), model)
+        rows = (device, (whoever, label, given, "all of it"), model)
     else:
         rows = (
             device,
             (
                 "The organisation that receives the report",
                 label,
-                "as they were given",
+                given,
                 "the other answers; serving the true page; adding its noise",
             ),
             (
@@ -50,6 +51,16 @@ def _parties(facts: Facts) -> Sheet:
         )
     columns = ("Who", "The sensitive answer", "The other answers", "Is trusted with")
     return Sheet("Who sees what", columns, rows)
+
+
+def _given(facts: Facts) -> str:
+    """How answers beside the label reach whoever receives them."""
+    encoder = facts.study.encoder
+    if not encoder.sensitive or not facts.devices:
+        return "as they were given"
+    if not encoder.clear:
+        return "randomised, as the person chose"
+    return "as they were given, but for those that devices randomise"
 
 
 def _domain(facts: Facts) -> tuple[Part, ...]:

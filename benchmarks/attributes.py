@@ -1,0 +1,86 @@
+"""What sensitive attributes cost on Adult: marital status and relationship through coins of their
+own, one exchange of sums without other noise.
+
+    python -m benchmarks.attributes [SPLITS]
+"""
+
+import sys
+
+import numpy as np
+
+from pdml.core import coded, labels, sums
+from pdml.core.losses import LOGISTIC
+from pdml.core.sums_model import Noise, fit_sums
+from pdml.datasets import adult
+from pdml.mechanisms.label_flip import flip_labels
+from pdml.mechanisms.randomness import LABELS, SUMS, Simulated
+from pdml.study import device
+from pdml.study.encoder import Category, Encoder, Menu, Number
+from pdml.tables import Table
+
+SENSITIVE = ("marital-status", "relationship")
+# low, high, typical, spread: what one would write down without looking at the data
+NUMBERS = {
+    "age": (17, 90, 40, 10),
+    "education-num": (1, 16, 10, 3),
+    "capital-gain": (0, 99_999, 0, 3_000),
+    "capital-loss": (0, 5_000, 0, 500),
+    "hours-per-week": (1, 99, 40, 10),
+}
+FIRST, LEARNT, EPSILON = 100, 32_000, 1.0
+
+
+def people():
+    """Adult as a table of answers, and who earns much."""
+    data = adult.load()
+    dense, names = np.asarray(data.X.todense()), list(data.columns)
+    columns = {name: dense[:, names.index(name)] for name in NUMBERS}
+    levels = {}
+    for field in adult.CATEGORICAL:
+        own = [k for k, name in enumerate(names) if name.startswith(f"{field}=")]
+        levels[field] = tuple(names[k].partition("=")[2] for k in own)
+        columns[field] = np.array(levels[field])[dense[:, own].argmax(axis=1)]
+    return columns, levels, (data.y > 0).astype(int)
+
+
+def encoder(levels, how):
+    """``how``: "clear", "left out", or the ε of the sensitive ones."""
+    asked = [
+        Number(name=name, low=low, high=high, typical=typical, spread=spread)
+        for name, (low, high, typical, spread) in NUMBERS.items()
+    ]
+    for name, choices in levels.items():
+        if name in SENSITIVE and how == "left out":
+            continue
+        menu = None
+        if name in SENSITIVE and how != "clear":
+            menu = Menu(menu=(how,), default=how, accept_weak=how > 2.9)
+        asked.append(Category(name=name, levels=choices, epsilon=menu))
+    return Encoder(attributes=tuple(asked), version=2)
+
+
+def accuracy(how, seed, columns, levels, y):
+    source = Simulated(seed)
+    order = np.random.default_rng(seed).permutation(len(y))
+    learnt, held = order[:LEARNT], order[LEARNT:]
+    tables = [Table(columns={k: v[part] for k, v in columns.items()}) for part in (learnt, held)]
+    one = encoder(levels, how)
+    x = device.encode_table(one, tables[0], source.stream(SUMS)).astype(float)
+    test, _ = one.finished(one.given(tables[1]))
+    said = flip_labels(y[learnt], np.full(LEARNT, EPSILON), 2, source.stream(LABELS))
+    found = sums.exact(x, labels.codes(said, EPSILON, 2), LOGISTIC, one.blocks)
+    noise = Noise(label=0.0, square=0.0, coded=coded.variance(one.blocks, x.shape[1]))
+    weights = fit_sums(found, noise, loss=LOGISTIC).weights[0]
+    return float(np.mean((test @ weights > 0) == y[held]))
+
+
+def main(splits=10):
+    data = people()
+    for how in ("clear", "left out", 4.0, 2.0, 1.0, 0.5):
+        each = [accuracy(how, FIRST + k, *data) for k in range(splits)]
+        error = np.std(each, ddof=1) / np.sqrt(splits)
+        print(f"{how!s:>9}  {100 * np.mean(each):.2f} ± {100 * error:.2f}")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:2]))
