@@ -27,6 +27,7 @@ from pdml.study.keys import (
     MOST_SERVERS,
     TOPOLOGIES,
 )
+from pdml.study.languages import own, read_language, read_languages
 from pdml.study.lines import Path
 from pdml.study.members import fingerprint, read_relay, read_servers
 from pdml.study.questions import read_encoder
@@ -45,10 +46,21 @@ def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
     servers = read_servers(f, tables.get("servers", ABSENT), MOST_SERVERS)
     head = _head(f, tables.get("study", ABSENT))
     label = _label(f, tables.get("label", ABSENT))
+    asked = read_encoder(f, tables)
+    texts = own(
+        code=head["language"],
+        title=head.get("title", ""),
+        description=head["description"],
+        question=label["question"],
+        classes=label["classes"],
+        attributes=() if asked["encoder"] is None else asked["encoder"].attributes,
+        wording=asked["wording"],
+    )
     values = {
         **head,
         **label,
-        **read_encoder(f, tables),
+        **asked,
+        "languages": read_languages(f, tables.get("languages", ABSENT), texts),
         "servers": servers,
         "edges": _topology(f, tables.get("topology", ABSENT), [server.name for server in servers]),
         "budget": _budget(f, tables.get("budget", ABSENT), max(1, len(servers) - 1)),
@@ -71,12 +83,13 @@ def _head(f: Findings, value: object) -> dict[str, Any]:
     at: Path = ("study",)
     table = f.table(at, value, *keys.of("study"))
     found: dict[str, Any] = {"description": "", "min_records": 50, "replaces": ""}
-    found |= {"opens": None, "closes": None}
+    found |= {"opens": None, "closes": None, "language": ""}
     checks: dict[str, Callable[[Path, Any], Any]] = {
         "id": f.name,
         "title": lambda path, value: f.text(path, value, 200),
         "description": lambda path, value: f.text(path, value, 5_000, paragraphs=True),
         "format": lambda path, value: f.whole_number(path, value, 1, FORMAT.version),
+        "language": lambda path, value: read_language(f, path, value),
         "opens": f.time,
         "closes": f.time,
         "min_records": lambda path, value: f.whole_number(path, value, 1, MOST_RECORDS),

@@ -48,12 +48,16 @@ _COMMENTS = {
     "plan": """\
 # How to train. `pdml plan` proposes settings that meet a budget.
 """,
+    "languages": """\
+# The texts in other languages, for the form. Each says all that the study says in its own; names,
+# classes and levels stay what they are in reports and tables.
+""",
     "relay": """\
 # Where nodes meet; the fingerprint is that of the public key in its certificate.
 """,
 }
 
-_UPPER = ("label", "encoder", "attributes", "maps")
+_UPPER = ("label", "encoder", "attributes", "maps", "languages")
 
 _LATER = {
     "budget": """\
@@ -109,7 +113,7 @@ def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
     for key in ("label", "encoder"):
         if key in document:
             parts.append(_COMMENTS[key] + _table(key, document[key]))
-    for key in ("attributes", "maps", "servers"):
+    for key in ("attributes", "maps", "languages", "servers"):
         if key not in document:
             continue
         tables = []
