@@ -94,6 +94,10 @@ class Visitor:
     def press(self, css: str) -> None:
         self.find(css).click()
 
+    def speaks(self, code: str) -> None:
+        """Chooses a language."""
+        Select(self.find("#language")).select_by_value(code)
+
     def go_on(self) -> None:
         self.press(f"#{self.shown()} .primary")
 
