@@ -25,13 +25,13 @@ def test_an_attribute_may_have_any_name(visitor: Visitor) -> None:
 
 
 def test_a_number_outside_its_range_is_refused_with_the_range(visitor: Visitor) -> None:
-    for entered in ("", "17", "100.1", "abc", "1e2", "3 4", "١٨", "0x20", "18..5", "NaN"):
+    for entered in ("", "17", "100.1", "abc", "1e2", "3 4", "٣٤،٥", "0x20", "18..5", "NaN"):
         visitor.browser.execute_script("a0.value = arguments[0]; about.requestSubmit()", entered)
         assert visitor.shown() == "about", entered
         assert "from 18 to 100" in visitor.text("#a0-hint")
         assert visitor.find("#a0").get_attribute("aria-invalid") == "true"
         assert visitor.browser.switch_to.active_element == visitor.find("#a0")
-    for entered in ("18", "100", "34,5", "+20", "99."):
+    for entered in ("18", "100", "34,5", "+20", "99.", "١٨", "٣٤٫٥"):
         visitor.browser.execute_script("a0.value = arguments[0]; about.requestSubmit()", entered)
         assert visitor.find("#a0").get_attribute("aria-invalid") is None, entered
 

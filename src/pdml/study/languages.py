@@ -14,7 +14,6 @@ from pdml.study.findings import ABSENT, Findings, called
 from pdml.study.keys import LANGUAGES, MOST_CLASSES, MOST_LEVELS
 from pdml.study.lines import Path
 
-
 _WORDS = ("label", "help")
 
 
