@@ -46,14 +46,16 @@ def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
     servers = read_servers(f, tables.get("servers", ABSENT), MOST_SERVERS)
     head = _head(f, tables.get("study", ABSENT))
     label = _label(f, tables.get("label", ABSENT))
+    before = len(f.mistakes)
     asked = read_encoder(f, tables)
+    sound = asked["encoder"] is not None and len(f.mistakes) == before
     texts = own(
         code=head["language"],
         title=head.get("title", ""),
         description=head["description"],
         question=label["question"],
         classes=label["classes"],
-        attributes=() if asked["encoder"] is None else asked["encoder"].attributes,
+        attributes=asked["encoder"].attributes if sound else (),
         wording=asked["wording"],
     )
     values = {
