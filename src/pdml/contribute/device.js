@@ -1,7 +1,7 @@
 "use strict";
 /* Everything that happens to an answer before it leaves this device:
-   1 chance, 2 encoding (encoding.js), 3 the report, 4 what this device remembers, 5 what chance
-   means, in words.
+   1 chance, 2 encoding (encoding.js), 3 the report, 4 what this device remembers. What of it people
+   are told is in words.js.
    The Python package does and says the same; shared test vectors hold both to it. */
 
 // 1 Chance: exact integers, never a pseudo-random generator, never a comparison of floats.
@@ -111,42 +111,12 @@ function settle(hash, answer, micro, classes) {
   return recall(hash) ?? remember(hash, { id: id(), epsilon: micro, label: drawn() });
 }
 
-/* An invitation comes in the address's fragment, which no server sees, and leaves it at once. */
+/* An invitation comes in the address's fragment, which no server sees, and leaves it at once. A
+   language (#l=de, or #t=...&l=de) stays there. */
 function invitation(hash) {
-  const given = /^#t=([0-9a-f]{32})$/.exec(location.hash);
-  if (location.hash) history.replaceState(null, "", location.pathname + location.search);
+  const given = /^#t=([0-9a-f]{32})(&l=[a-z]+)?$/.exec(location.hash);
+  const stays = /[#&](l=[a-z]+)$/.exec(location.hash), here = location.pathname + location.search;
+  if (location.hash) history.replaceState(null, "", here + (stays ? `#${stays[1]}` : ""));
   if (given) memory.setItem(`pdml ${hash} invitation`, given[1]);
   return given ? given[1] : memory.getItem(`pdml ${hash} invitation`) ?? "";
-}
-
-// 5 What chance means: true at every ε and for any number of classes (words.py derives it).
-
-const WEAK = "This level protects you hardly at all.";
-const isWeak = (micro) => 20n * threshold(micro, 2) < WORD; // tells two answers apart with over 95%
-
-/* 73.1%; neither 0% nor 100%, which would be promises. */
-function percent(part, whole) {
-  const tenths = (2000n * part + whole) / (2n * whole);
-  if (tenths < 1n) return "under 0.1%";
-  return tenths > 999n ? "over 99.9%" : `${tenths / 10n}.${tenths % 10n}%`;
-}
-
-/* How often the true answer is sent. */
-const keptShare = (micro, classes) => percent(WORD - threshold(micro, classes), WORD);
-
-/* What one ε of the menu means to the person who chooses it. */
-function meaning(micro, classes) {
-  const others = classes.length - 1, sent = keptShare(micro, classes.length);
-  const each = percent(threshold(micro, classes.length), WORD * BigInt(others));
-  const [no, yes] = classes;
-  const said = others === 1
-    ? `If your answer is “${yes}”, “${yes}” is sent with a chance of ${sent} and ` +
-      `“${no}” with ${each}, and the other way round. ` +
-      `Somebody who held both equally likely is then ${sent} sure of the one that was sent.`
-    : `Your true answer is sent with a chance of ${sent}, ` +
-      `each of the ${others} others with ${each}. Somebody who held all ${others + 1} ` +
-      `equally likely is then ${sent} sure of the one that was sent; ` +
-      "somebody who wavered between two of them only, and sees one of these, " +
-      `${keptShare(micro, 2)}.`;
-  return isWeak(micro) ? `${said} ${WEAK}` : said;
 }

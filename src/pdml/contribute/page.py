@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 
+from pdml.contribute import languages
 from pdml.markup import Markup, templates
 from pdml.study import Study
 
@@ -48,12 +49,17 @@ def render(study: Study) -> ContributorPage:
     - What the study says appears as text, never as markup.
     """
     style = _asset("page.css")
-    parts = ("device.js", "encoding.js", "form.js", "page.js")
-    script = "\n".join(_asset(name) for name in parts)
+    parts = [_asset(name) for name in ("device.js", "encoding.js", "words.js", "form.js")]
+    script = "\n".join([*parts, languages.script(), _asset("page.js")])
     html = (
         templates("pdml.contribute", ".")
         .get_template("page.html")
-        .render(study=study, style=Markup(style), script=Markup(script))
+        .render(
+            study=study,
+            style=Markup(style),
+            script=Markup(script),
+            catalogues=languages.catalogues(),
+        )
     )
     return ContributorPage(html=html.encode("utf-8"), headers=_headers(style, script))
 

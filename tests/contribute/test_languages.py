@@ -1,0 +1,112 @@
+"""The page's own words: no sentence outside the catalogues, none without a translation, none that
+nobody says.
+"""
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from importlib import resources
+
+import pytest
+
+from pdml.contribute.languages import Sentence, catalogues
+from pdml.study.attributes import NO_ANSWER  # also a feature's name, in every language
+
+CATALOGUES = catalogues()
+ENGLISH = CATALOGUES["en"]
+SOURCES = {
+    name: resources.files("pdml.contribute").joinpath(name).read_text("utf-8")
+    for name in ("page.html", "device.js", "encoding.js", "words.js", "form.js", "page.js")
+}
+SCRIPTS = [text for name, text in SOURCES.items() if name.endswith(".js")]
+
+
+def forms(sentence: Sentence) -> list[str]:
+    return [sentence] if isinstance(sentence, str) else list(sentence.values())
+
+
+def placeholders(text: str) -> list[str]:
+    return sorted(set(re.findall(r"\{(\w+)\}", text)))
+
+
+def marks(text: str) -> list[int]:
+    """How many words are strong, and which are code."""
+    return [text.count("*"), *map(hash, re.findall(r"`[^`]*`", text))]
+
+
+@pytest.mark.parametrize("code", CATALOGUES)
+def test_every_sentence_is_translated_with_the_same_placeholders(code: str) -> None:
+    catalogue = CATALOGUES[code]
+    assert set(catalogue) == set(ENGLISH)
+    for key, sentence in catalogue.items():
+        (english, *_) = forms(ENGLISH[key])
+        for form in forms(sentence):
+            assert form.strip() == form != "", key
+            assert placeholders(form) == placeholders(english), key
+            assert marks(form) == marks(english), key
+        if not isinstance(sentence, str):
+            assert "{count}" in english and "other" in sentence, key
+
+
+def said() -> Iterator[str]:
+    """Keys that page and scripts name; `why.*` for those whose end is only known at run time."""
+    yield from re.findall(r'data-(?:words|label)="([^"]+)"', SOURCES["page.html"])
+    yield from re.findall(r"catalogue(?:\[|\.)[\"']([^\"']+)", SOURCES["page.html"])
+    for script in SCRIPTS:
+        yield from re.findall(r'"([a-z_]+(?:\.[a-z_]+)*)"', script)
+        yield from (f"{start}.*" for start in re.findall(r"`([a-z]+)\.\$\{", script))
+
+
+def test_no_sentence_is_unused_and_none_is_missing() -> None:
+    named = set(said())
+    prefixes = {name.removesuffix("*") for name in named if name.endswith(".*")}
+    unused = [key for key in ENGLISH if key not in named and not key.startswith(tuple(prefixes))]
+    assert unused == []
+    direct = {
+        key
+        for script in SCRIPTS
+        for key in re.findall(r'\b(?:words|marked|because)\("([^"]+)"', script)
+    }
+    direct |= set(re.findall(r'data-(?:words|label)="([^"]+)"', SOURCES["page.html"]))
+    assert direct <= set(ENGLISH)
+
+
+class Prose(HTMLParser):
+    """Letters between the tags of the template, and in attributes that people hear."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(re.sub(r"\{[{%].*?[%}]\}", "", html))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        heard = ("aria-label", "title", "alt", "placeholder")
+        self.found += [str(value) for name, value in attributes if name in heard]
+
+    def handle_data(self, data: str) -> None:
+        if re.search(r"\w", data):
+            self.found.append(data)
+
+
+def test_no_sentence_stands_outside_the_catalogues() -> None:
+    """Between the tags of the page no letter; in the scripts no text of two words or more, but for
+    what machines read."""
+    assert Prose(SOURCES["page.html"]).found == []
+    machines = r'use strict|pdml( |-)|\["use|:is\(|input, select|label|choice|long code|hint|field asked'
+    for script in SCRIPTS:
+        code = re.sub(r"/\*.*?\*/|//[^\n]*", "", script, flags=re.S)
+        texts = [text for pair in re.findall(r'"([^"\n]*)"|`([^`\n]*)`', code) for text in pair]
+        prose = [
+            text
+            for text in texts
+            if text != NO_ANSWER and re.search(r"[A-Za-z]{2,} [a-z]{2,}", text)
+        ]
+        assert [text for text in prose if not re.search(machines, text)] == []
+
+
+def test_marks_stand_only_where_they_are_read() -> None:
+    """`data-words` makes nodes of them; a text that a script asks for would show the marks."""
+    marked = set(re.findall(r'data-words="([^"]+)"', SOURCES["page.html"]))
+    for key, sentence in ENGLISH.items():
+        if re.search(r"[*`]", "".join(forms(sentence))):
+            assert key in marked, key
