@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 from typing import ClassVar, NoReturn
 
 import pytest
-from example_study import TEXT
+from example_study import TEXT, TOLD
 from markdown import Markdown
 
 from pdml import TrainingPlan
@@ -134,7 +134,7 @@ class Remembering(Findings):
 def test_every_setting_of_a_study_is_explained(monkeypatch):
     """Whatever the rules look for in a file stands in the reference, and nothing else does."""
     monkeypatch.setattr(rules, "Findings", Remembering)
-    document = tomllib.loads(TEXT) | {"relay": {"address": "relay.example:4222"}}
+    document = tomllib.loads(TEXT + TOLD) | {"relay": {"address": "relay.example:4222"}}
     document["budget"] |= {"labels": {"epsilon": 0.1}}
     document |= {"encoder": {"version": 2}, "maps": [{"map": "squares"}]}
     rules.read(document)

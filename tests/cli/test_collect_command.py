@@ -138,13 +138,13 @@ def test_a_small_collection_is_frozen_only_on_demand(capsys: pytest.CaptureFixtu
         (["status", "study.toml", "--server", "eve"], "no server 'eve'"),
         (["status", "nowhere.toml"], "nowhere.toml"),
         (["status", *AT, "--db", "mysql://x"], "postgresql://"),
-        (["serve", *AT, "--host", "0.0.0.0"], "--insecure-http"),
-        (["serve", *AT, "--cert", "a.pem"], "belong together"),
-        (["serve", *AT, "--cert", "a.pem", "--key", "b.pem"], "cannot use --cert a.pem"),
-        (["serve", *AT, "--db", "study.toml"], "as a collection"),
-        (["serve", *AT, "--db", "no/such/folder.db"], "no such file"),
-        (["serve", *AT, "--host", "203.0.113.77", "--insecure-http"], "cannot listen"),
-        (["serve", *AT, "--proxy", "everybody"], "proxy must be an address or a network"),
+        (["serve", *AT, "--test", "--host", "0.0.0.0"], "--insecure-http"),
+        (["serve", *AT, "--test", "--cert", "a.pem"], "belong together"),
+        (["serve", *AT, "--test", "--cert", "a.pem", "--key", "b.pem"], "cannot use --cert a.pem"),
+        (["serve", *AT, "--test", "--db", "study.toml"], "as a collection"),
+        (["serve", *AT, "--test", "--db", "no/such/folder.db"], "no such file"),
+        (["serve", *AT, "--test", "--host", "203.0.113.77", "--insecure-http"], "cannot listen"),
+        (["serve", *AT, "--test", "--proxy", "everybody"], "proxy must be an address or a network"),
     ],
 )
 def test_refusals_are_one_sentence(
@@ -159,7 +159,7 @@ def test_refusals_are_one_sentence(
 def test_deadlines_are_numbers_of_seconds(
     option: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = run(capsys, "collect", "serve", *AT, option, value)
+    code, out, err = run(capsys, "collect", "serve", *AT, "--test", option, value)
     assert (code, out) == (2, "") and option in err and "Traceback" not in err
 
 

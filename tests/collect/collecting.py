@@ -149,7 +149,7 @@ def on_a_thread(app) -> Iterator[str]:
         thread.join()
 
 
-SERVE = [sys.executable, "-c", "from pdml.cli import main; main()", "collect", "serve"]
+SERVE = [sys.executable, "-c", "from pdml.cli import main; main()", "collect", "serve", "--test"]
 
 
 class Process:

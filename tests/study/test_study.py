@@ -258,6 +258,12 @@ def test_any_value_anywhere_is_a_study_or_a_study_error(
         assert Study.from_canonical(study.canonical()) == study
 
 
+def test_a_map_of_a_feature_that_is_none_is_refused_where_it_stands() -> None:
+    other = swapped(SECOND, ("maps", 1, "pairs", 0, 0), "height")
+    with pytest.raises(StudyError, match=r"maps\[2\]: .*got 'height'"):
+        Study.from_document(other)
+
+
 def test_errors_travel_between_processes() -> None:
     error = StudyError("a.toml", [(3, "x must be y")])
     again = pickle.loads(pickle.dumps(error))

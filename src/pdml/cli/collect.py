@@ -25,6 +25,7 @@ collect = group(
 _DB = "SQLite file, or postgresql://...  [default: STUDY_ID-NAME.db]"
 _KEYS = "The reports' keys.  [default: beside the file, or STUDY_ID-NAME.keys]"
 _TOKEN = "Token of the operator's page; made if missing.  [default: beside the database]"
+_TEST = "Try a study out that does not tell people who asks, and for what."
 _QUIET = {"show_default": False, "show_envvar": False}
 Server = Annotated[str, option("Which of the study's servers this is.", "NAME", show_default=False)]
 Database = Annotated[str, option(_DB, "FILE|URL", envvar="PDML_COLLECT_DB", **_QUIET)]
@@ -64,16 +65,20 @@ def serve(
     head_timeout: Annotated[float, seconds("Seconds for a request's head.")] = 30.0,
     body_timeout: Annotated[float, seconds("Seconds for its body.")] = 30.0,
     write_timeout: Annotated[float, seconds("Seconds to take an answer.")] = 30.0,
+    test: Annotated[bool, flag("--test", _TEST)] = False,
     as_json: Json = False,
 ) -> None:
     """Take reports over HTTP until stopped.
 
     A report is acknowledged once it is on disk, and counted once. Only
-    invited people can send one, unless --open says otherwise.
+    invited people can send one, unless --open says otherwise. People are
+    asked only by a study that says who asks, what becomes of answers and
+    what they agree to; with --test another one can be tried out, and its
+    page says so.
 
     \b
     Example:
-      pdml collect serve study.toml --server alice --open
+      pdml collect serve study.toml --server alice --open --test
     """
     from pdml.cli import Signalled
     from pdml.collect.connection import Limits
@@ -118,6 +123,7 @@ def serve(
         bad_tokens=bad_tokens,
         operator_token=operator_token,
         proxies=tuple(proxy or ()),
+        test=test,
         limits=limits,
     )
     with suppress(Signalled):  # asked to: everything acknowledged is stored

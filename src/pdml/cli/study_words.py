@@ -1,5 +1,6 @@
 """A study in words and tables, as `pdml study show` prints it."""
 
+from datetime import datetime
 from typing import Any
 
 from pdml.cli import budget_words, screen
@@ -20,6 +21,7 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
     screen.say((study.title, "bold"), (f"{study.id}, {_when(study)}", "dim"))
     if study.description:
         screen.say("", study.description)
+    _told(study)
     menu = [
         (f"epsilon {each['epsilon']:g}{_default(study, each['epsilon'])}", each["meaning"])
         for each in facts["menu"]
@@ -67,6 +69,22 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
     screen.say("", *(f"{name:<12} {value}" for name, value in hashes.items()), whole=True)
 
 
+def _told(study: Study) -> None:
+    """Who asks, what becomes of answers, and what people agree to."""
+    facts: dict[str, str] = {}
+    if (who := study.organiser) is not None:
+        facts |= {"organiser": f"{who.name}, {who.address}", "contact": who.contact}
+        facts |= {"about your data": who.for_data_protection}
+    if (notice := study.notice) is not None:
+        facts |= {"purpose": notice.purpose, "legal basis": notice.legal_basis}
+        facts |= {"who sees what": notice.who_sees, "reports are erased": _moment(notice.retention)}
+        facts |= {"notice": notice.link or notice.text} if notice.link or notice.text else {}
+    if (consent := study.consent) is not None:
+        facts |= {f"you agree to (version {consent.version})": consent.text.strip()}
+    if facts:
+        screen.show("Who asks, and for what?", Grid(("", ""), list(facts.items()), words=2))
+
+
 def _few(columns: tuple[str, str, str], rows: list[tuple[str, str, str]], words: int) -> Grid:
     """As many rows as people read."""
     more = [(f"... and {len(rows) - MOST_ROWS} more", "", "")] if len(rows) > MOST_ROWS else []
@@ -95,10 +113,12 @@ def _sent(study: Study, facts: dict[str, Any]) -> list[str]:
 
 
 def _when(study: Study) -> str:
-    opens = f"from {study.opens:%Y-%m-%d %H:%M} UTC" if study.opens else "from now on"
-    return f"{opens}, " + (
-        f"until {study.closes:%Y-%m-%d %H:%M} UTC" if study.closes else "without an end"
-    )
+    opens = f"from {_moment(study.opens)}" if study.opens else "from now on"
+    return f"{opens}, " + (f"until {_moment(study.closes)}" if study.closes else "without an end")
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
 def _influence(study: Study, facts: dict[str, Any]) -> list[str]:

@@ -27,6 +27,7 @@ from pdml.study.encoder import Attribute, Encoder
 from pdml.study.findings import Mistake
 from pdml.study.languages import Texts, own
 from pdml.study.members import Relay, ServerEntry
+from pdml.study.people import Consent, Notice, Organiser
 from pdml.tables import Table, listed
 
 MOST_BYTES = 1 << 22  # of a study file: a thousand servers with their keys
@@ -68,6 +69,10 @@ class Study:
     language: str = ""  # of these texts
     languages: tuple[Texts, ...] = ()  # the same texts in others
     relay: Relay | None = None  # where nodes meet
+    # what people are told before they are asked, and what they agree to
+    organiser: Organiser | None = None
+    notice: Notice | None = None
+    consent: Consent | None = None
     # hash of the revision before this one, which differs in keys and relay alone
     replaces: str = ""
 
@@ -160,7 +165,15 @@ class Study:
             }
         if self.relay is not None:
             document["relay"] = _filled(asdict(self.relay))
+        for key, told in self._told().items():
+            filled = _filled(asdict(told))
+            document[key] = {name: _time(value) for name, value in filled.items()}
         return document
+
+    def _told(self) -> dict[str, Organiser | Notice | Consent]:
+        """What people are told, as far as the study says it."""
+        told = {"organiser": self.organiser, "notice": self.notice, "consent": self.consent}
+        return {key: table for key, table in told.items() if table is not None}
 
     def canonical(self) -> bytes:
         """The bytes that are hashed: JSON with sorted keys, no spaces, UTF-8, whole numbers without
@@ -364,11 +377,11 @@ def _typed(
     return {**values, "wording": MappingProxyType(wording)}
 
 
-def _filled(table: dict[str, str]) -> dict[str, str]:
+def _filled(table: dict[str, Any]) -> dict[str, Any]:
     """Without what was left out: a study without keys keeps the hash it had before there were
     any.
     """
-    return {key: text for key, text in table.items() if text}
+    return {key: value for key, value in table.items() if value}
 
 
 def _limits(budget: Budget) -> dict[str, Any]:

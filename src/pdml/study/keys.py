@@ -70,6 +70,12 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
             "The texts in other languages, a table for each; they are part of the contract. A "
             "translation is whole: it says all that the study says in its own."
         ),
+        "organiser": Key(
+            "Who answers for the study. People are asked only by a study with this, `notice` and "
+            "`consent`."
+        ),
+        "notice": Key("What people are told of what becomes of their answers."),
+        "consent": Key("What people agree to before they answer."),
     },
     "study": {
         "id": Key(
@@ -176,6 +182,32 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
         "fingerprint": Key(
             "The sha256 of its certificate's public key; left out, any authority of the system "
             "vouches."
+        ),
+    },
+    "organiser": {
+        "name": Key("Of the person or organisation.", True),
+        "address": Key("Where it is.", True),
+        "contact": Key("Where people write to: an address, a telephone number.", True),
+        "data_protection_contact": Key("The same for questions about data; by default `contact`."),
+    },
+    "notice": {
+        "purpose": Key("What the answers, and the model, are for.", True),
+        "legal_basis": Key("On what the processing rests.", True),
+        "who_sees": Key("Who sees what of an answer, in the organiser's words.", True),
+        "retention": Key(
+            "A time with its zone, later than `closes`: collection services erase all reports "
+            "then.",
+            True,
+        ),
+        "text": Key("The whole notice, if it says more; it may have paragraphs."),
+        "link": Key("Where the whole notice can be read: `https`."),
+    },
+    "consent": {
+        "text": Key("What people tick; it may have paragraphs.", True),
+        "version": Key(
+            "1 to 16 letters, digits, dots, dashes or underscores. Reports carry it, with the "
+            "sha256 of the text.",
+            True,
         ),
     },
     "topology": {

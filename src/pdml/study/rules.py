@@ -17,7 +17,7 @@ from pdml.errors import InvalidInput
 from pdml.formats import Format
 from pdml.mechanisms.label_flip import MILLION, WEAK_ABOVE, is_weak, micro
 from pdml.plan.training_plan import METHODS, SETTINGS, TrainingPlan
-from pdml.study import keys
+from pdml.study import keys, people
 from pdml.study.findings import ABSENT, Findings, Mistake, called
 from pdml.study.keys import (
     EPSILONS,
@@ -70,6 +70,7 @@ def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
             f, tables.get("plan", ABSENT), tables.get("servers", ABSENT), len(label["classes"])
         ),
         "relay": read_relay(f, tables.get("relay", ABSENT)),
+        **people.read(f, tables, head["closes"]),
     }
     return values, f.mistakes
 
