@@ -5,7 +5,7 @@ what it was.
 from dataclasses import replace
 
 import pytest
-from example_study import STUDY, TEXT
+from example_study import STUDY, TEXT, TOLD
 
 from pdml.errors import InvalidInput, StudyError
 from pdml.study import Study, template
@@ -123,6 +123,39 @@ def test_attributes_lack_nothing_either() -> None:
 def test_mistakes_are_told(old: str, new: str, said: str) -> None:
     assert old in BOTH
     assert any(said in sentence for _, sentence in told(BOTH.replace(old, new, 1)))
+
+
+AGREED = """
+[languages.notice]
+purpose = "Um zu lernen, wer gefährdet ist."
+legal_basis = "Ihre Einwilligung."
+who_sees = "Die Klinik sieht jede Antwort außer der letzten."
+
+[languages.consent]
+text = "Ich stimme zu."
+"""
+
+
+def test_what_people_are_told_and_agree_to_is_translated_too() -> None:
+    text = ENGLISH + TOLD
+    study = Study.from_text(text + GERMAN + AGREED)
+    assert study.texts("de").consent == {"text": "Ich stimme zu."}
+    assert study.texts("de").notice["legal_basis"] == "Ihre Einwilligung."
+    assert study.texts().notice["link"] == "https://hospital.example/notice"
+    assert Study.from_text(template.render(study)) == study
+    assert Study.from_canonical(study.canonical()) == study
+    said = [sentence for _, sentence in told(text + GERMAN)]
+    assert [one.partition(":")[0] for one in said] == [
+        "languages[1].notice is missing",
+        "languages[1].consent is missing",
+    ]
+    half = AGREED.replace('legal_basis = "Ihre Einwilligung."\n', "")
+    ((where, sentence),) = told(text + GERMAN + half)
+    assert sentence.startswith("languages[1].notice.legal_basis is missing: the study has one")
+    assert where == line(text + GERMAN + half, "[languages.notice]")
+    more = AGREED.replace("[languages.consent]", 'text = "Mehr."\n[languages.consent]')
+    assert any("notice.text must be left out" in one for _, one in told(text + GERMAN + more))
+    assert any("notice must be left out" in one for _, one in told(BOTH + AGREED))
 
 
 def test_a_language_stands_there_once() -> None:

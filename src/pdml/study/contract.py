@@ -222,6 +222,8 @@ class Study:
             classes=self.classes,
             attributes=self.attributes,
             wording=wording,
+            notice=self.notice,
+            consent=self.consent,
         )
         found = {texts.code: texts for texts in (mine, *self.languages)}
         if language and language not in found:

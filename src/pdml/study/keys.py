@@ -226,6 +226,18 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
         "question": Key("The secret question.", True),
         "classes": Key("The possible answers, in the order of the study's.", True),
         "attributes": Key("A table for each attribute, `[[languages.attributes]]`.", True),
+        "notice": Key("What `[notice]` says, if the study has one: `[languages.notice]`."),
+        "consent": Key("What `[consent]` says, if the study has one: `[languages.consent]`."),
+    },
+    "languages.notice": {
+        "purpose": Key("What answers are used for."),
+        "legal_basis": Key("By what right."),
+        "who_sees": Key("Who sees what."),
+        "text": Key("The whole notice, if the study has it."),
+        "link": Key("Where it can be read in this language; by default the study's link."),
+    },
+    "languages.consent": {
+        "text": Key("What people agree to. Reports carry the version and hash of the study's own."),
     },
     "languages.attributes": {
         "name": Key("Which attribute, by its name, which is the same in all languages.", True),

@@ -5,7 +5,7 @@ form shows them. It is whole: whatever the study says in its own language, it sa
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pdml.study import keys
@@ -13,8 +13,10 @@ from pdml.study.encoder import Attribute, Category
 from pdml.study.findings import ABSENT, Findings, called
 from pdml.study.keys import LANGUAGES, MOST_CLASSES, MOST_LEVELS
 from pdml.study.lines import Path
+from pdml.study.people import LONGEST, Consent, Notice
 
 _WORDS = ("label", "help")
+_NOTICE = ("purpose", "legal_basis", "who_sees", "text", "link")
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,17 @@ class Texts:
     classes: tuple[str, ...]
     attributes: tuple[Question, ...]
     description: str = ""
+    notice: Mapping[str, str] = field(default_factory=dict)  # the texts of [notice], by key
+    consent: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, in the layout of the TOML file."""
         texts = {"code": self.code, "title": self.title, "question": self.question}
         texts |= {"description": self.description} if self.description else {}
+        told = {"notice": dict(self.notice), "consent": dict(self.consent)}
         return {
             **texts,
+            **{name: table for name, table in told.items() if table},
             "classes": list(self.classes),
             "attributes": [_plain(each) for each in self.attributes],
         }
@@ -67,6 +73,8 @@ def own(
     classes: Sequence[str],
     attributes: Sequence[Attribute],
     wording: Mapping[str, tuple[str, str]],
+    notice: Notice | None,
+    consent: Consent | None,
 ) -> Texts:
     """The texts as the study itself has them."""
 
@@ -82,7 +90,14 @@ def own(
         question=question,
         classes=tuple(classes),
         attributes=tuple(map(asked, attributes)),
+        notice=_told(notice, _NOTICE),
+        consent=_told(consent, ("text",)),
     )
+
+
+def _told(table: Notice | Consent | None, names: Sequence[str]) -> dict[str, str]:
+    given = {name: getattr(table, name, "") for name in names}
+    return {name: text for name, text in given.items() if text}
 
 
 def read_language(f: Findings, path: Path, value: object) -> str:
@@ -123,7 +138,29 @@ def _translation(f: Findings, at: Path, table: Mapping[str, Any], code: str, tex
         question=text("question", 500),
         classes=_names(f, (*at, "classes"), table, texts.classes, MOST_CLASSES),
         attributes=_attributes(f, at, table.get("attributes", ABSENT), texts.attributes),
+        notice=_table(f, (*at, "notice"), table, texts.notice),
+        consent=_table(f, (*at, "consent"), table, texts.consent),
     )
+
+
+def _table(
+    f: Findings, path: Path, table: Mapping[str, Any], wanted: Mapping[str, str]
+) -> dict[str, str]:
+    """The texts of [notice] or [consent]; a link may stay the study's."""
+    name = str(path[-1])
+    _balanced(f, path, name in table, bool(wanted))
+    if name not in table or not wanted:
+        return {}
+    given = f.table(path, table[name], *keys.of(f"languages.{name}"))
+    for key in keys.TABLES[f"languages.{name}"]:
+        if key != "link" or key not in wanted:
+            _balanced(f, (*path, key), key in given, key in wanted)
+    return {
+        key: f.url((*path, key), text)
+        if key == "link"
+        else f.text((*path, key), text, LONGEST, paragraphs=key == "text")
+        for key, text in given.items()
+    }
 
 
 def _attributes(
@@ -142,7 +179,7 @@ def _attributes(
         here = (*path, i)
         name = item.get("name")
         table = f.table(here, item, *keys.of("languages.attributes"))
-        if name not in known or name in found:
+        if not isinstance(name, str) or name not in known or name in found:
             if "name" in table:
                 f.wrong((*here, "name"), "name an attribute of the study, once", name)
             continue

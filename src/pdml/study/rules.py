@@ -49,6 +49,7 @@ def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
     before = len(f.mistakes)
     asked = read_encoder(f, tables)
     sound = asked["encoder"] is not None and len(f.mistakes) == before
+    told = people.read(f, tables, head["closes"])
     texts = own(
         code=head["language"],
         title=head.get("title", ""),
@@ -57,6 +58,8 @@ def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
         classes=label["classes"],
         attributes=asked["encoder"].attributes if sound else (),
         wording=asked["wording"],
+        notice=told["notice"],
+        consent=told["consent"],
     )
     values = {
         **head,
@@ -70,7 +73,7 @@ def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
             f, tables.get("plan", ABSENT), tables.get("servers", ABSENT), len(label["classes"])
         ),
         "relay": read_relay(f, tables.get("relay", ABSENT)),
-        **people.read(f, tables, head["closes"]),
+        **told,
     }
     return values, f.mistakes
 
