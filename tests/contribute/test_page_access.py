@@ -22,7 +22,8 @@ AXE = resources.files("selenium_axe_python").joinpath("axe-core", "axe.min.js").
 AXE += """
 window.axe = axe;
 window.violations = async (rules) => {
-  const asked = { resultTypes: ["violations"], ...(rules.length ? { runOnly: rules } : {}) };
+  const all = { rules: { "target-size": { enabled: true } } }; // WCAG 2.2, not yet by default
+  const asked = { resultTypes: ["violations"], ...(rules.length ? { runOnly: rules } : all) };
   const { violations } = await axe.run(document, asked);
   return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
 };

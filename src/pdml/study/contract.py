@@ -130,8 +130,8 @@ class Study:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, in the layout of the TOML file."""
         head: dict[str, Any] = {"id": self.id, "title": self.title, "min_records": self.min_records}
-        told = {"description": self.description, "language": self.language}
-        head |= _filled({**told, "replaces": self.replaces})
+        head |= _filled({"description": self.description, "language": self.language})
+        head |= _filled({"replaces": self.replaces})
         times = {"opens": self.opens, "closes": self.closes}
         head |= {key: _time(moment) for key, moment in times.items() if moment is not None}
         encoder = self.encoder.to_dict()

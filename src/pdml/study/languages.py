@@ -209,7 +209,7 @@ def _names(
     f: Findings, path: Path, table: Mapping[str, Any], names: Sequence[str], most: int
 ) -> tuple[str, ...]:
     """As many names as the study has, in its order."""
-    key = path[-1]
+    key = str(path[-1])
     if key not in table:
         if key == "levels":
             f.add(path[:-1], f"{called(path)} is missing: it translates {len(names):,} levels")
