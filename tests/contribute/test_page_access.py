@@ -4,19 +4,17 @@ screen.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 
 import pytest
 from browsing import Visitor
-from form_study import ABOUT, TRANSLATED
+from form_study import ABOUT
 from recording import Recorder, receipt, refusal
 from selenium.webdriver import Chrome
 
 from pdml.contribute.languages import catalogues
-from pdml.contribute.page import render
-from pdml.study import Study
 
 AXE = resources.files("selenium_axe_python").joinpath("axe-core", "axe.min.js").read_text("utf-8")
 AXE += """
@@ -81,15 +79,8 @@ SETTINGS = {
 
 
 @pytest.fixture
-def study() -> Study:
-    """In English, German and Arabic; in the other languages only the page's own words are."""
-    return TRANSLATED
-
-
-@pytest.fixture
-def recorder(study: Study) -> Iterator[Recorder]:
-    with Recorder(render(study), study.canonical()) as running:
-        yield running
+def recorder(translated_recorder: Recorder) -> Recorder:
+    return translated_recorder
 
 
 def walk(visitor: Visitor, recorder: Recorder, look: Callable[[str], None]) -> None:

@@ -17,21 +17,15 @@ from selenium.webdriver import Chrome
 
 from pdml.contribute.languages import catalogues
 from pdml.contribute.page import render
-from pdml.study import Study, words
+from pdml.study import words
 from pdml.study.keys import LANGUAGES
 
 MICROS = (10_000, 400_000, 1_000_000, 2_944_439, 8_000_000, 20_000_000)
 
 
 @pytest.fixture
-def study() -> Study:
-    return TRANSLATED
-
-
-@pytest.fixture
-def recorder(study: Study) -> Iterator[Recorder]:
-    with Recorder(render(study), study.canonical()) as running:
-        yield running
+def recorder(translated_recorder: Recorder) -> Recorder:
+    return translated_recorder
 
 
 @contextmanager
@@ -83,7 +77,7 @@ def test_a_study_that_says_nothing_of_its_language_follows_the_page(browser: Chr
 
 
 def test_what_is_chosen_keeps_the_answers_and_is_not_stored(
-    visitor: Visitor, recorder: Recorder, study: Study
+    visitor: Visitor, recorder: Recorder
 ) -> None:
     visitor.answers(ABOUT)
     visitor.speaks("de")
@@ -94,7 +88,7 @@ def test_what_is_chosen_keeps_the_answers_and_is_not_stored(
     visitor.speaks("fr")  # which the study has not
     assert visitor.find("#privacy h2").text.startswith("Quelle")
     visitor.go_on()
-    assert visitor.find("#label legend").text == study.question
+    assert visitor.find("#label legend").text == TRANSLATED.question
     assert visitor.find("#label legend").get_attribute("lang") == "en"
     visitor.speaks("ar")
     assert visitor.find("#label legend").text == ARABIC.question
