@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from example_study import STUDY
+from example_study import ASKING, STUDY
 
 from pdml.study import Wording
 from pdml.study.encoder import Category, Encoder
@@ -19,4 +19,5 @@ FORM = replace(
         "region": Wording(label="Where do you live?"),
     },
 )
+TOLD = replace(FORM, organiser=ASKING.organiser, notice=ASKING.notice, consent=ASKING.consent)
 ABOUT = {"a0": "34", "a1": "0", "a2": "2"}  # 34 years, female, south

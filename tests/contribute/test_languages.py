@@ -16,7 +16,15 @@ CATALOGUES = catalogues()
 ENGLISH = CATALOGUES["en"]
 SOURCES = {
     name: resources.files("pdml.contribute").joinpath(name).read_text("utf-8")
-    for name in ("page.html", "device.js", "encoding.js", "words.js", "form.js", "page.js")
+    for name in (
+        "page.html",
+        "device.js",
+        "encoding.js",
+        "words.js",
+        "form.js",
+        "told.js",
+        "page.js",
+    )
 }
 SCRIPTS = [text for name, text in SOURCES.items() if name.endswith(".js")]
 
@@ -92,7 +100,9 @@ def test_no_sentence_stands_outside_the_catalogues() -> None:
     """Between the tags of the page no letter; in the scripts no text of two words or more, but for
     what machines read."""
     assert Prose(SOURCES["page.html"]).found == []
-    machines = r'use strict|pdml( |-)|\["use|:is\(|input, select|label|choice|long code|hint|field asked'
+    machines = (
+        r'use strict|pdml( |-)|\["use|:is\(|input, select|label|choice|long code|hint|field asked'
+    )
     for script in SCRIPTS:
         code = re.sub(r"/\*.*?\*/|//[^\n]*", "", script, flags=re.S)
         texts = [text for pair in re.findall(r'"([^"\n]*)"|`([^`\n]*)`', code) for text in pair]
