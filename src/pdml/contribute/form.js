@@ -127,7 +127,7 @@ function menuChoice(micro, position, menu, chosen, classes) {
 
 function fact(name, value, style = "") {
   const code = style.includes("code") ? "code" : "";
-  const said = make("dd", { class: code }, String(value));
+  const said = make("dd", { class: code }, value instanceof Node ? value : String(value));
   return make("div", { class: style }, make("dt", {}, name), said);
 }
 

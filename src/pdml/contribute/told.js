@@ -11,6 +11,9 @@ async function consentOf({ consent }) {
   return { consent: await sha256(consent.text), consent_version: consent.version };
 }
 
+/* Opened beside this page, whose answers would be lost; nobody is told where it was opened. */
+const linked = (href) => make("a", { href, target: "_blank", rel: "noopener noreferrer" }, href);
+
 /* Who asks, and whom to write to. */
 function organiserFacts({ organiser }) {
   if (!organiser) return [];
@@ -30,7 +33,7 @@ function noticeFacts({ notice }) {
     long("told.purpose", purpose), long("told.basis", basis), long("told.sees", sees),
     long("told.until", words("told.erased", { date: dayInWords(retention) })),
     ...(text ? [long("told.notice", text)] : []),
-    ...(link ? [long("told.notice", link)] : []),
+    ...(link ? [long("told.notice", linked(link))] : []),
   ];
 }
 
