@@ -137,6 +137,8 @@ def test_every_setting_of_a_study_is_explained(monkeypatch):
     document = tomllib.loads(TEXT + TOLD) | {"relay": {"address": "relay.example:4222"}}
     document["budget"] |= {"labels": {"epsilon": 0.1}}
     document |= {"encoder": {"version": 2}, "maps": [{"map": "squares"}]}
+    texts = {"notice": {}, "consent": {}, "attributes": [{"name": "age"}]}
+    document |= {"languages": [{"code": "de"} | texts]}
     rules.read(document)
     asked = Remembering.asked
     assert asked.pop("plan") == set(rules.SETTINGS)

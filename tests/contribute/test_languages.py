@@ -3,11 +3,12 @@ nobody says.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from importlib import resources
 
 import pytest
+from reading import flesch_kincaid, wiener_sachtextformel
 
 from pdml.contribute.languages import Sentence, catalogues
 from pdml.study.attributes import NO_ANSWER  # also a feature's name, in every language
@@ -120,3 +121,34 @@ def test_marks_stand_only_where_they_are_read() -> None:
     for key, sentence in ENGLISH.items():
         if re.search(r"[*`]", "".join(forms(sentence))):
             assert key in marked, key
+
+
+PLAIN, HARDEST = 6, 12  # school years: of all sentences together (what patients' leaflets are to
+# need at most, by the American Medical Association), and of the hardest one alone
+
+
+def read_aloud(code: str) -> dict[str, str]:
+    """The sentences as people read them: a word for each placeholder, without marks."""
+    texts = {key: " ".join(forms(sentence)) for key, sentence in CATALOGUES[code].items()}
+    plain = {key: re.sub(r"\{\w+\}", "x", text) for key, text in texts.items()}
+    return {key: re.sub("[*`]", "", text) for key, text in plain.items() if text[-1] in ".?!"}
+
+
+@pytest.mark.parametrize(
+    ("code", "level"), [("en", flesch_kincaid), ("de", wiener_sachtextformel)], ids=["en", "de"]
+)
+def test_the_words_are_plain(code: str, level: Callable[[str], float]) -> None:
+    texts = read_aloud(code)
+    assert level(" ".join(texts.values())) <= PLAIN
+    assert {key: level(text) for key, text in texts.items() if level(text) > HARDEST} == {}
+
+
+def test_the_formulas_know_hard_from_plain() -> None:
+    """By hand: 6 words of 6 syllables in a sentence, and legal German."""
+    assert flesch_kincaid("The cat sat on the mat.") == pytest.approx(0.39 * 6 + 11.8 - 15.59)
+    hard = (
+        "Die Verarbeitung personenbezogener Gesundheitsinformationen erfolgt ausschließlich "
+        "aufgrund ausdrücklicher Einwilligungserklärungen der Studienteilnehmerinnen."
+    )
+    assert wiener_sachtextformel(hard) > 15
+    assert wiener_sachtextformel("Die Katze sitzt auf dem Bett. Sie ist müde.") < 4

@@ -241,7 +241,25 @@ SECOND = DOCUMENT | {
         {"map": "fourier", "count": 3, "scale": 0.7, "seed": 1, "keep": True},
     ],
 }
-PLACES = [(one, path) for one in (DOCUMENT, SECOND) for path in paths(one)]
+TRANSLATED = DOCUMENT | {
+    "study": DOCUMENT["study"] | {"language": "en"},
+    "consent": {"text": "I agree.", "version": "1"},
+    "languages": [
+        {
+            "code": "de",
+            "title": "Wer?",
+            "description": "Eine Umfrage.",
+            "question": "Krank?",
+            "classes": ["nein", "ja"],
+            "attributes": [
+                {"name": "age", "label": "Alter"},
+                {"name": "sex", "label": "Geschlecht", "levels": ["w", "m", "d"]},
+            ],
+            "consent": {"text": "Ja."},
+        }
+    ],
+}
+PLACES = [(one, path) for one in (DOCUMENT, SECOND, TRANSLATED) for path in paths(one)]
 
 
 @given(st.sampled_from(PLACES), st.sampled_from(JUNK))

@@ -14,6 +14,8 @@ from pdml.study.encoder import Attribute, Number
 from pdml.tables import listed, shown
 
 _DIGITS = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)", re.ASCII)  # as in encoding.js
+# Arabic keyboards have digits of their own, eastern ones others, and a decimal sign.
+_ARABIC = str.maketrans("٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹٫", "01234567890123456789.")
 
 
 def checked(study: Study, answers: Mapping[str, object]) -> dict[str, float | str | None]:
@@ -53,7 +55,7 @@ def _one(attribute: Attribute, value: object) -> float | str | None:
         return str(value).strip()
     name = attribute.name
     if isinstance(value, str):
-        text = value.strip()
+        text = value.strip().translate(_ARABIC)
         if not _DIGITS.fullmatch(text):
             raise DataError(f"{name!r} must be a number in digits, such as 34, got {shown(value)}")
         if attribute.whole and set(text) & set(".,"):  # 34,000 means a thousand times more to some

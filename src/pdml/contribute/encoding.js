@@ -12,10 +12,11 @@ function readNumber(text, { range: [low, high], whole }) {
   const wrong = (what) =>
     [undefined, () => words(`number.${what}${whole ? ".whole" : ""}`, { low, high })];
   if (text === "") return wrong("empty");
-  const typed = /^[-+]?(\d+([.,]\d*)?|[.,]\d+)$/.test(text);
-  const number = typed ? Number(text.replace(",", ".")) : NaN;
+  const plain = text.replace(/[٠-٩۰-۹]/g, (digit) => digit.charCodeAt() & 15).replace(/٫/g, ".");
+  const typed = /^[-+]?(\d+([.,]\d*)?|[.,]\d+)$/.test(plain);
+  const number = typed ? Number(plain.replace(",", ".")) : NaN;
   if (Number.isNaN(number)) return wrong("digits");
-  if (whole && /[.,]/.test(text)) return wrong("fraction"); // 34,000: to some a thousand times 34
+  if (whole && /[.,]/.test(plain)) return wrong("fraction"); // 34,000: to some a thousand times 34
   return number < low || number > high ? wrong("outside") : [number];
 }
 

@@ -62,8 +62,8 @@ function field(name, asked, hint, kind, levels, parse) {
 const skipped = () => words("field.skip"), unanswered = () => words("field.none");
 
 /* A level's name, or null for the choice of those who prefer not to say. */
-function choiceField(name, { asked, help, level }, { levels, missing }) {
-  const named = levels.map((_, i) => () => level(i)), shown = missing ? [...named, skipped] : named;
+function choiceField(name, { asked, help, levels: named }, { levels, missing }) {
+  const shown = missing ? [...named, skipped] : named;
   const parse = (text) => (text === "" ? [undefined, unanswered] : [levels[Number(text)] ?? null]);
   return field(name, asked, help, levels.length <= 5 ? "radio" : "list", shown, parse);
 }
@@ -71,7 +71,7 @@ function choiceField(name, { asked, help, level }, { levels, missing }) {
 function numberField(name, { asked, help }, attribute) {
   const [low, high] = attribute.range, { whole } = attribute;
   const range = () => words(whole ? "number.hint.whole" : "number.hint", { low, high });
-  const hint = () => [help(), range()].filter(Boolean).join(" ");
+  const hint = () => (help() ? [saying("span", help), " ", range()] : range());
   const keys = low < 0 ? "text" : whole ? "numeric" : "decimal";
   const made = field(name, asked, hint, keys, null, (text) =>
     skip.checked ? [null] : readNumber(text, attribute));
@@ -84,14 +84,13 @@ function numberField(name, { asked, help }, attribute) {
 
 /* The secret question. Its choices are buttons, because browsers store what is entered into fields
    (to restore a session, to fill in forms). The choice is forgotten when it leaves the screen. */
-function secretField(asked, classes) {
+function secretField({ question, named }) {
   const note = make("p", { class: "hint", id: "answer-hint" });
   const kind = { type: "button", class: "choice", "aria-pressed": "false" };
-  const button = (_, i) =>
-    make("button", { ...kind, value: i }, saying("span", () => classes()[i]));
-  const buttons = classes().map(button);
+  const button = (name, i) => make("button", { ...kind, value: i }, saying("span", name));
+  const buttons = named.map(button);
   const group = { class: "field asked", "aria-describedby": "answer-hint" };
-  const box = make("fieldset", group, saying("legend", asked), note, ...buttons);
+  const box = make("fieldset", group, saying("legend", question), note, ...buttons);
   const press = (one) => {
     for (const each of buttons) each.setAttribute("aria-pressed", String(each === one));
   };
@@ -125,10 +124,14 @@ function menuChoice(micro, position, menu, chosen, classes) {
   return make("label", { class: "choice" }, radio, make("span", {}, heading, shares, said));
 }
 
-function fact(name, value, style = "") {
-  const code = style.includes("code") ? "code" : "";
-  const said = make("dd", { class: code }, value instanceof Node ? value : String(value));
-  return make("div", { class: style }, make("dt", {}, name), said);
+/* A name and what stands for it; `mark` on those that are the study's words. */
+function fact(name, value, style = "", { mark = () => {}, answer = false } = {}) {
+  const told = make("dt", {}, name);
+  const text = value instanceof Node ? value : String(value);
+  const said = make("dd", { class: style.includes("code") ? "code" : false }, text);
+  mark(told);
+  if (answer) mark(said);
+  return make("div", { class: style }, told, said);
 }
 
 // The first only in studies that ask for consent.
@@ -156,15 +159,17 @@ function show(step, focus = true, entry = focus) {
 /* A report in words, read back from its own bytes. */
 function showReport(study, texts, text) {
   const report = JSON.parse(text), features = unpack(report.features);
-  const answer = () => texts.classes()[report.label];
+  const { mark } = texts, answer = () => texts.classes()[report.label];
   const facts = () => {
     const answers = decode(study.coder, features);
     const made = study.coder.maps.map(mapInWords).join("; ");
     return [
-      ...study.attributes.map(({ name }, i) =>
-        fact(texts.attributes[i].asked(), texts.attributes[i].answer(answers[name]))),
+      ...study.attributes.map(({ name, levels }, i) => {
+        const { asked, answer } = texts.attributes[i], given = answers[name];
+        return fact(asked(), answer(given), "", { mark, answer: levels && given !== null });
+      }),
       ...(made ? [fact(words("report.made"), made, "long")] : []),
-      fact(texts.question(), answer(), "drawn"),
+      fact(texts.question(), answer(), "drawn", { mark, answer: true }),
       fact(words("report.privacy"), epsilonInWords(report.epsilon)),
       fact(words("report.number"), report.id, "long code"),
       ...(report.token ? [fact(words("report.invitation"), report.token, "long code")] : []),

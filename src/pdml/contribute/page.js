@@ -56,13 +56,16 @@ async function post(text) {
 }
 
 async function start() {
-  speak(preferred());
+  const text = at("study").textContent, study = JSON.parse(text);
+  speak(preferred(study));
   offerLanguages();
-  if (!window.crypto?.subtle) return say("notice", because("insecure"));
-  const text = at("study").textContent, study = JSON.parse(text), hash = await sha256(text);
   const texts = textsOf(study), { classes } = texts;
+  for (const title of document.querySelectorAll("title, h1")) tell(title, texts.title);
+  for (const lead of document.querySelectorAll(".lead")) tell(lead, texts.description);
+  if (!window.crypto?.subtle) return say("notice", because("insecure"));
+  const hash = await sha256(text);
   study.coder = await coderOf(study);
-  const agreed = await consentOf(study), agreeing = agreement(study);
+  const agreed = await consentOf(study), agreeing = agreement(study, texts);
   let fresh = await numbered(); // for the next draw
   let token = invitation(hash);
   at("hash").textContent = hash;
@@ -75,7 +78,7 @@ async function start() {
     return made(`a${i}`, texts.attributes[i], attribute);
   });
   at("attributes").append(...fields.map(({ box }) => box));
-  const secret = secretField(texts.question, classes);
+  const secret = secretField(texts);
   at("label").append(secret.box);
   const menu = study.label.epsilon.menu.map((epsilon) => Math.round(epsilon * 1e6));
   const standard = Math.round(study.label.epsilon.default * 1e6);

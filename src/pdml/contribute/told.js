@@ -14,35 +14,43 @@ async function consentOf({ consent }) {
 /* Opened beside this page, whose answers would be lost; nobody is told where it was opened. */
 const linked = (href) => make("a", { href, target: "_blank", rel: "noopener noreferrer" }, href);
 
+/* A fact in the words of the study, or of its organiser; others' words keep their direction. */
+function quoted(key, value, style, mark = (element) => (element.dir = "auto")) {
+  const row = fact(words(key), value, style);
+  mark(row.lastChild);
+  return row;
+}
+
 /* Who asks, and whom to write to. */
 function organiserFacts({ organiser }) {
   if (!organiser) return [];
   const { name, address, contact, data_protection_contact: guard } = organiser;
   return [
-    fact(words("told.organiser"), `${name}, ${address}`),
-    fact(words("told.contact"), contact),
-    ...(guard ? [fact(words("told.data_contact"), guard)] : []),
+    quoted("told.organiser", `${name}, ${address}`),
+    quoted("told.contact", contact),
+    ...(guard ? [quoted("told.data_contact", guard)] : []),
   ];
 }
 
-function noticeFacts({ notice }) {
+function noticeFacts({ notice }, texts) {
   if (!notice) return [];
-  const { purpose, legal_basis: basis, who_sees: sees, retention, text, link } = notice;
-  const long = (key, value) => fact(words(key), value, "long");
+  const told = (key, name) => quoted(key, texts.notice(name), "long", texts.mark);
+  const date = dayInWords(notice.retention), link = texts.notice("link");
   return [
-    long("told.purpose", purpose), long("told.basis", basis), long("told.sees", sees),
-    long("told.until", words("told.erased", { date: dayInWords(retention) })),
-    ...(text ? [long("told.notice", text)] : []),
-    ...(link ? [long("told.notice", linked(link))] : []),
+    told("told.purpose", "purpose"), told("told.basis", "legal_basis"),
+    told("told.sees", "who_sees"),
+    fact(words("told.until"), words("told.erased", { date }), "long"),
+    ...(notice.text ? [told("told.notice", "text")] : []),
+    ...(link ? [quoted("told.notice", linked(link), "long")] : []),
   ];
 }
 
 /* The step at which people agree: whether the box is ticked, after telling why it must be. */
-function agreement(study) {
+function agreement(study, texts) {
   if (!study.consent) return { read: () => true, first: null };
-  tell(at("told"), () => [...organiserFacts(study), ...noticeFacts(study)]);
-  const { text, version } = study.consent, box = at("consent");
-  tell(at("consent-text"), () => text);
+  tell(at("told"), () => [...organiserFacts(study), ...noticeFacts(study, texts)]);
+  const { version } = study.consent, box = at("consent");
+  tell(at("consent-text"), texts.consent);
   tell(at("consent-version"), because("told.version", { version }));
   const read = () => {
     const said = box.checked ? [true, null] : [undefined, because("told.missing")];

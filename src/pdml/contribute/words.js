@@ -54,8 +54,14 @@ const told = new Map(); // by element, what it says: to be said again in another
 /* `sentence` gives text, or nodes; it is asked again whenever the language changes. */
 function tell(element, sentence) {
   told.set(element, sentence);
-  element.replaceChildren(...[sentence()].flat());
+  retell(element, sentence);
   return element;
+}
+
+/* What the study says may be in another language than what the page says of itself. */
+function retell(element, sentence) {
+  element.replaceChildren(...[sentence()].flat());
+  if (sentence.study) sentence.study.mark(element);
 }
 
 /* Everything on the page in this language; in no other place does the choice leave a trace. */
@@ -72,17 +78,20 @@ function speak(code) {
     element.setAttribute("aria-label", words(element.dataset.label));
   }
   for (const [element, sentence] of told) {
-    if (element.isConnected) element.replaceChildren(...[sentence()].flat());
+    if (element.isConnected) retell(element, sentence);
     else told.delete(element);
   }
 }
 
-/* What somebody chose, or the first of the browser's languages that the page speaks. The choice
-   stands in the address's fragment (#l=de), which no server sees: nothing is stored. */
-function preferred() {
-  const chosen = /[#&]l=([a-z]+)/.exec(location.hash)?.[1];
+/* What somebody chose, or the first of the browser's languages that the study has, or at least the
+   page. The choice stands in the address's fragment (#l=de), which no server sees: nothing is
+   stored. */
+function preferred({ study: { language: own }, languages = [] }) {
+  const chosen = /[#&]l=([a-z]+)/.exec(location.hash)?.[1] ?? "";
   const speaks = (code) => Object.hasOwn(CATALOGUES, code);
-  return [chosen ?? "", ...navigator.languages.map(languageOf)].find(speaks) ?? "en";
+  const has = (code) => code === own || languages.some((texts) => texts.code === code);
+  const wanted = navigator.languages.map(languageOf);
+  return speaks(chosen) ? chosen : wanted.find(has) ?? wanted.find(speaks) ?? own ?? "en";
 }
 
 function offerLanguages() {
@@ -99,19 +108,39 @@ function offerLanguages() {
   at("language").parentElement.hidden = false;
 }
 
-/* The study's own texts, as sentences. */
-function textsOf({ label, attributes }) {
-  const attribute = ({ name, label: asked, help, levels }) => ({
-    asked: () => asked || name,
-    help: () => help || "",
-    level: (i) => levels[i],
-    answer: (given) =>
-      given === null ? words("answer.none") : typeof given === "number" ? number(given) : given,
-  });
+/* The study's own texts as sentences, in the page's language if the study has it. */
+function textsOf({ study, label, attributes, notice, consent, languages = [] }) {
+  const own = { code: study.language, ...study, ...label, attributes, notice, consent };
+  const now = () => languages.find(({ code }) => code === language) ?? own;
+  const mark = (element) => {
+    [element.lang, element.dir] = [now().code ?? "", "auto"];
+  };
+  const sentence = (text) => Object.assign(() => text(now()), { study: { mark } });
+  const attribute = ({ name, levels }, i) => {
+    const here = (texts) =>
+      texts === own ? attributes[i] : texts.attributes.find((one) => one.name === name);
+    const level = (k) => here(now()).levels[k];
+    return {
+      asked: sentence((texts) => here(texts).label || name),
+      help: sentence((texts) => here(texts).help || ""),
+      levels: levels?.map((_, k) => sentence(() => level(k))),
+      answer: (given) => {
+        if (given === null) return words("answer.none");
+        if (typeof given === "number") return number(given);
+        return levels ? level(levels.indexOf(given)) : given;
+      },
+    };
+  };
   return {
-    question: () => label.question,
-    classes: () => label.classes,
+    title: sentence((texts) => texts.title),
+    description: sentence((texts) => texts.description ?? ""),
+    question: sentence((texts) => texts.question),
+    classes: () => now().classes,
+    named: label.classes.map((_, k) => sentence((texts) => texts.classes[k])),
     attributes: attributes.map(attribute),
+    notice: (key) => now().notice[key] ?? notice[key], // a link may be the study's own
+    consent: sentence((texts) => texts.consent.text),
+    mark,
   };
 }
 

@@ -25,6 +25,7 @@ from pdml.plan.training_plan import TrainingPlan
 from pdml.study import device, lines, rules
 from pdml.study.encoder import Attribute, Encoder
 from pdml.study.findings import Mistake
+from pdml.study.languages import Texts, own
 from pdml.study.members import Relay, ServerEntry
 from pdml.study.people import Consent, Notice, Organiser
 from pdml.tables import Table, listed
@@ -65,6 +66,8 @@ class Study:
     closes: datetime | None = None
     min_records: int = 50  # the smallest number of records with which a server may train
     wording: Mapping[str, Wording] = field(default_factory=dict)  # by attribute
+    language: str = ""  # of these texts
+    languages: tuple[Texts, ...] = ()  # the same texts in others
     relay: Relay | None = None  # where nodes meet
     # what people are told before they are asked, and what they agree to
     organiser: Organiser | None = None
@@ -127,7 +130,8 @@ class Study:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, in the layout of the TOML file."""
         head: dict[str, Any] = {"id": self.id, "title": self.title, "min_records": self.min_records}
-        head |= _filled({"description": self.description, "replaces": self.replaces})
+        head |= _filled({"description": self.description, "language": self.language})
+        head |= _filled({"replaces": self.replaces})
         times = {"opens": self.opens, "closes": self.closes}
         head |= {key: _time(moment) for key, moment in times.items() if moment is not None}
         encoder = self.encoder.to_dict()
@@ -150,6 +154,8 @@ class Study:
         }
         document |= {"encoder": encoder} if encoder else {}  # version 1 leaves no trace
         document |= {"maps": maps} if maps else {}
+        if self.languages:
+            document["languages"] = [texts.to_dict() for texts in self.languages]
         if self.budget is not None:
             document["budget"] = _limits(self.budget)
         if self.plan is not None:
@@ -204,6 +210,27 @@ class Study:
     def epsilon_micro(self) -> tuple[int, ...]:
         """The menu in millionths, exactly."""
         return tuple(micro(epsilon) for epsilon in self.menu)
+
+    def texts(self, language: str = "") -> Texts:
+        """All that people read, in one of the study's languages; "": its own."""
+        wording = {name: (each.label, each.help) for name, each in self.wording.items()}
+        mine = own(
+            code=self.language,
+            title=self.title,
+            description=self.description,
+            question=self.question,
+            classes=self.classes,
+            attributes=self.attributes,
+            wording=wording,
+            notice=self.notice,
+            consent=self.consent,
+        )
+        found = {texts.code: texts for texts in (mine, *self.languages)}
+        if language and language not in found:
+            known = ", ".join(filter(None, found)) or "not declared"
+            must = f"language must be one of the study's ({known})"
+            raise InvalidInput(f"{must}, got {language!r}", setting="language")
+        return found.get(language, mine)
 
     def server(self, name: str) -> ServerEntry:
         for server in self.servers:

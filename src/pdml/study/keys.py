@@ -20,6 +20,7 @@ MOST_MAPS = 20
 MOST_DIRECTIONS = 20_000  # numbers that a device draws for waves: a second in a slow browser
 MOST_SPELLINGS = 20
 TOPOLOGIES = ("ring", "complete")
+LANGUAGES = ("en", "de", "fr", "es", "it", "nl", "ar")  # those of the contributor's page
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,10 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
         ),
         "plan": Key("How to train: settings of a plan. Left out, each job brings its own."),
         "relay": Key("Where nodes meet."),
+        "languages": Key(
+            "The texts in other languages, a table for each; they are part of the contract. A "
+            "translation is whole: it says all that the study says in its own."
+        ),
         "organiser": Key(
             "Who answers for the study. People are asked only by a study with this, `notice` and "
             "`consent`."
@@ -80,6 +85,10 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
         ),
         "title": Key("What people read first.", True),
         "description": Key("More of it; it may have paragraphs."),
+        "language": Key(
+            "The language of its texts: " + ", ".join(f"`{code}`" for code in LANGUAGES) + ". "
+            "Needed beside [[languages]]; left out, nobody is told."
+        ),
         "format": Key(
             "The version of this file's format; by default 1. It leaves no trace in the hash."
         ),
@@ -209,6 +218,32 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
         "features": Key("What they may learn of people's features."),
         "labels": Key("What they may learn of people's labels."),
         "colluding": Key("How many others together both limits hold against; by default all."),
+    },
+    "languages": {
+        "code": Key("Which language, another than the study's own.", True),
+        "title": Key("The study's title in it.", True),
+        "description": Key("Its description, if it has one."),
+        "question": Key("The secret question.", True),
+        "classes": Key("The possible answers, in the order of the study's.", True),
+        "attributes": Key("A table for each attribute, `[[languages.attributes]]`.", True),
+        "notice": Key("What `[notice]` says, if the study has one: `[languages.notice]`."),
+        "consent": Key("What `[consent]` says, if the study has one: `[languages.consent]`."),
+    },
+    "languages.notice": {
+        "purpose": Key("What answers are used for."),
+        "legal_basis": Key("By what right."),
+        "who_sees": Key("Who sees what."),
+        "text": Key("The whole notice, if the study has it."),
+        "link": Key("Where it can be read in this language; by default the study's link."),
+    },
+    "languages.consent": {
+        "text": Key("What people agree to. Reports carry the version and hash of the study's own."),
+    },
+    "languages.attributes": {
+        "name": Key("Which attribute, by its name, which is the same in all languages.", True),
+        "label": Key("How the form puts it.", True),
+        "help": Key("What the form says below it, if the study has that."),
+        "levels": Key("Of a category, which needs it: its levels, in the order of the study's."),
     },
     "budget.features": _LIMIT,
     "budget.labels": _LIMIT,

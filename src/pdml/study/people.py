@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from pdml.errors import Unaskable
 from pdml.study import keys
@@ -65,9 +65,15 @@ class Consent:
         return hashlib.sha256(self.text.encode("utf-8")).hexdigest()
 
 
-def read(
-    f: Findings, tables: Mapping[str, Any], closes: datetime | None
-) -> dict[str, Organiser | Notice | Consent | None]:
+class Told(TypedDict):
+    """The arguments of `Study` that are for people; None for a table that is not there."""
+
+    organiser: Organiser | None
+    notice: Notice | None
+    consent: Consent | None
+
+
+def read(f: Findings, tables: Mapping[str, Any], closes: datetime | None) -> Told:
     """The arguments of `Study` that are for people; None for a table that is not there."""
     organiser = _table(
         f,
@@ -106,11 +112,11 @@ def read(
             "version": lambda path, value: _version(f, path, value),
         },
     )
-    return {
-        "organiser": None if organiser is None else Organiser(**organiser),
-        "notice": None if notice is None else Notice(**notice),
-        "consent": None if consent is None else Consent(**consent),
-    }
+    return Told(
+        organiser=None if organiser is None else Organiser(**organiser),
+        notice=None if notice is None else Notice(**notice),
+        consent=None if consent is None else Consent(**consent),
+    )
 
 
 def _table(

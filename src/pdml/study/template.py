@@ -58,13 +58,17 @@ _COMMENTS = {
     "plan": """\
 # How to train. `pdml plan` proposes settings that meet a budget.
 """,
+    "languages": """\
+# The texts in other languages, for the form. Each says all that the study says in its own; names,
+# classes and levels stay what they are in reports and tables.
+""",
     "relay": """\
 # Where nodes meet; the fingerprint is that of the public key in its certificate.
 """,
 }
 
 _PEOPLE = ("organiser", "notice", "consent")
-_UPPER = (*_PEOPLE, "label", "encoder", "attributes", "maps")
+_UPPER = (*_PEOPLE, "label", "encoder", "attributes", "maps", "languages")
 _TIMES = ("opens", "closes", "retention")
 
 _LATER = {
@@ -143,7 +147,7 @@ def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
     for key in ("label", "encoder"):
         if key in document:
             parts.append(_COMMENTS[key] + _table(key, document[key]))
-    for key in ("attributes", "maps", "servers"):
+    for key in ("attributes", "maps", "languages", "servers"):
         if key not in document:
             continue
         tables = []
