@@ -170,6 +170,7 @@ OPTIONS = {
     for name, command in COMMANDS
 }
 OPTIONS["pdml train"] |= OPTIONS["pdml train people.csv"] | OPTIONS["pdml train study.toml"]
+OPTIONS["pdml contribute"] |= OPTIONS["pdml contribute study.toml"]
 
 
 def unknown(text: str) -> list[str]:

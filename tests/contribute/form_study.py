@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from example_study import STUDY
+from example_study import ASKING, STUDY
 
 from pdml.study import Wording
 from pdml.study.encoder import Category, Encoder
@@ -20,6 +20,7 @@ FORM = replace(
         "region": Wording(label="Where do you live?"),
     },
 )
+TOLD = replace(FORM, organiser=ASKING.organiser, notice=ASKING.notice, consent=ASKING.consent)
 GERMAN = Texts(
     code="de",
     title="Wer ist gefährdet?",

@@ -17,7 +17,15 @@ CATALOGUES = catalogues()
 ENGLISH = CATALOGUES["en"]
 SOURCES = {
     name: resources.files("pdml.contribute").joinpath(name).read_text("utf-8")
-    for name in ("page.html", "device.js", "encoding.js", "words.js", "form.js", "page.js")
+    for name in (
+        "page.html",
+        "device.js",
+        "encoding.js",
+        "words.js",
+        "form.js",
+        "told.js",
+        "page.js",
+    )
 }
 SCRIPTS = [text for name, text in SOURCES.items() if name.endswith(".js")]
 

@@ -208,6 +208,10 @@ def _show(found: "Status") -> None:
         f"Withdrawn: {totals.withdrawn:,}. Invitations used: {totals.invitations_used:,} "
         f"of {totals.invitations:,}.",
     )
+    if found.retention:
+        screen.say(f"Reports are kept until {found.retention} at the latest.")
+    if found.erased_at:
+        screen.say(f"All reports were erased in the hour {found.erased_at}.")
     if found.frozen_at:
         exported = f", exported with digest {totals.digest}" if totals.digest else ""
         screen.say(f"Frozen at {found.frozen_at}{exported}.")
@@ -237,6 +241,39 @@ def delete(
     told = {"server": collection.server, "report": report, "withdrawn": True, "before": not new}
     done = "is withdrawn" if new else "was withdrawn before"
     screen.answer(as_json, told, f"Report {report} {done}.")
+
+
+@collect.command()
+def purge(
+    study: StudyFile,
+    server: Server = "",
+    db: Database = "",
+    keys: Keys = None,
+    early: Annotated[bool, flag("--early", "Also before the study's retention ends.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Erase all reports at the end of their retention.
+
+    Each is erased as if it had been withdrawn, also in a frozen collection,
+    and nothing more is taken. A running service does it by itself when the
+    time has come, and so does every command that opens the collection.
+    Data sets that were exported before are copies: delete them yourself.
+
+    \b
+    Example:
+      pdml collect purge study.toml --server alice
+    """
+    with _opened(study, server, db, keys) as collection:
+        collection.purge(early=early)
+        found = collection.status()
+    told = {"server": found.server, "state": found.totals.state, "erased_at": found.erased_at}
+    exported = f" Delete the data set with digest {found.totals.digest}, too."
+    screen.answer(
+        as_json,
+        told | {"digest": found.totals.digest or None},
+        f"All reports of {found.server} were erased in the hour {found.erased_at}."
+        + (exported if found.totals.digest else ""),
+    )
 
 
 @collect.command()

@@ -25,6 +25,7 @@ class Said:
     micro_epsilon: int | None
     label: int | None
     token: str
+    agreed: bool
 
 
 def said_by(
@@ -34,6 +35,8 @@ def said_by(
     epsilon: float | None,
     label: str,
     token: str,
+    *,
+    agreed: bool,
 ) -> Said:
     """Everything that was given, or a refusal if any of it is wrong: nobody is asked in vain."""
     from pdml.contribute import answers
@@ -49,7 +52,20 @@ def said_by(
         micro_epsilon=None if epsilon is None else answers.on_menu(study, epsilon),
         label=answers.class_index(study, label) if label else None,
         token=answers.invitation(token),
+        agreed=agreed,
     )
+
+
+def agreed(study: "Study", said: bool) -> bool:
+    """Whether the person agrees to the study's consent: told who asks and for what, then asked."""
+    if study.consent is None or said:
+        return said
+    from pdml.study.people import in_words
+
+    for name, value in in_words(study).items():
+        typer.echo(f"{name}: {value}", err=True)
+    with somebody("Do you agree?"):
+        return typer.confirm("Do you agree?", err=True)
 
 
 def complete(

@@ -6,7 +6,7 @@ from typing import Any
 from pdml.cli import budget_words, screen
 from pdml.cli.screen import Grid
 from pdml.pages import numbers
-from pdml.study import Study, Wording, readable, words
+from pdml.study import Study, Wording, people, readable, words
 
 MOST_ROWS = 40
 _CHANCE = (
@@ -21,7 +21,8 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
     screen.say((study.title, "bold"), (f"{study.id}, {_when(study)}", "dim"))
     if study.description:
         screen.say("", study.description)
-    _told(study)
+    if rows := list(people.in_words(study).items()):
+        screen.show("Who asks, and for what?", Grid(("", ""), rows, words=2))
     menu = [
         (f"epsilon {each['epsilon']:g}{_default(study, each['epsilon'])}", each["meaning"])
         for each in facts["menu"]
@@ -67,22 +68,6 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
     page = facts["page_sha256"] or "is told where pages are drawn: pip install 'pdml[collect]'"
     hashes = {"study hash": facts["hash"], "page sha256": page}
     screen.say("", *(f"{name:<12} {value}" for name, value in hashes.items()), whole=True)
-
-
-def _told(study: Study) -> None:
-    """Who asks, what becomes of answers, and what people agree to."""
-    facts: dict[str, str] = {}
-    if (who := study.organiser) is not None:
-        facts |= {"organiser": f"{who.name}, {who.address}", "contact": who.contact}
-        facts |= {"about your data": who.for_data_protection}
-    if (notice := study.notice) is not None:
-        facts |= {"purpose": notice.purpose, "legal basis": notice.legal_basis}
-        facts |= {"who sees what": notice.who_sees, "reports are erased": _moment(notice.retention)}
-        facts |= {"notice": notice.link or notice.text} if notice.link or notice.text else {}
-    if (consent := study.consent) is not None:
-        facts |= {f"you agree to (version {consent.version})": consent.text.strip()}
-    if facts:
-        screen.show("Who asks, and for what?", Grid(("", ""), list(facts.items()), words=2))
 
 
 def _few(columns: tuple[str, str, str], rows: list[tuple[str, str, str]], words: int) -> Grid:

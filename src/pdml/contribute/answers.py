@@ -111,3 +111,18 @@ def invitation(text: str) -> str:
             "token must be 32 hex digits, or a link that ends in #t= and these", setting="token"
         )
     return token
+
+
+def consent(study: Study, *, agreed: bool) -> dict[str, str]:
+    """What a report carries of a person's consent, as fields of it; nothing where a study asks for
+    none. Raises `InvalidInput` for somebody who has not agreed.
+    """
+    if study.consent is None:
+        return {}
+    if not agreed:
+        raise InvalidInput(
+            f"agreed must be True, got {agreed}: the study asks people to agree to version "
+            f"{study.consent.version} of its consent before they answer",
+            setting="agreed",
+        )
+    return {"consent": study.consent.digest, "consent_version": study.consent.version}

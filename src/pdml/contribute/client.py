@@ -11,6 +11,7 @@ import msgspec
 from pdml.contribute import answers as given
 from pdml.contribute.delivery import Delivery
 from pdml.contribute.memo import Memo, Memory, default_folder
+from pdml.contribute.receipt import SavedReceipt, saved
 from pdml.errors import InvalidInput, NotDelivered
 from pdml.mechanisms.label_flip import MILLION
 from pdml.study import Study
@@ -46,6 +47,7 @@ def prepare(
     *,
     record: str = "",
     token: str = "",
+    agreed: bool = False,
 ) -> bytes:
     """The bytes to send. Chance decides here, before they can leave, and once: the memory keeps it.
 
@@ -61,6 +63,8 @@ def prepare(
         Whose record, where several people share the device.
     token : str
         The invitation, if there is one.
+    agreed : bool
+        Whether the person has agreed to the study's consent.
 
     Returns
     -------
@@ -81,6 +85,7 @@ def prepare(
     memo = memory.recall(study.hash, record)
     if memo is not None and memo.sent:
         return memo.sent.encode("ascii")
+    consent = given.consent(study, agreed=agreed)
     features = study.encode(answers)
     if memo is None:
         if label is None or not 0 <= label < len(study.classes):
@@ -100,6 +105,7 @@ def prepare(
         label=memo.label,
         features=pack_features(features),
         token=token,
+        **consent,
     )
     return encode_report(report)
 
@@ -182,6 +188,8 @@ class Contribution:
         answers: Mapping[str, object],
         label: int | None = None,
         micro_epsilon: int | None = None,
+        *,
+        agreed: bool = False,
     ) -> Preview:
         """`prepare`, with what a reader of the report will see."""
         data = prepare(
@@ -192,8 +200,16 @@ class Contribution:
             micro_epsilon,
             record=self.record,
             token=self.token,
+            agreed=agreed,
         )
         return preview(self.study, data)
+
+    def receipt(self) -> SavedReceipt:
+        """The receipt of this record's report, for its owner to keep."""
+        memo = self.memo
+        if memo is None:
+            raise InvalidInput("a receipt is kept of a report that was stored, got no report")
+        return saved(self.study, self.service.url, memo)
 
     def send(self, prepared: Preview) -> Receipt:
         """`submit` of what was looked at."""
@@ -207,6 +223,7 @@ def contribute(
     *,
     label: str,
     epsilon: float,
+    agreed: bool = False,
     token: str = "",
     record: str = "",
     memory: Path | None = None,
@@ -226,6 +243,8 @@ def contribute(
         The true answer, which is stored nowhere.
     epsilon : float
         From the study's menu.
+    agreed : bool
+        Whether the person has read the study's notice and agrees to its consent.
     token : str
         The invitation, or the link that holds it.
     record : str
@@ -254,8 +273,9 @@ def contribute(
 
     Examples
     --------
-    >>> contribute(study, study.servers[0].url, {"age": 34}, label="yes", epsilon=1)
-    ... # doctest: +SKIP
+    >>> contribute(
+    ...     study, study.servers[0].url, {"age": 34}, label="yes", epsilon=1, agreed=True
+    ... )  # doctest: +SKIP
     """
     said = given.checked(study, answers)
     chosen = (given.class_index(study, label), given.on_menu(study, epsilon))
@@ -269,4 +289,4 @@ def contribute(
         )
         if one.memo is None or not one.memo.sent:
             one.require_admission()
-        return one.send(one.prepare(said, *chosen))
+        return one.send(one.prepare(said, *chosen, agreed=agreed))

@@ -52,17 +52,28 @@ const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2,
 const sha256 = async (text) =>
   hex(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))));
 
-function reportText(study, { id, epsilon, label }, entries, token) {
-  const features = pack(entries);
-  return JSON.stringify({ version: 1, study, id, epsilon, label, features, token });
+/* `agreed` is what the person has agreed to, {consent, consent_version}; both "" for nothing. */
+function reportText(study, { id, epsilon, label }, entries, token, agreed) {
+  const features = pack(entries), { consent, consent_version } = agreed;
+  const said = { study, id, epsilon, label, features, token, consent, consent_version };
+  return JSON.stringify({ version: 2, ...said });
+}
+
+/* What withdraws a report, and the number that follows from it: whoever knows the number does not
+   know the code. */
+const reportId = async (code) => (await sha256(`pdml withdrawal ${code}`)).slice(0, 32);
+async function numbered() {
+  const code = hex(crypto.getRandomValues(new Uint8Array(16)));
+  return { id: await reportId(code), code };
 }
 
 // 4 What this device remembers of a study, so that chance decides once. One of
-//   {id, epsilon, label, token}          drawn: what chance has made of the answer
-//   {id, epsilon, label, sent}           left, no clear answer: only these bytes may leave now
-//   {id, epsilon, label, sent, receipt}  stored by the server
-//   Every field but the receipt, which is the server's, stands in the report: whoever reads this
-//   memory learns what whoever receives the report learns, and no more.
+//   {id, epsilon, label, code, token}          drawn: what chance has made of the answer
+//   {id, epsilon, label, code, sent}           left, no clear answer: only these bytes may leave now
+//   {id, epsilon, label, code, sent, receipt}  stored by the server; with withdrawn: erased again
+//   Every field but the receipt, which is the server's, and the code, which is drawn before anything
+//   else and withdraws the report, stands in the report: whoever reads this memory learns of the
+//   person what whoever receives the report learns, and no more.
 
 const memory = (() => {
   const kept = new Map(); // what the browser would not store: only until the page is closed
@@ -105,10 +116,9 @@ function remember(hash, memo) {
 }
 
 /* What chance makes of an answer: drawn once, kept before anybody sees it. The answer is not. */
-function settle(hash, answer, micro, classes) {
+function settle(hash, { id, code }, answer, micro, classes) {
   const drawn = () => randomise(answer, micro, classes);
-  const id = () => hex(crypto.getRandomValues(new Uint8Array(16)));
-  return recall(hash) ?? remember(hash, { id: id(), epsilon: micro, label: drawn() });
+  return recall(hash) ?? remember(hash, { id, epsilon: micro, label: drawn(), code });
 }
 
 /* An invitation comes in the address's fragment, which no server sees, and leaves it at once. A

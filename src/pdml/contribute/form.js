@@ -127,13 +127,15 @@ function menuChoice(micro, position, menu, chosen, classes) {
 /* A name and what stands for it; `mark` on those that are the study's words. */
 function fact(name, value, style = "", { mark = () => {}, answer = false } = {}) {
   const told = make("dt", {}, name);
-  const said = make("dd", { class: style.includes("code") ? "code" : false }, String(value));
+  const text = value instanceof Node ? value : String(value);
+  const said = make("dd", { class: style.includes("code") ? "code" : false }, text);
   mark(told);
   if (answer) mark(said);
   return make("div", { class: style }, told, said);
 }
 
-const STEPS = ["about", "privacy", "question", "check"];
+// The first only in studies that ask for consent.
+const STEPS = ["agree", "about", "privacy", "question", "check"].filter((step) => at(step));
 
 /* One step on the screen; its heading takes the focus, so that screen readers say where we are. */
 function show(step, focus = true, entry = focus) {
@@ -145,7 +147,9 @@ function show(step, focus = true, entry = focus) {
   const where = { position: position + 1, steps: STEPS.length };
   tell(at("where"), () => (position < 0 ? words("step.done") : words("step", where)));
   const past = (bar, i) => bar.classList.toggle("past", position < 0 || i <= position);
-  document.querySelectorAll(".track i").forEach(past);
+  const track = document.querySelector(".track");
+  track.replaceChildren(...STEPS.map(() => make("i", {})));
+  [...track.children].forEach(past);
   for (const lead of document.querySelectorAll(".lead")) lead.hidden = position !== 0;
   if (!focus) return;
   window.scrollTo(0, 0);
@@ -169,6 +173,7 @@ function showReport(study, texts, text) {
       fact(words("report.privacy"), epsilonInWords(report.epsilon)),
       fact(words("report.number"), report.id, "long code"),
       ...(report.token ? [fact(words("report.invitation"), report.token, "long code")] : []),
+      ...(report.consent ? [fact(words("report.consent"), report.consent_version)] : []),
     ];
   };
   for (const list of document.querySelectorAll("[data-report]")) tell(list, facts);
@@ -182,11 +187,19 @@ function showReport(study, texts, text) {
   });
 }
 
-function showReceipt(receipt) {
+/* The receipt, with whom to write to; what can be withdrawn still is offered to be. */
+function showReceipt(study, { receipt, code, withdrawn = false }) {
+  tell(at("done").querySelector("h2"), because(withdrawn ? "withdraw.done.title" : "done.title"));
+  say("said", because(withdrawn ? "withdraw.done" : "done.intro"));
+  at("by-number").hidden = withdrawn || Boolean(code);
+  at("withdraw").hidden = withdrawn || !code;
+  at("again").hidden = withdrawn;
   tell(at("receipt"), () => [
+    ...organiserFacts(study),
     fact(words("receipt.server"), receipt.server),
     fact(words("receipt.hour"), hourInWords(receipt.hour)),
     fact(words("report.number"), receipt.id, "long code"),
+    ...(code && !withdrawn ? [fact(words("receipt.code"), spaced(code), "long code")] : []),
     fact(words("receipt.digest"), receipt.digest, "long code"),
   ]);
 }

@@ -65,6 +65,8 @@ async function start() {
   if (!window.crypto?.subtle) return say("notice", because("insecure"));
   const hash = await sha256(text);
   study.coder = await coderOf(study);
+  const agreed = await consentOf(study), agreeing = agreement(study, texts);
+  let fresh = await numbered(); // for the next draw
   let token = invitation(hash);
   at("hash").textContent = hash;
   const forgetful = because("forgetful");
@@ -83,7 +85,6 @@ async function start() {
   const level = (micro, i) => menuChoice(micro, i, menu, micro === standard, classes);
   at("menu").append(...menu.map(level));
   tell(at("send"), because("check.send"));
-  say("said", because("done.intro"));
 
   /* Every way to another step: the choice is forgotten, and what chance has decided is told. */
   const go = (step, ...how) => {
@@ -106,16 +107,22 @@ async function start() {
   const finish = () => {
     const memo = recall(hash);
     showReport(study, texts, memo.sent);
-    showReceipt(memo.receipt);
+    showReceipt(study, memo);
     go("done");
+  };
+  const withdrawn = () => {
+    const memo = recall(hash);
+    keep(memo, { sent: memo.sent, receipt: memo.receipt, withdrawn: true });
+    finish();
   };
 
   let prepared = "";
   /* The report for what chance has decided, shown before it can be sent. */
   const check = (memo, answers) => {
     if (memo.receipt) return finish(); // sent from another tab meanwhile
+    if (!agreeing.read()) return go("agree");
     const named = Object.fromEntries(study.attributes.map(({ name }, i) => [name, answers[i]]));
-    prepared = memo.sent ?? reportText(hash, memo, encode(study.coder, named), token);
+    prepared = memo.sent ?? reportText(hash, memo, encode(study.coder, named), token, agreed);
     if (!memo.sent) keep(memo, { token });
     showReport(study, texts, prepared);
     say("problem", null);
@@ -123,7 +130,9 @@ async function start() {
     warn();
     go("check");
   };
-  const keep = ({ id, epsilon, label }, more) => remember(hash, { id, epsilon, label, ...more });
+  const keep = ({ id, epsilon, label, code }, more) =>
+    remember(hash, { id, epsilon, label, code, ...more });
+  if (study.consent) on("agree", () => (agreeing.read() ? go("about") : agreeing.first.focus()));
   on("about", () => {
     const answers = readAll(fields), memo = recall(hash);
     if (answers) memo ? check(memo, answers) : go("privacy");
@@ -135,7 +144,9 @@ async function start() {
     const answer = secret.read();
     if (answer === undefined) return secret.first.focus();
     const micro = Number(at("menu").querySelector(":checked").value);
-    check(settle(hash, answer, micro, study.label.classes.length), answers);
+    if (!agreeing.read()) return go("agree"); // before chance decides
+    check(settle(hash, fresh, answer, micro, study.label.classes.length), answers);
+    numbered().then((next) => (fresh = next));
   });
   on("check", async () => {
     const memo = recall(hash), shown = JSON.parse(prepared);
@@ -168,9 +179,9 @@ async function start() {
     button.addEventListener("click", () => go(button.dataset.back));
   }
   window.addEventListener("popstate", ({ state }) => {
-    const step = state?.step ?? "about", memo = recall(hash);
-    if (memo?.sent || at("steps").hidden) return;
-    if (["about", "privacy", "question"].includes(step)) go(memo ? "about" : step, true, false);
+    const step = state?.step ?? STEPS[0], memo = recall(hash);
+    if (memo?.sent || at("steps").hidden || !STEPS.slice(0, -1).includes(step)) return;
+    go(memo && step !== "agree" ? "about" : step, true, false);
   });
   window.addEventListener("pagehide", secret.forget); // what is kept for Back keeps no choice
   at("again").addEventListener("click", async () => {
@@ -180,12 +191,22 @@ async function start() {
     else say("again-problem", problem);
   });
   at("save").addEventListener("click", () => {
-    const { sent, receipt } = recall(hash);
-    const saved = JSON.stringify({ receipt, report: sent }, null, 1);
+    const { sent, receipt, code } = recall(hash), { title } = study.study;
+    const { name, address: place, contact } = study.organiser ?? {};
+    const who = name ? { organiser: name, address: place, contact } : {};
+    const told = { version: 1, title, ...who, url: location.origin + location.pathname };
+    const saved = JSON.stringify({ ...told, receipt, report: sent, code: code ?? "" }, null, 1);
     const address = URL.createObjectURL(new Blob([saved], { type: "application/json" }));
     make("a", { href: address, download: `receipt-${receipt.id}.json` }).click();
     URL.revokeObjectURL(address);
   });
+  at("withdraw-now").addEventListener("click", async () => {
+    say("withdraw-problem", null);
+    const why = await takeBack(study, recall(hash).code);
+    if (why) say("withdraw-problem", why);
+    else withdrawn();
+  });
+  offerWithdrawal(study, hash, withdrawn);
   at("print").addEventListener("click", () => window.print());
   /* Somebody else gets a number and a draw of their own. An invitation goes with the person who
      used it, and one that came since stays. */
@@ -225,7 +246,7 @@ async function start() {
     const why = await admission(hash, asked);
     if (asked !== token) return; // another link has come, and asks for itself
     if (recall(hash)?.sent) return begin(); // from another tab meanwhile
-    if (!why) return go("about", false);
+    if (!why) return go(STEPS[0], false);
     say("gate-said", why);
     at("knock").hidden = at("foot").hidden = false;
   };

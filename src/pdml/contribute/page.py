@@ -13,7 +13,9 @@ from importlib import resources
 
 from pdml.contribute import languages
 from pdml.markup import Markup, templates
-from pdml.study import Study
+from pdml.study import Study, people
+
+_SCRIPTS = ("device.js", "encoding.js", "words.js", "form.js", "told.js")
 
 
 @dataclass(frozen=True)
@@ -47,15 +49,17 @@ def render(study: Study) -> ContributorPage:
     - The page can talk to its own server only, no form can be submitted by the browser itself,
       nobody can frame it, and the address it was opened with is told to nobody.
     - What the study says appears as text, never as markup.
+    - A study by which nobody may be asked (`pdml.study.people`) says that it is only tried out.
     """
     style = _asset("page.css")
-    parts = [_asset(name) for name in ("device.js", "encoding.js", "words.js", "form.js")]
+    parts = [_asset(name) for name in _SCRIPTS]
     script = "\n".join([*parts, languages.script(), _asset("page.js")])
     html = (
         templates("pdml.contribute", ".")
         .get_template("page.html")
         .render(
             study=study,
+            unfit=bool(people.mistakes(study)),
             style=Markup(style),
             script=Markup(script),
             catalogues=languages.catalogues(),

@@ -109,8 +109,8 @@ function offerLanguages() {
 }
 
 /* The study's own texts as sentences, in the page's language if the study has it. */
-function textsOf({ study, label, attributes, languages = [] }) {
-  const own = { code: study.language, ...study, ...label, attributes };
+function textsOf({ study, label, attributes, notice, consent, languages = [] }) {
+  const own = { code: study.language, ...study, ...label, attributes, notice, consent };
   const now = () => languages.find(({ code }) => code === language) ?? own;
   const mark = (element) => {
     [element.lang, element.dir] = [now().code ?? "", "auto"];
@@ -138,6 +138,8 @@ function textsOf({ study, label, attributes, languages = [] }) {
     classes: () => now().classes,
     named: label.classes.map((_, k) => sentence((texts) => texts.classes[k])),
     attributes: attributes.map(attribute),
+    notice: (key) => now().notice[key] ?? notice[key], // a link may be the study's own
+    consent: sentence((texts) => texts.consent.text),
     mark,
   };
 }

@@ -6,7 +6,6 @@ before there were any, and may be tried out, but nobody is asked by it (`check`)
 """
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,11 +15,11 @@ from pdml.errors import Unaskable
 from pdml.study import keys
 from pdml.study.findings import ABSENT, Findings, Mistake
 from pdml.study.lines import Path
+from pdml.study.messages import CONSENT_VERSION
 
 if TYPE_CHECKING:
     from pdml.study.contract import Study
 
-_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,15}", re.ASCII)
 LONGEST = 20_000  # letters of the notice and of what people agree to
 
 Check = Callable[[Path, Any], Any]
@@ -141,10 +140,27 @@ def _paragraphs(f: Findings, path: Path, value: object) -> str:
 
 
 def _version(f: Findings, path: Path, value: object) -> str:
-    if isinstance(value, str) and _VERSION.fullmatch(value):
+    if isinstance(value, str) and CONSENT_VERSION.fullmatch(value):
         return value
     f.wrong(path, "be 1 to 16 letters, digits, dots, dashes or underscores in quotes", value)
     return ""
+
+
+def in_words(study: "Study") -> dict[str, str]:
+    """Who asks, what becomes of answers, and what people agree to, as far as the study says it."""
+    facts: dict[str, str] = {}
+    if (who := study.organiser) is not None:
+        facts |= {"organiser": f"{who.name}, {who.address}", "contact": who.contact}
+        facts |= {"about your data": who.for_data_protection}
+    if (notice := study.notice) is not None:
+        facts |= {"purpose": notice.purpose, "legal basis": notice.legal_basis}
+        facts |= {"who sees what": notice.who_sees}
+        facts |= {"reports are erased": f"{notice.retention:%Y-%m-%d %H:%M} UTC"}
+        more = "\n".join(filter(None, (notice.text.strip(), notice.link)))
+        facts |= {"notice": more} if more else {}
+    if (consent := study.consent) is not None:
+        facts |= {f"you agree to (version {consent.version})": consent.text.strip()}
+    return facts
 
 
 def mistakes(study: "Study") -> list[Mistake]:
