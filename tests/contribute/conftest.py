@@ -9,7 +9,7 @@ from pathlib import Path
 import firefox
 import pytest
 from browsing import Visitor, chromium, missing
-from form_study import FORM, TRANSLATED
+from form_study import FORM
 from recording import Recorder
 from selenium.webdriver import Chrome
 from selenium.webdriver.remote.webdriver import WebDriver
@@ -47,15 +47,6 @@ def require(name: str) -> None:
         pytest.fail(f"the page must be tested in real browsers: install {name}")
     if name:
         pytest.skip(f"needs a real browser: install {name}")
-
-
-@pytest.fixture
-def translated_recorder() -> Iterator[Recorder]:
-    """Of the study in English, German and Arabic; in other languages only the page's own words
-    are.
-    """
-    with Recorder(render(TRANSLATED), TRANSLATED.canonical()) as running:
-        yield running
 
 
 @pytest.fixture(scope="session")

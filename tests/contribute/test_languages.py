@@ -102,7 +102,7 @@ def test_no_sentence_stands_outside_the_catalogues() -> None:
     what machines read."""
     assert Prose(SOURCES["page.html"]).found == []
     machines = (
-        r'use strict|pdml( |-)|\["use|:is\(|input, select|label|choice|long code|hint|field asked'
+        r'use strict|pdml( |-)|\["use|:is\(|input, select|label|choice|long code|hint|field asked|noopener'
     )
     for script in SCRIPTS:
         code = re.sub(r"/\*.*?\*/|//[^\n]*", "", script, flags=re.S)
