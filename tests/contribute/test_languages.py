@@ -101,9 +101,7 @@ def test_no_sentence_stands_outside_the_catalogues() -> None:
     """Between the tags of the page no letter; in the scripts no text of two words or more, but for
     what machines read."""
     assert Prose(SOURCES["page.html"]).found == []
-    machines = (
-        r'use strict|pdml( |-)|\["use|:is\(|input, select|label|choice|long code|hint|field asked|noopener'
-    )
+    machines = r'use strict|pdml( |-)|\["use|:is\(|input, select|label|choice|long code|hint|field asked|noopener'
     for script in SCRIPTS:
         code = re.sub(r"/\*.*?\*/|//[^\n]*", "", script, flags=re.S)
         texts = [text for pair in re.findall(r'"([^"\n]*)"|`([^`\n]*)`', code) for text in pair]
