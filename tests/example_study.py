@@ -52,5 +52,25 @@ labels = { epsilon = 0.1 }
 rounds = 60
 noise_scale = [1, 2.5, 3]
 """
+# What people are told, for studies by which they are asked.
+TOLD = """\
+[organiser]
+name = "City Hospital"
+address = "1 Long Street, Ghent"
+contact = "study@hospital.example"
+data_protection_contact = "privacy@hospital.example"
+
+[notice]
+purpose = "To find out who is at risk."
+legal_basis = "Your consent."
+who_sees = "The hospital sees every answer but the last one."
+retention = 2036-01-01T01:00:00+01:00
+link = "https://hospital.example/notice"
+
+[consent]
+text = "I have read the notice, and I agree that my answers are used for this study."
+version = "2026-03"
+"""
 # Open at any time, and without a plan.
 STUDY = replace(Study.from_text(TEXT), opens=None, closes=None, plan=None)
+ASKING = replace(Study.from_text(TEXT + TOLD), opens=None, closes=None, plan=None)

@@ -22,6 +22,7 @@ from pdml import Study, __version__, load_model
 from pdml.collect.sqlite import SqliteStore
 from pdml.collect.store import CollectionId
 from pdml.contribute import crowd
+from pdml.contribute import receipt as saved_receipts
 from pdml.contribute.memo import Memory
 from pdml.errors import NotDelivered, PDMLError
 from pdml.formats import Format
@@ -36,7 +37,7 @@ from pdml.node.sealing import Sealer, SealingKey
 from pdml.plan.saved import SavedPlan
 from pdml.release.node_evaluation import add_up
 from pdml.study.frozen import open_frozen
-from pdml.study.messages import decode_report, features_of
+from pdml.study.messages import decode_report, encode_report, features_of, report_id
 from pdml.tables import Table
 
 ROOT = Path(__file__).parents[1]
@@ -135,6 +136,8 @@ def read_model(path, version, newer, tmp_path):
 HASHES = {
     "study-1.toml": "8fb5fc6f70e431bddcc895f3cd509a3c903ec09e261a7622002a70c2145c532b",
     "study-1.second.toml": "10fef8ba459700338c5ff4693c3d86dd958f8c0fbaea86484b8c74b02e440d7b",
+    "study-1.languages.toml": "dcd23712430365098e2a7c05a371cbfd848c62f2865b6ae3c391b7438d90bdf1",
+    "study-1.told.toml": "9a0e8d4a87916b7ecd5dcc2538405830af1f3b3f1a31466ff12f819c6fca1038",
 }
 
 
@@ -143,16 +146,19 @@ def read_study(path, version, newer, tmp_path):
     if newer:
         text = text.replace("[study]", "[study]\ncolour = 3\nformat = 2")
     study = Study.from_text(text)
-    second = path.name == "study-1.second.toml"
+    second = path.name in ("study-1.second.toml", "study-1.languages.toml")
     known = HASHES[path.name]
     assert study.hash == known and study.encoder.version == (2 if second else 1)
+    assert [texts.title for texts in study.languages] == ["Zweite"] * ("languages" in path.name)
     assert Study.from_text(text.replace("[study]", "[study]\nformat = 1")).hash == known
 
 
 def read_report(path, version, newer, tmp_path):
     data = path.read_bytes()
     report = decode_report(raised(data, version) if newer else data)
-    assert (report.id, report.epsilon, report.label) == ("3" * 32, 400_000, 0)
+    id = "3" * 32 if version == 1 else report_id("3" * 32)
+    assert (report.id, report.epsilon, report.label) == (id, 400_000, 0)
+    assert encode_report(report) == data
     if path.name == "report-1.second.json":
         study = Study.load(STORED / "study-1.second.toml")
         assert report.study == study.hash
@@ -251,10 +257,24 @@ def read_card(path, version, newer, tmp_path):
 
 def read_memo(path, version, newer, tmp_path):
     name = hashlib.sha256(f"{TRIAL}\n".encode()).hexdigest()[:32]
-    table = json.loads(path.read_bytes()) | ({"version": 2, "colour": "blue"} if newer else {})
+    table = json.loads(path.read_bytes())
+    table |= {"version": version + 1, "colour": "blue"} if newer else {}
     (tmp_path / f"{name}.json").write_text(json.dumps(table))
     memo = Memory(tmp_path).recall(TRIAL, "")
     assert (memo.label, memo.receipt.server, json.loads(memo.sent)["id"]) == (0, "alice", memo.id)
+    assert memo.version == version and memo.code == ("" if version == 1 else "3" * 32)
+
+
+def read_saved_receipt(path, version, newer, tmp_path):
+    data = path.read_bytes()
+    (tmp_path / "receipt.json").write_bytes(raised(data, version) if newer else data)
+    saved = saved_receipts.load(tmp_path / "receipt.json")
+    assert (saved.organiser, saved.receipt.server, saved.code) == (
+        "City Hospital",
+        "alice",
+        "3" * 32,
+    )
+    assert saved.receipt.id == report_id(saved.code) == decode_report(saved.report.encode()).id
 
 
 def read_outbox(path, version, newer, tmp_path):
@@ -336,6 +356,7 @@ READERS = {
     "node folder": read_home,
     "card": read_card,
     "memo": read_memo,
+    "saved receipt": read_saved_receipt,
     "outbox": read_outbox,
     "saved plan": read_saved_plan,
     "desk": read_desk,

@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 from typing import ClassVar, NoReturn
 
 import pytest
-from example_study import TEXT
+from example_study import TEXT, TOLD
 from markdown import Markdown
 
 from pdml import TrainingPlan
@@ -134,9 +134,11 @@ class Remembering(Findings):
 def test_every_setting_of_a_study_is_explained(monkeypatch):
     """Whatever the rules look for in a file stands in the reference, and nothing else does."""
     monkeypatch.setattr(rules, "Findings", Remembering)
-    document = tomllib.loads(TEXT) | {"relay": {"address": "relay.example:4222"}}
+    document = tomllib.loads(TEXT + TOLD) | {"relay": {"address": "relay.example:4222"}}
     document["budget"] |= {"labels": {"epsilon": 0.1}}
     document |= {"encoder": {"version": 2}, "maps": [{"map": "squares"}]}
+    texts = {"notice": {}, "consent": {}, "attributes": [{"name": "age"}]}
+    document |= {"languages": [{"code": "de"} | texts]}
     rules.read(document)
     asked = Remembering.asked
     assert asked.pop("plan") == set(rules.SETTINGS)
@@ -168,6 +170,7 @@ OPTIONS = {
     for name, command in COMMANDS
 }
 OPTIONS["pdml train"] |= OPTIONS["pdml train people.csv"] | OPTIONS["pdml train study.toml"]
+OPTIONS["pdml contribute"] |= OPTIONS["pdml contribute study.toml"]
 
 
 def unknown(text: str) -> list[str]:

@@ -7,7 +7,9 @@ PDMLError
 │   ├── GraphError      the servers cannot reach one another
 │   ├── StudyError      a study file, with every mistake and its line
 │   ├── Undeclared      columns of a table without a declared range or levels
-│   ├── Untrainable     a study that nobody may train under, with every reason
+│   ├── UnfitStudy      a study that cannot be used so, with every reason:
+│   │   ├── Untrainable nobody may train under it
+│   │   └── Unaskable   nobody may be asked by it
 │   └── MessageError    bytes that are no message of the protocol, with the code of the problem
 ├── NotDelivered        a report did not reach its service, or was refused; ``code`` says why
 ├── PeerError           another server broke the protocol; the sentence names it
@@ -116,15 +118,23 @@ class Undeclared(InvalidInput):
         return type(self), (self.columns, self.numbers)
 
 
-class Untrainable(InvalidInput):
-    """No job may start under a study; ``study`` is its id, ``reasons`` are whole sentences."""
+class UnfitStudy(InvalidInput):
+    """A study cannot be used so; ``study`` is its id, ``reasons`` are whole sentences."""
 
     def __init__(self, study: str, reasons: Sequence[str]) -> None:
         self.study, self.reasons = study, tuple(reasons)
         super().__init__("; ".join(self.reasons))
 
-    def __reduce__(self) -> tuple[type["Untrainable"], tuple[str, tuple[str, ...]]]:
+    def __reduce__(self) -> tuple[type["UnfitStudy"], tuple[str, tuple[str, ...]]]:
         return type(self), (self.study, self.reasons)
+
+
+class Untrainable(UnfitStudy):
+    """No job may start under a study."""
+
+
+class Unaskable(UnfitStudy):
+    """Nobody may be asked by a study: it does not say what people must be told."""
 
 
 class MessageError(InvalidInput):

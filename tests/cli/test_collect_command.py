@@ -64,7 +64,7 @@ def reports(count: int, token: str = "") -> list[str]:
 
 
 def test_a_collection_s_whole_life(capsys: pytest.CaptureFixture[str]) -> None:
-    first, *_ = reports(5)
+    first, second, *_ = reports(5)
     code, out, err = run(capsys, "collect", "status", *AT)
     assert (
         (code, err) == (0, "")
@@ -95,7 +95,7 @@ def test_a_collection_s_whole_life(capsys: pytest.CaptureFixture[str]) -> None:
         "frozen_at"
     ].endswith("Z")
     for refused in (
-        ["delete", *AT, "--report", first],
+        ["delete", *AT, "--report", second],
         ["close", *AT],
         ["invite", *AT, "--count", "1", "--out", "t.csv"],
     ):
@@ -138,13 +138,13 @@ def test_a_small_collection_is_frozen_only_on_demand(capsys: pytest.CaptureFixtu
         (["status", "study.toml", "--server", "eve"], "no server 'eve'"),
         (["status", "nowhere.toml"], "nowhere.toml"),
         (["status", *AT, "--db", "mysql://x"], "postgresql://"),
-        (["serve", *AT, "--host", "0.0.0.0"], "--insecure-http"),
-        (["serve", *AT, "--cert", "a.pem"], "belong together"),
-        (["serve", *AT, "--cert", "a.pem", "--key", "b.pem"], "cannot use --cert a.pem"),
-        (["serve", *AT, "--db", "study.toml"], "as a collection"),
-        (["serve", *AT, "--db", "no/such/folder.db"], "no such file"),
-        (["serve", *AT, "--host", "203.0.113.77", "--insecure-http"], "cannot listen"),
-        (["serve", *AT, "--proxy", "everybody"], "proxy must be an address or a network"),
+        (["serve", *AT, "--test", "--host", "0.0.0.0"], "--insecure-http"),
+        (["serve", *AT, "--test", "--cert", "a.pem"], "belong together"),
+        (["serve", *AT, "--test", "--cert", "a.pem", "--key", "b.pem"], "cannot use --cert a.pem"),
+        (["serve", *AT, "--test", "--db", "study.toml"], "as a collection"),
+        (["serve", *AT, "--test", "--db", "no/such/folder.db"], "no such file"),
+        (["serve", *AT, "--test", "--host", "203.0.113.77", "--insecure-http"], "cannot listen"),
+        (["serve", *AT, "--test", "--proxy", "everybody"], "proxy must be an address or a network"),
     ],
 )
 def test_refusals_are_one_sentence(
@@ -159,7 +159,7 @@ def test_refusals_are_one_sentence(
 def test_deadlines_are_numbers_of_seconds(
     option: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = run(capsys, "collect", "serve", *AT, option, value)
+    code, out, err = run(capsys, "collect", "serve", *AT, "--test", option, value)
     assert (code, out) == (2, "") and option in err and "Traceback" not in err
 
 
@@ -178,7 +178,9 @@ def test_without_their_keys_reports_are_nothing(capsys: pytest.CaptureFixture[st
     assert code == 0 and "5 reports are frozen" in out
 
 
-@pytest.mark.parametrize("command", ["serve", "invite", "status", "delete", "close", "export"])
+@pytest.mark.parametrize(
+    "command", ["serve", "invite", "status", "delete", "purge", "close", "export"]
+)
 def test_every_command_explains_itself_with_an_example(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,6 +188,22 @@ def test_every_command_explains_itself_with_an_example(
     assert (code, err) == (0, "")
     assert f"\n    pdml collect {command} " in out and "--json" in out
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_collection_is_erased_early_only_if_told_to(capsys: pytest.CaptureFixture[str]) -> None:
+    reports(5)
+    code, out, err = run(capsys, "collect", "purge", *AT)
+    assert (code, out) == (1, "") and "has no retention" in err and err.count("\n") == 1
+    run(capsys, "collect", "export", *AT, "--out", "data")
+    digest = open_frozen("data").manifest.digest
+    code, out, err = run(capsys, "collect", "purge", *AT, "--early")
+    assert (code, err) == (0, "") and "All reports of alice were erased in the hour 20" in out
+    assert f"Delete the data set with digest {digest}, too." in out
+    told = json.loads(run(capsys, "collect", "status", *AT, "--json")[1])
+    assert (told["state"], told["reports"]) == ("erased", 0) and told["erased_at"]
+    assert "were erased in the hour" in run(capsys, "collect", "status", *AT)[1]
+    code, _, err = run(capsys, "collect", "export", *AT, "--out", "again")
+    assert code == 1 and "nothing to freeze" in err
 
 
 def test_every_command_is_told() -> None:

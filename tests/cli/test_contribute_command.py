@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from example_study import STUDY
+from example_study import ASKING, STUDY
 from recording import Answer, Recorder, receipt, refusal
 from running import PDML, run
 
@@ -24,6 +24,7 @@ from pdml.contribute import page
 from pdml.core.maps import Squares
 from pdml.study import template, words
 from pdml.study.encoder import Category, Encoder, Number
+from pdml.study.languages import Question, Texts
 from pdml.study.messages import Report, decode_report, features_of
 
 
@@ -72,6 +73,39 @@ def test_questions_are_asked_and_the_label_last(server: Recorder, study: str) ->
     assert features_of(report).tobytes() == STUDY.encode({"age": 34, "sex": "male"}).tobytes()
     assert server.bodies[0].decode() in asked.stdout  # the preview was what was sent
     assert "Stored by alice" in asked.stdout
+
+
+def test_the_studys_texts_are_shown_in_another_language(
+    tmp_path: Path,
+) -> None:
+    """What is sent is what English answers make; a language that the study has not is refused."""
+    german = Texts(
+        code="de",
+        title="Wer?",
+        description="Eine Umfrage.",
+        question="Wurden Sie diagnostiziert?",
+        classes=("nein", "ja"),
+        attributes=(
+            Question("age", "Alter"),
+            Question("sex", "Geschlecht", levels=("weiblich", "männlich", "anders")),
+        ),
+    )
+    both = replace(STUDY, language="en", languages=(german,))
+    path = tmp_path / "both.toml"
+    path.write_text(template.render(both), encoding="utf-8")
+    with Recorder(page.render(both), both.canonical()) as listening:
+        options = ("contribute", str(path), "--server", listening.url, "--language")
+        asked = typed("34\nmännlich\n1\nja\ny\n", *options, "de")
+        assert asked.returncode == 0, asked.stderr
+        for said in ("Alter (from 18", "Geschlecht", "3  anders", german.question):
+            assert said in asked.stderr
+        assert german.question in asked.stdout
+        report = decode_report(listening.bodies[0])
+        answers = {"age": 34, "sex": "male"}
+        assert features_of(report).tobytes() == STUDY.encode(answers).tobytes()
+        refused = typed("", *options, "fr")
+        assert refused.returncode == 1
+        assert "language must be one of the study's (en, de), got 'fr'" in refused.stderr
 
 
 def test_questions_can_be_left_out_and_the_preview_says_so(tmp_path: Path) -> None:
@@ -380,3 +414,71 @@ def test_a_table_of_people_is_many_devices(
     assert code == 1 and "drawn for another table" in err
     code, _, err = run(capsys, *command, "--clamp", "--outbox", str(tmp_path / "second.ndjson"))
     assert code == 0 and len(server.bodies) == 6
+
+
+# Consent, the receipt, and taking it back
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> str:
+    path = tmp_path / "asking.toml"
+    path.write_text(template.render(ASKING), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def listening() -> Iterator[Recorder]:
+    with Recorder(page.render(ASKING), ASKING.canonical()) as running:
+        yield running
+
+
+def test_who_asks_is_told_and_consent_is_asked_before_any_question(
+    listening: Recorder, asking: str
+) -> None:
+    asked = typed("y\n34\n2\n1\nyes\ny\n", "contribute", asking, "--server", listening.url)
+    assert asked.returncode == 0, asked.stderr
+    told = ("City Hospital", "privacy@", "2036-01-01 00:00 UTC", "I have read", "Do you agree?")
+    order = [asked.stderr.index(part) for part in (*told, "age (from 18 to 100)")]
+    assert order == sorted(order)
+    report = decode_report(listening.bodies[0])
+    assert ASKING.consent and report.consent == ASKING.consent.digest
+    assert "version 2026-03" in asked.stdout
+    assert "Organiser: City Hospital, 1 Long Street, Ghent, study@hospital" in asked.stdout
+    assert re.search("Withdrawal code [0-9a-f]{32}: whoever has this code", asked.stdout)
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"), [("n\n", "Nothing was asked"), ("", "nobody answered 'Do you agree?'")]
+)
+def test_whoever_does_not_agree_is_asked_nothing(
+    listening: Recorder, asking: str, state: Path, keys: str, told: str
+) -> None:
+    options = ("--server", listening.url, *ANSWERS, "--yes")
+    asked = typed(keys, "contribute", asking, *options)
+    assert asked.returncode == 1 and told in asked.stderr
+    assert listening.bodies == [] and not state.exists()
+
+
+def test_the_receipt_is_saved_and_withdraws(
+    capsys: pytest.CaptureFixture[str], listening: Recorder, asking: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "receipt.json"
+    said = ("--server", listening.url, *ANSWERS, "--agree", "--yes", "--receipt", str(file))
+    code, out, err = run(capsys, "contribute", asking, *said)
+    assert (code, err) == (0, "") and json.loads(file.read_bytes())["code"] in out
+    code, _, err = run(capsys, "contribute", asking, *said)
+    assert code == 1 and "receipt.json exists" in err  # before anything is sent
+    listening.answer = refusal("frozen")
+    withdrawal = ["contribute", "withdraw", asking, "--receipt", str(file)]
+    code, _, err = run(capsys, *withdrawal)
+    assert code == 1 and "can no longer be withdrawn" in err and err.count("\n") == 1
+    id = decode_report(listening.bodies[0]).id
+    told = {"id": id, "study": ASKING.hash, "server": "alice", "before": False}
+    listening.answer = lambda body: (200, json.dumps(told).encode())
+    code, out, _ = run(capsys, "contribute", "withdraw", asking, "--server", listening.url)
+    assert (code, out) == (0, f"alice has erased everything of report {id} but its number.\n")
+    code, out, _ = run(capsys, *withdrawal, "--json")
+    assert code == 0 and json.loads(out) == told
+    listening.answer = lambda body: (200, b"{}")
+    code, _, err = run(capsys, *withdrawal)
+    assert code == 1 and "may or may not be withdrawn" in err

@@ -4,14 +4,17 @@ import json
 import os
 import pty
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from example_study import TOLD
 from running import PDML, run
 
 from pdml import Study
 from pdml.accounting import Budget
+from pdml.study import Consent, Organiser
 from pdml.study.encoder import Number
 
 CSV = "age,sex,town,diagnosis\n34,male,A,no\n55,female,B,yes\n"
@@ -70,7 +73,7 @@ def test_new_from_a_table_writes_a_study_that_passes(
     ] and study.edges == (("alice", "bob"),)
     text = file.read_text()
     assert text.count("#") > 10 and "TAKEN FROM THE DATA" not in text
-    code, out, err = run(capsys, "study", "check")
+    code, out, err = run(capsys, "study", "check", "--test")
     assert (
         (code, err) == (0, "")
         and "is a valid study: a-study-of-diagnosis, 2 servers, 2 classes, 2 attributes in "
@@ -98,7 +101,7 @@ def test_ranges_are_not_taken_from_the_data_unless_told(capsys: pytest.CaptureFi
     )
     text = Path("study.toml").read_text()
     assert text.count("TAKEN FROM THE DATA") == 1 and "34" not in text
-    assert run(capsys, "study", "check")[0] == 0
+    assert run(capsys, "study", "check", "--test")[0] == 0
 
 
 def test_new_tells_what_it_wrote_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,6 +211,17 @@ def test_new_asks_step_by_step_and_again_after_a_mistake(
         "",
         "",
         "a,b",
+        "City Hospital",
+        "",
+        "1 Long Street",
+        "study@hospital.example",
+        "",
+        "To find out who smokes.",
+        "Consent.",
+        "The hospital sees your age and sex.",
+        "next year",
+        "2036-01-01",
+        "I agree.",
         "none",
         "0.5",
     ]
@@ -240,6 +254,12 @@ def test_new_asks_step_by_step_and_again_after_a_mistake(
         s.name for s in study.servers
     ] == ["a", "b"]
     assert study.budget == Budget(features_epsilon=0.5)
+    assert "retention must be a day such as 2030-01-31, got 'next year'" in out
+    assert study.organiser == Organiser(
+        name="City Hospital", address="1 Long Street", contact="study@hospital.example"
+    )
+    assert study.notice and study.notice.retention == datetime(2036, 1, 1, tzinfo=UTC)
+    assert study.consent == Consent(text="I agree.", version="1")
     code, out, _ = run(capsys, "study", "check")
     assert code == 0 and out.count("is a placeholder") == 2
 
@@ -320,7 +340,7 @@ def test_new_takes_its_budget_from_options_or_proposes_one(
     budget = Study.load("study.toml").budget
     assert budget == Budget(features_epsilon=2.0, labels_epsilon=0.3)
     age = ["age", "", "18:100", "", "", ""]
-    asked = ["Who?", "You?", "no,yes", *age, "", "a,b"]  # and not for a budget
+    asked = ["Who?", "You?", "no,yes", *age, "", "a,b", ""]  # and not for a budget
     code, out = answer(["study", "new", "yes.toml", "--yes"], asked, folder)
     assert code == 0 and "how much may all other servers" not in out
     assert Study.load("yes.toml").budget == Budget(features_epsilon=1.0)
@@ -342,7 +362,7 @@ def test_check_lists_every_mistake_with_its_line(
         text + "[plan]\nrounds = 0\nnoise_decay = 1.5\nloss = 'x'\nnoise_scale = [1, 2, 3]\n"
     )
     rows = file.read_text().split("\n")
-    code, out, err = run(capsys, "study", "check", "study.toml")
+    code, out, err = run(capsys, "study", "check", "--test", "study.toml")
     assert code == 1 and err == "pdml: study.toml has 6 mistakes\n"
     told = out.strip().split("\n")
     assert len(told) == 6
@@ -351,7 +371,7 @@ def test_check_lists_every_mistake_with_its_line(
     ):
         number = int(line.split(":")[1])
         assert line.startswith(f"study.toml:{number}: ") and rows[number - 1].startswith(key)
-    code, out, err = run(capsys, "study", "check", "--json")
+    code, out, err = run(capsys, "study", "check", "--test", "--json")
     found = json.loads(out)
     assert code == 1 and (found["valid"], found["hash"], len(found["mistakes"])) == (False, None, 6)
     assert found["mistakes"][0]["line"] == int(told[0].split(":")[1])
@@ -362,7 +382,7 @@ def test_check_warns_of_a_plan_beyond_the_budget(
     file: Path, capsys: pytest.CaptureFixture[str], rounds: int, scale: float, kept: bool
 ) -> None:
     add(file, PLANNED.format(rounds=rounds, scale=scale))
-    code, out, _ = run(capsys, "study", "check")
+    code, out, _ = run(capsys, "study", "check", "--test")
     assert code == 0, out
     assert ("the plan does not keep to the budget: with 50 records per server" not in out) == kept
     assert "is a valid study" in out
@@ -376,7 +396,7 @@ def test_check_warns_of_what_is_allowed_but_unwise(
     text = file.read_text().replace("menu = [0.4, 1, 2], default = 1", weak)
     text = text.replace("https://a.test", "https://a.example")
     file.write_text(text.replace('["female", "male", "other"]', f"[{levels}]"))
-    code, out, _ = run(capsys, "study", "check", "--json")
+    code, out, _ = run(capsys, "study", "check", "--test", "--json")
     told = " ".join(row["text"] for row in json.loads(out)["warnings"])
     assert code == 0 and "is a placeholder" in told and "1,002 features are many" in told
     assert "epsilon 8 protects hardly anybody" in told and "becomes over 99.9% sure" in told
@@ -387,7 +407,7 @@ def test_an_epsilon_that_protects_hardly_anybody_must_be_accepted_by_name(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     file.write_text(file.read_text().replace("menu = [0.4, 1, 2]", "menu = [0.4, 1, 3]"))
-    code, out, _ = run(capsys, "study", "check")
+    code, out, _ = run(capsys, "study", "check", "--test")
     assert code == 1 and "menu[3] must be at most 2.944438, got 3.0" in out
     assert "accept_weak = true" in out
     code, _, err = run(capsys, "collect", "serve", "study.toml", "--server", "a", "--open")
@@ -423,12 +443,12 @@ def test_check_of_files_that_are_no_study(
     capsys: pytest.CaptureFixture[str], data: bytes, told: str
 ) -> None:
     Path("study.toml").write_bytes(data)
-    code, out, err = run(capsys, "study", "check")
+    code, out, err = run(capsys, "study", "check", "--test")
     assert code == 1 and told in out and err == "pdml: study.toml has 1 mistake\n"
 
 
 def test_check_of_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "study", "check") == (
+    assert run(capsys, "study", "check", "--test") == (
         1,
         "",
         "pdml: cannot read study.toml: no such file or directory\n",
@@ -511,7 +531,7 @@ def test_a_loss_that_cannot_take_the_classes_is_a_mistake_for_both(
         file.read_text().replace('["no", "yes"]', '["no", "maybe", "yes"]')
         + "[plan]\nloss = 'square'\n"
     )
-    code, out, err = run(capsys, "study", "check")
+    code, out, err = run(capsys, "study", "check", "--test")
     assert (
         code == 1
         and "plan.loss must be 'logistic' for 3 classes" in out
@@ -529,7 +549,24 @@ def test_a_loss_without_a_bound_for_features_is_shown_as_no_limit(
     assert code == 0 and "other servers learn of the features: no limit" in out
     assert "has a plan that breaks its budget with any number of records" in out
     code, out, _ = run(capsys, "study", "show", "--json")
-    assert code == 0 and len(json.loads(out)["mistakes"]) == 1
+    told = [each["text"] for each in json.loads(out)["mistakes"]]
+    assert code == 0 and "has no [organiser]" in told[0] and "breaks its budget" in told[1]
+
+
+def test_a_study_tells_people_who_asks_or_nobody_is_asked(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    people = ["--server", "alice", "--port", "0"]
+    code, out, err = run(capsys, "study", "check")
+    assert code == 1 and "study.toml:1: the study" in out and "has 1 mistake" in err
+    code, _, err = run(capsys, "collect", "serve", "study.toml", *people)
+    assert code == 1 and "has no [organiser], [notice], [consent]" in err and "--test" in err
+    assert not list(file.parent.glob("*.db"))
+    add(file, TOLD)
+    assert run(capsys, "study", "check")[0] == 0
+    _, out, _ = run(capsys, "study", "show")
+    for said in ("City Hospital", "study@hospital", "privacy@", "2036-01-01 00:00 UTC", "I have"):
+        assert said in out
 
 
 # studies that nobody could train under
@@ -566,17 +603,17 @@ def test_a_study_that_nobody_could_train_under_is_refused_before_people_are_aske
     text, told, place = UNTRAINABLE[case]
     before = file.read_text()
     file.write_text(before[: before.index("[budget]")] + text)
-    code, out, err = run(capsys, "study", "check")
+    code, out, err = run(capsys, "study", "check", "--test")
     assert code == 1 and told in out and err == "pdml: study.toml has 1 mistake\n"
     line = int(out.split(":")[1])
     assert file.read_text().split("\n")[line - 1].startswith(place)
-    found = json.loads(run(capsys, "study", "check", "--json")[1])
+    found = json.loads(run(capsys, "study", "check", "--test", "--json")[1])
     assert not found["valid"] and told in found["mistakes"][0]["text"]
     assert found["hash"] == Study.load(file).hash
     assert run(capsys, "study", "show")[0] == 0
     people = ("--server", "alice", "--db", "a.db")
     for command in (
-        ("serve", "study.toml", *people, "--open", "--port", "0"),
+        ("serve", "study.toml", *people, "--test", "--port", "0"),
         ("invite", "study.toml", *people, "--count", "1", "--out", "t.csv"),
     ):
         code, out, err = run(capsys, "collect", *command)

@@ -22,13 +22,13 @@ import httpx
 import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from example_study import STUDY
+from example_study import ASKING, STUDY
 
 from pdml.collect.keys import PAGE, SLOT
 from pdml.collect.rules import Rules
 from pdml.collect.store import Entry
 from pdml.study import Study
-from pdml.study.messages import Report, encode_report
+from pdml.study.messages import FORMAT, Report, encode_report
 from pdml.study.template import render
 
 TRIAL = replace(
@@ -37,6 +37,14 @@ TRIAL = replace(
     opens=datetime(2026, 1, 1, tzinfo=UTC),
     closes=datetime(2100, 1, 1, tzinfo=UTC),
     min_records=3,
+)
+# The same, by which people may be asked.
+AGREED = replace(
+    TRIAL,
+    closes=datetime(2035, 1, 1, tzinfo=UTC),
+    organiser=ASKING.organiser,
+    notice=ASKING.notice,
+    consent=ASKING.consent,
 )
 NOW = 1_780_000_000.0  # within the study's time, 2026-05-28T20:26:40Z
 
@@ -47,23 +55,29 @@ def packed(values) -> str:
 
 def report(contract: Study = TRIAL, /, **changes) -> bytes:
     """A valid report with a new id, but for the changes."""
+    agreed = contract.consent
     fields = {
-        "version": 1,
+        "version": FORMAT.version,
         "study": contract.hash,
         "id": secrets.token_hex(16),
         "epsilon": contract.epsilon_micro[0],
         "label": 0,
         "features": packed(contract.encode({"age": 40, "sex": "male"}))
-        if contract is TRIAL
+        if contract in (TRIAL, AGREED)
         else packed([0.1] * contract.width),
         "token": "",
+        "consent": agreed.digest if agreed else "",
+        "consent_version": agreed.version if agreed else "",
     }
     return encode_report(Report(**(fields | changes)))
 
 
-def entry(line: bytes | None = None, *, now: float = NOW, **changes) -> Entry:
+def entry(
+    line: bytes | None = None, *, now: float = NOW, contract: Study = TRIAL, **changes
+) -> Entry:
     """The entry of a report, as the rules make it."""
-    (read,) = Rules.of(TRIAL, require_tokens=False).read([line or report()], now)
+    lines = [line or report(contract)]
+    (read,) = Rules.of(contract, require_tokens=False).read(lines, now)
     assert isinstance(read, Entry), read
     return read._replace(**changes)
 
@@ -149,7 +163,7 @@ def on_a_thread(app) -> Iterator[str]:
         thread.join()
 
 
-SERVE = [sys.executable, "-c", "from pdml.cli import main; main()", "collect", "serve"]
+SERVE = [sys.executable, "-c", "from pdml.cli import main; main()", "collect", "serve", "--test"]
 
 
 class Process:

@@ -34,7 +34,8 @@ def create(store, **options):
         "require_tokens": False,
     }
     defaults |= {"operator_token_hash": hashlib.sha256(OPERATOR.encode()).hexdigest()}
-    return application.create(TRIAL, "alice", store, **(defaults | options))
+    study = options.pop("study", TRIAL)
+    return application.create(study, "alice", store, **(defaults | options))
 
 
 def talk(store, conversation, address="127.0.0.1", **options):

@@ -1,4 +1,4 @@
-"""How tests drive the page in a real Chromium: as a person would, by what is on the screen."""
+"""How tests drive the page in a real browser: as a person would, by what is on the screen."""
 
 import json
 import shutil
@@ -9,6 +9,8 @@ from pathlib import Path
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
@@ -53,20 +55,26 @@ def chromium(profile: Path, *flags: str) -> Iterator[Chrome]:
 class Visitor:
     """A person in front of the page."""
 
-    def __init__(self, browser: Chrome, url: str) -> None:
+    def __init__(self, browser: WebDriver, url: str) -> None:
         self.browser, self.url = browser, url
 
     def opens(self, fragment: str = "", *, fresh: bool = False) -> "Visitor":
         """The page anew; ``fresh``: on a device that remembers nothing."""
         self.browser.get("about:blank")  # else a new fragment alone would not load the page
         if fresh:
-            self.browser.execute_cdp_cmd(
-                "Storage.clearDataForOrigin", {"origin": self.url, "storageTypes": "local_storage"}
-            )
+            self._forget()
         self.browser.get(self.url + "/" + fragment)
         wait = WebDriverWait(self.browser, 20, 0.02)
         wait.until(lambda _: self.shown() or self.find("#knock").is_displayed())
         return self
+
+    def _forget(self) -> None:
+        if isinstance(self.browser, Chrome):
+            kinds = {"origin": self.url, "storageTypes": "local_storage"}
+            self.browser.execute_cdp_cmd("Storage.clearDataForOrigin", kinds)
+        else:
+            self.browser.get(self.url + "/v1/study")
+            self.browser.execute_script("localStorage.clear()")
 
     def turned_away(self) -> str:
         """Why no question is asked; empty if one is."""
@@ -93,6 +101,10 @@ class Visitor:
 
     def press(self, css: str) -> None:
         self.find(css).click()
+
+    def speaks(self, code: str) -> None:
+        """Chooses a language."""
+        Select(self.find("#language")).select_by_value(code)
 
     def go_on(self) -> None:
         self.press(f"#{self.shown()} .primary")
@@ -123,6 +135,50 @@ class Visitor:
         self.answers({"answer": str(label)})
         self.go_on()
         self.waits_for("check")
+
+    def types(self, *keys: str) -> None:
+        """Into whatever has the focus."""
+        self.browser.switch_to.active_element.send_keys(*keys)
+
+    def focus(self) -> str:
+        """What has it, by its id, its name or its words."""
+        found = "const e = document.activeElement; return e.id || e.name || e.textContent.trim()"
+        return str(self.browser.execute_script(found))
+
+    def tabs_to(self, name: str) -> None:
+        for _ in range(12):
+            self.types(Keys.TAB)
+            if self.focus() == name:
+                return
+        raise AssertionError(f"Tab does not reach {name}")
+
+    def answers_by_keyboard(self) -> None:
+        """The whole study: 34 years, the first sex, the third region, "no", and the more private
+        level; from the first step to the receipt.
+        """
+        self.tabs_to("a0")
+        self.types("34")
+        self.tabs_to("a1")
+        self.types(Keys.SPACE)
+        self.tabs_to("a2")
+        for _ in range(3):
+            self.types(Keys.ARROW_DOWN)
+        self.types(Keys.TAB, Keys.ENTER)
+        self.waits_for("privacy")
+        assert self.focus() == self.text("#privacy h2")  # which a screen reader then says
+        self.tabs_to("epsilon")
+        self.types(Keys.ARROW_UP)
+        self.types(Keys.ENTER)
+        self.waits_for("question")
+        self.tabs_to(self.text("#label button"))
+        self.types(Keys.SPACE)
+        self.tabs_to(self.text("#question .primary"))
+        self.types(Keys.ENTER)
+        self.waits_for("check")
+        self.tabs_to("send")
+        self.types(Keys.ENTER)
+        self.waits_for("done")
+        assert self.focus() == self.text("#done h2")
 
     def fills(self, about: Mapping[str, str], label: int, epsilon: int | None = None) -> None:
         """The same in one go, for tests about what comes after; once chance has decided the label

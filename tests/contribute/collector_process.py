@@ -65,6 +65,7 @@ def collecting(
         *PDML,
         "collect",
         "serve",
+        "--test",
         str(study),
         "--server",
         server,

@@ -6,11 +6,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import firefox
 import pytest
 from browsing import Visitor, chromium, missing
 from form_study import FORM
 from recording import Recorder
 from selenium.webdriver import Chrome
+from selenium.webdriver.remote.webdriver import WebDriver
 
 from pdml.contribute.page import ContributorPage, render
 from pdml.study import Study, template
@@ -39,12 +41,24 @@ def recorder(page: ContributorPage, study: Study) -> Iterator[Recorder]:
         yield running
 
 
+def require(name: str) -> None:
+    """A browser that is not there is a failure only where everything is to be tested."""
+    if name and os.environ.get("CI") == "true":
+        pytest.fail(f"the page must be tested in real browsers: install {name}")
+    if name:
+        pytest.skip(f"needs a real browser: install {name}")
+
+
+@pytest.fixture(scope="session")
+def second_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
+    require(firefox.missing())
+    with firefox.firefox(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    if name := missing():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"the page must be tested in a real browser: install {name}")
-        pytest.skip(f"needs a real browser: install {name}")
+    require(missing())
     with chromium(tmp_path_factory.mktemp("profile")) as running:
         yield running
 

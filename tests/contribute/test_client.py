@@ -12,7 +12,14 @@ from pdml.contribute.memo import Memo, Memory
 from pdml.errors import InvalidInput, NotDelivered
 from pdml.mechanisms.label_flip import WORD
 from pdml.study import Study
-from pdml.study.messages import Report, decode_report, encode_report, features_of, pack_features
+from pdml.study.messages import (
+    Report,
+    decode_report,
+    encode_report,
+    features_of,
+    pack_features,
+    report_id,
+)
 
 ANSWERS = {"age": 34, "sex": "female", "region": "south"}
 
@@ -53,7 +60,9 @@ def test_what_leaves_is_what_chance_decided_and_nothing_beside_it(
     monkeypatch.setattr("os.urandom", lambda count: (word.to_bytes(8, "little") * count)[:count])
     data = prepare(study, memory, ANSWERS, label, 1_000_000)
     features = pack_features(study.encode(ANSWERS))
-    assert data == encode_report(Report(1, study.hash, "ab" * 16, 1_000_000, 1, features))
+    assert data == encode_report(
+        Report(2, study.hash, report_id("ab" * 16), 1_000_000, 1, features)
+    )
 
 
 def test_the_preview_is_read_back_from_the_bytes(study: Study, memory: Memory) -> None:

@@ -115,7 +115,11 @@ def test_nothing_comes_from_elsewhere(page: ContributorPage) -> None:
         ]  # the policy would refuse them
     script = Read(page).inside["script"]
     assert re.findall(r"""(?:fetch|import)\(\s*["'`]([^"'`]*)""", script) == ["v1/${path}"]
-    assert set(re.findall(r"""\bask\(["'`]([^"'`]*)""", script)) == {"invitations", "reports"}
+    assert set(re.findall(r"""\bask\(["'`]([^"'`]*)""", script)) == {
+        "invitations",
+        "reports",
+        "withdrawals",
+    }
     markup = r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function"
     elsewhere = r"sendBeacon|WebSocket|cookie|sessionStorage|indexedDB|caches"
     assert not re.search(rf"Math\.random|{markup}|{elsewhere}", script)

@@ -1,4 +1,4 @@
-"""The whole of phase 1 for real: the page in Chromium and the Python client, against `pdml collect
+"""The whole of phase 1 for real: the page in Chromium, in Firefox, and the Python client, against `pdml collect
 serve` with SQLite on the disk.
 """
 
@@ -16,6 +16,7 @@ from collector_process import Collector, certificate, collecting, pdml
 from form_study import ABOUT
 from scipy.stats import binom
 from selenium.webdriver import Chrome
+from selenium.webdriver.remote.webdriver import WebDriver
 
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.study import Study, template
@@ -29,8 +30,17 @@ def collector(study_file: Path, tmp_path: Path) -> Iterator[Collector]:
         yield running
 
 
-def complaints(browser: Chrome) -> list[str]:
-    """Violations of the policy and errors of the script; advice from the browser is none."""
+@pytest.fixture(params=["browser", "second_browser"], ids=["chromium", "firefox"])
+def engine(request: pytest.FixtureRequest) -> WebDriver:
+    """Two browsers that share no line of code."""
+    return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
+
+
+def complaints(browser: WebDriver) -> list[str]:
+    """Violations of the policy and errors of the script; advice from the browser is none. Firefox
+    does not tell."""
+    if not isinstance(browser, Chrome):
+        return []
     said = [
         entry["message"]
         for entry in browser.get_log("browser")
@@ -48,11 +58,11 @@ def invitations(collector: Collector, study_file: Path, folder: Path, count: int
 
 
 def test_from_the_form_to_the_frozen_data_set(
-    browser: Chrome, collector: Collector, study: Study, study_file: Path, tmp_path: Path
+    engine: WebDriver, collector: Collector, study: Study, study_file: Path, tmp_path: Path
 ) -> None:
-    browser.get_log("browser")
+    complaints(engine)  # empties them
     first, second, third = invitations(collector, study_file, tmp_path, 3)
-    visitor = Visitor(browser, collector.url)
+    visitor = Visitor(engine, collector.url)
 
     visitor.opens(fresh=True)  # without invitation
     assert "by invitation only" in visitor.turned_away()
@@ -69,7 +79,7 @@ def test_from_the_form_to_the_frozen_data_set(
     assert collector.command("status", study_file)["reports"] == 1
     visitor.press("#again")  # the same bytes count once
     while "once more" not in visitor.text("#said"):
-        browser.execute_async_script("setTimeout(arguments[0], 20)")
+        engine.execute_async_script("setTimeout(arguments[0], 20)")
     assert collector.command("status", study_file)["reports"] == 1
 
     visitor.opens("#t=" + first, fresh=True)  # another device with a used invitation
@@ -96,7 +106,18 @@ def test_from_the_form_to_the_frozen_data_set(
     log = collector.log.read_text()
     for secret in (first, second, third, report.id, other.id, report.features, "diagnosed"):
         assert secret not in log
-    assert complaints(browser) == []  # neither the policy nor the script had anything to say
+    assert complaints(engine) == []  # neither the policy nor the script had anything to say
+
+
+def test_the_whole_study_by_keyboard_alone(
+    engine: WebDriver, study: Study, study_file: Path, tmp_path: Path
+) -> None:
+    with collecting(study_file, tmp_path, "--open") as collector:
+        visitor = Visitor(engine, collector.url).opens(fresh=True)
+        visitor.answers_by_keyboard()
+        report = decode_report(visitor.text("#done pre").encode())
+        assert study.decode(features_of(report))["region"] == "south" and report.epsilon == 400_000
+        assert collector.command("status", study_file)["reports"] == 1
 
 
 def test_the_operator_sees_totals_behind_a_token(

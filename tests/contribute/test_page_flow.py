@@ -13,7 +13,14 @@ from recording import Answer, Recorder, receipt, refusal
 from selenium.webdriver.support.ui import WebDriverWait
 
 from pdml.study import Study
-from pdml.study.messages import Report, decode_report, encode_report, features_of, pack_features
+from pdml.study.messages import (
+    Report,
+    decode_report,
+    encode_report,
+    features_of,
+    pack_features,
+    report_id,
+)
 
 TOKEN = "0123456789abcdef" * 2
 
@@ -53,10 +60,14 @@ def test_what_leaves_is_what_chance_decided_and_nothing_beside_it(
     words = "array.fill(array instanceof BigUint64Array ? 0n : 0xab)"  # 0 is below every threshold
     visitor.browser.execute_script(f"crypto.getRandomValues = (array) => {words}")
     visitor.fills(ABOUT, label, 1_000_000)
+    ((_, memo),) = json.loads(visitor.stored())
+    code = json.loads(memo)["code"]  # drawn before any question was asked
     visitor.sends()
     (body,) = recorder.bodies
     features = pack_features(study.encode({"age": 34, "sex": "female", "region": "south"}))
-    assert body == encode_report(Report(1, study.hash, "ab" * 16, 1_000_000, 1 - label, features))
+    assert body == encode_report(
+        Report(2, study.hash, report_id(code), 1_000_000, 1 - label, features)
+    )
     for head in recorder.heads:  # no query, no cookie, no referrer
         assert (
             "?" not in head.splitlines()[0]

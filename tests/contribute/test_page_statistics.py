@@ -23,13 +23,14 @@ FALSE_ALARM = 1e-6  # of one count, two-sided and exact
 # its own functions.
 SUBMIT = """
 const [hash, micro, classes, devices, done] = arguments;
+const NONE = { consent: "", consent_version: "" };
 (async () => {
   const study = JSON.parse(document.getElementById("study").textContent);
   const coder = await coderOf(study);
   const features = encode(coder, {age: 34, sex: "female", region: "south"});
   for (let i = 0; i < devices; i++) {
     localStorage.clear();
-    const text = reportText(hash, settle(hash, i % classes, micro, classes), features, "");
+    const text = reportText(hash, settle(hash, await numbered(), i % classes, micro, classes), features, "", NONE);
     const {receipt} = await post(text);
     if (!receipt) return done("no receipt");
   }

@@ -20,6 +20,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from pdml.contribute.page import render
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.study import Study
+from pdml.study.messages import report_id
 
 TOKEN = "0123456789abcdef" * 2
 EPSILON = 0.01  # so private that a report says next to nothing: whatever else is stored stands out
@@ -57,7 +58,9 @@ def assert_stored(visitor: Visitor, study: Study, memo: dict[str, Any], step: st
     """The memo, the invitation, and nothing else anywhere."""
     found = everything(visitor)
     local = dict(found["local"])
-    assert json.loads(local.pop(f"pdml {study.hash}")) == memo
+    held = json.loads(local.pop(f"pdml {study.hash}"))
+    assert report_id(held.pop("code")) == memo["id"]  # which was drawn before any question
+    assert held == memo
     assert local == {f"pdml {study.hash} invitation": TOKEN}
     assert found["state"] == {"step": step} or found["state"] is None
     assert (
@@ -87,7 +90,9 @@ def test_at_every_step_the_browser_holds_a_function_of_the_report(
     assert_stored(visitor, study, {**drawn(text), "token": TOKEN}, "check")
     # Also what was replaced at once: other tabs hear of it.
     for _, value in visitor.browser.execute_script("return window.puts"):
-        assert json.loads(value) in (drawn(text), {**drawn(text), "token": TOKEN})
+        put = json.loads(value)
+        assert report_id(put.pop("code")) == put["id"]
+        assert put in (drawn(text), {**drawn(text), "token": TOKEN})
     recorder.answer = refusal("storage_unavailable")
     visitor.press("#send")
     visitor.complaint()
@@ -203,7 +208,8 @@ def test_the_files_of_a_profile_hold_no_other_draw(
     (sent,) = {body.decode() for body in recorder.bodies}
     report = json.loads(sent)
     logs = b"".join(files(tmp_path, "**/Local Storage/leveldb/*"))
-    memo = rb'\{"id":"([0-9a-f]{32})","epsilon":(\d+),"label":(\d+),"(token|sent)":'
+    memo = rb'\{"id":"([0-9a-f]{32})","epsilon":(\d+),"label":(\d+),"code":"[0-9a-f]{32}",'
+    memo += rb'"(token|sent)":'
     memos = re.findall(memo, logs)
     assert {(id.decode(), int(epsilon), int(drawn)) for id, epsilon, drawn, _ in memos} == {
         (report["id"], report["epsilon"], report["label"])

@@ -54,7 +54,7 @@ def test_encoding_and_report_are_the_vectors_to_the_bit(
         const [canonical, cases, done] = arguments, study = JSON.parse(canonical);
         const of = ([hash, coder]) => ({hash, cases: cases.map(({answers, report}) => {
           const given = JSON.parse(answers), features = encode(coder, given);
-          return {text: reportText(hash, report, features, report.token),
+          return {text: reportText(hash, report, features, report.token, report),
                   hex: hex(new Uint8Array(features.buffer)),
                   decoded: decode(coder, unpack(pack(features)))};
         })});

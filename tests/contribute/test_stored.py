@@ -16,6 +16,7 @@ from pdml.contribute.memo import Memory, draw
 from pdml.errors import NotDelivered
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.study import Study
+from pdml.study.messages import report_id
 
 ANSWERS = {"age": 34, "sex": "female", "region": "south"}
 EPSILON = 0.01  # so private that a report says next to nothing: whatever else is stored stands out
@@ -27,15 +28,17 @@ def on_disk(folder: Path) -> dict[str, object]:
     """All of it, whatever its name."""
     (file,) = [path for path in folder.rglob("*") if path.is_file()]
     found: dict[str, object] = json.loads(file.read_bytes())
+    assert report_id(str(found.pop("code"))) == found["id"]  # which is drawn before the answer
     return found
 
 
 def stored(sent: bytes, *, left: bool = True, answer: object = None) -> dict[str, object]:
     """What may be on the disk: nothing that is not in the report, but for the service's own
-    receipt."""
+    receipt, and the code of which the report's number is a hash."""
     report = json.loads(sent)
     drawn = {key: report[key] for key in ("study", "id", "epsilon", "label")}
-    return {**drawn, "sent": sent.decode() if left else "", "receipt": answer}
+    held = {**drawn, "sent": sent.decode() if left else "", "receipt": answer}
+    return {**held, "version": 2, "withdrawn": False}
 
 
 @pytest.mark.parametrize("label", [0, 1])

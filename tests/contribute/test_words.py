@@ -121,7 +121,11 @@ def test_hardly_any_protection_begins_where_95_percent_are_exceeded() -> None:
 def test_the_page_says_the_same_words(visitor: Visitor) -> None:
     asked = [(micro, list(classes)) for micro in MICROS for classes in CLASSES.values()]
     run = visitor.browser.execute_script
-    said = run("return arguments[0].map((one) => meaning(...one))", asked)
+    said = run(
+        "const weak = (micro) => (isWeak(micro) ? ` ${words('chance.weak')}` : '');"
+        "return arguments[0].map((one) => chanceInWords(...one) + weak(one[0]))",
+        asked,
+    )
     assert said == [words.meaning(micro, classes) for micro, classes in asked]
     assert run("return arguments[0].map(isWeak)", MICROS) == list(map(is_weak, MICROS))
     parts = [Fraction(part, 20_000) for part in range(0, 20_001, 7)]

@@ -5,7 +5,7 @@ setting.
 import json
 import os
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
+from example_study import ASKING
 from federation import freeze, study_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,6 +57,7 @@ COMPARED, MUCH, TRUST = "What is compared", "How much, against whom", "Whom peop
 OUTSIDE, CHANCE = "What is outside the guarantee", "Where randomness comes from"
 TELLS, GATHERED = "What else could tell", "How data are gathered and kept"
 ADDS, WORTH, CHECK = "How spending adds up", "What it is worth", "How anybody can check it"
+RIGHTS = "What people are told, and may ask for"
 PROCESSING, RISKS = "The processing", "Risks, measures, and what remains"
 COIN, EXCHANGE, IN_TIME = "The device's coin", "One exchange of sums", "Training in rounds"
 TOGETHER = "Over several trainings"
@@ -512,26 +514,38 @@ def test_what_a_study_says_is_text_that_nobody_obeys(title, question, level, mor
 
 
 @pytest.mark.parametrize(
-    ("place", "where"),
+    ("table", "where", "filled"),
     [
-        ("organiser", PROCESSING),
-        ("data_protection_contact", PROCESSING),
-        ("purpose", PROCESSING),
-        ("legal_basis", PROCESSING),
-        ("languages", PROCESSING),
-        ("retention", "What people are told, and may ask for"),
-        ("consent", "What people are told, and may ask for"),
+        ("organiser", {PROCESSING}, 2),
+        ("notice", {PROCESSING, RIGHTS}, 4),  # the registry asks for the purpose, too
+        ("consent", {RIGHTS}, 1),
     ],
 )
-def test_what_the_study_will_say_has_one_place(place, where, monkeypatch):
+def test_what_people_are_told_fills_its_blanks(table, where, filled):
+    told = getattr(ASKING, table)
+    before, after = statement(BASE), statement(replace(BASE, **{table: told}))
+    assert changed(before, after) == where | {CHECK}
+    assert len(after.missing) == len(before.missing) - filled
+    stated = set(asdict(told)) - {"who_sees", "link", "text", "retention"}
+    stated |= {"text"} if table == "consent" else set()
+    for name in stated:  # nothing of it is kept from whoever reads the statement
+        assert getattr(told, name) in after.markdown and getattr(told, name) in after.html
+        other = replace(told, **{name: "2030-01"})
+        assert "2030-01" in statement(replace(BASE, **{table: other})).markdown
+
+
+def test_the_end_of_retention_is_told():
+    assert "2036-01-01 00:00 UTC" in statement(ASKING).markdown
+
+
+def test_languages_have_their_place(monkeypatch):
     before = statement(BASE)
     asked = len(before.missing)
-    monkeypatch.setattr(said, place, lambda study: "As the organiser put it.")
+    monkeypatch.setattr(said, "languages", lambda study: "As the organiser put it.")
     after = statement(BASE)
-    assert changed(before, after) == {where}
+    assert changed(before, after) == {PROCESSING}
     assert "As the organiser put it." in after.html and "As the organiser put it." in after.markdown
-    fewer = 2 if place == "purpose" else 1  # the registry asks for the purpose, too
-    assert len(after.missing) == asked - fewer
+    assert len(after.missing) == asked - 1
 
 
 def test_a_sensitive_attribute_has_its_place(monkeypatch):

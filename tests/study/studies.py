@@ -2,7 +2,7 @@
 
 import math
 import string
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pdml.accounting import Budget
 from pdml.core.maps import Bins, Fourier, Products, Squares
 from pdml.plan.training_plan import SETTINGS, TrainingPlan
-from pdml.study import ServerEntry, Study, Wording
+from pdml.study import Consent, Notice, Organiser, ServerEntry, Study, Wording
 from pdml.study.encoder import Category, Encoder, Number
 from pdml.tables import MISSING
 
@@ -27,6 +27,22 @@ epsilons = st.integers(10_000, 20_000_000).map(lambda micro: micro / 1e6)
 times = st.datetimes(datetime(1900, 1, 1), datetime(2900, 1, 1)).map(
     lambda moment: moment.replace(microsecond=0, tzinfo=UTC)
 )
+
+
+def told(closes: datetime | None) -> st.SearchStrategy[dict[str, Any]]:
+    """What people are told."""
+    least = datetime(1900, 1, 1) if closes is None else closes.replace(tzinfo=None)
+    later = st.datetimes(least, datetime(2901, 1, 1)).map(
+        lambda moment: moment.replace(microsecond=0, tzinfo=UTC) + timedelta(seconds=1)
+    )
+    words = {"purpose": texts, "legal_basis": texts, "who_sees": texts, "retention": later}
+    return st.fixed_dictionaries(
+        {
+            "organiser": st.builds(Organiser, name=texts, address=texts, contact=texts),
+            "notice": st.builds(Notice, **words, text=st.just("") | texts),
+            "consent": st.builds(Consent, text=texts, version=st.sampled_from(["1", "2.0-b"])),
+        }
+    )
 
 
 @st.composite
@@ -159,6 +175,7 @@ def studies(draw: st.DrawFn) -> Study:
         plan_settings=draw(st.sampled_from([(), ("loss", "rounds"), tuple(SETTINGS)])),
         opens=opens,
         closes=closes,
+        **draw(st.just({}) | told(closes)),
         min_records=draw(st.integers(1, 10**6)),
         wording={
             encoder.attributes[0].name: draw(

@@ -69,9 +69,10 @@ def test_vectors(study: dict[str, Any], case: dict[str, Any]) -> None:
 
 SCRIPT = """
 const { readFileSync } = require("fs");
-const [, ...files] = process.argv, scripts = files.slice(1).map((file) => readFileSync(file, "utf8"));
+const files = process.argv.slice(1, -1), scripts = files.slice(1).map((file) => readFileSync(file, "utf8"));
 globalThis.localStorage = undefined;
 new Function(scripts.join("\\n") + `
+  const CATALOGUES = { en: JSON.parse(process.argv.at(-1)) };
   return async (studies) => {
     const found = [];
     for (const { canonical, cases } of studies) {
@@ -86,15 +87,17 @@ new Function(scripts.join("\\n") + `
   };`)()(JSON.parse(readFileSync(files[0])).studies);
 """
 SOURCES = [
-    Path(device.__file__).parents[1] / "contribute" / name for name in ("device.js", "encoding.js")
+    Path(device.__file__).parents[1] / "contribute" / name
+    for name in ("device.js", "encoding.js", "words.js")
 ]
+ENGLISH = SOURCES[0].with_name("languages").joinpath("en.json").read_text("utf-8")
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs a JavaScript engine (node)")
 def test_the_page_gives_the_same_bits_and_words() -> None:
     """The scripts themselves, in another engine than the browser's tests have."""
     done = subprocess.run(
-        ["node", "-e", SCRIPT, str(PATH), *map(str, SOURCES)],
+        ["node", "-e", SCRIPT, str(PATH), *map(str, SOURCES), ENGLISH],
         capture_output=True,
         text=True,
         timeout=60,

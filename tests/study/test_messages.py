@@ -21,26 +21,33 @@ entries = st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=20
 
 @st.composite
 def reports(draw: st.DrawFn) -> Report:
+    agreed = draw(st.booleans())
     return Report(
-        version=1,
+        version=2,
         study=draw(hexes) + draw(hexes),
         id=draw(hexes),
         epsilon=draw(st.integers(1, 2**53 - 1)),
         label=draw(st.integers(0, 2**31 - 1)),
         features=messages.pack_features(np.array(draw(entries), dtype=np.float32)),
         token=draw(st.just("") | hexes),
+        consent=draw(hexes) + draw(hexes) if agreed else "",
+        consent_version=draw(st.from_regex(r"\A[a-z0-9][a-z.-]{0,15}\Z")) if agreed else "",
     )
 
 
 GOOD: dict[str, Any] = {
-    "version": 1,
+    "version": 2,
     "study": "ab" * 32,
     "id": "0f" * 16,
     "epsilon": 1_000_000,
     "label": 1,
     "features": messages.pack_features(np.array([0.5, 0.5], dtype=np.float32)),
     "token": "",
+    "consent": "",
+    "consent_version": "",
 }
+FIRST = {**GOOD, "version": 1}
+del FIRST["consent"], FIRST["consent_version"]
 
 
 @given(reports())
@@ -56,13 +63,55 @@ def test_reports_survive_the_way(report: Report) -> None:
         "label",
         "features",
         "token",
+        "consent",
+        "consent_version",
     ]
     assert b" " not in data and len(data) <= max_report_bytes(len(messages.features_of(report)))
 
 
-def test_a_report_without_a_token_is_complete() -> None:
-    data = json.dumps({key: value for key, value in GOOD.items() if key != "token"}).encode()
-    assert messages.decode_report(data) == Report(**GOOD)
+def test_a_report_of_version_1_is_read_and_keeps_its_bytes() -> None:
+    data = json.dumps(FIRST, separators=(",", ":")).encode()
+    assert messages.decode_report(data) == Report(**FIRST)
+    assert messages.encode_report(Report(**FIRST)) == data
+    bare = json.dumps({key: value for key, value in FIRST.items() if key != "token"}).encode()
+    assert messages.decode_report(bare) == Report(**FIRST)
+    with pytest.raises(MessageError):  # what it cannot say
+        messages.decode_report(json.dumps({**FIRST, "consent": "ab" * 32}).encode())
+
+
+@pytest.mark.parametrize("missing", ["token", "consent", "consent_version"])
+def test_version_2_says_everything(missing: str) -> None:
+    data = json.dumps({key: value for key, value in GOOD.items() if key != missing}).encode()
+    with pytest.raises(MessageError, match="each field must be there once"):
+        messages.decode_report(data)
+
+
+def test_whoever_knows_the_number_of_a_report_does_not_know_its_code() -> None:
+    """The id is a hash of the code, the same in a browser; never the code itself."""
+    code = "0f" * 16
+    assert messages.report_id(code) == "6718a052e0c7108b0995fbfb6c0f5209"
+    assert messages.report_id("0e" * 16) != messages.report_id(code) != code
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b'{"code":"%s"}' % (b"0F" * 16), "withdrawal_unknown"),
+        (b'{"code":"%s"}' % (b"0f" * 15), "withdrawal_unknown"),
+        (b'{"code":"%s","code":"%s"}' % (b"0e" * 16, b"0f" * 16), "malformed"),
+        (b"{}", "malformed"),
+        (b'{"id":"%s"}' % (b"0f" * 16), "malformed"),
+    ],
+)
+def test_withdrawals_of_a_wrong_form(data: bytes, code: str) -> None:
+    with pytest.raises(MessageError) as caught:
+        messages.decode_withdrawal(data)
+    assert caught.value.code == code
+
+
+def test_withdrawals_survive_the_way() -> None:
+    asked = messages.decode_withdrawal(messages.encode_withdrawal("0f" * 16))
+    assert asked.code == "0f" * 16
 
 
 def test_the_size_says_nothing_about_the_answers() -> None:
@@ -82,7 +131,7 @@ def test_the_size_says_nothing_about_the_answers() -> None:
 @pytest.mark.parametrize(
     "change, code",
     [
-        ({"version": 2}, "wrong_version"),
+        ({"version": 3}, "wrong_version"),
         ({"version": 10**30}, "wrong_version"),
         ({"version": 1.5}, "malformed"),
         ({"version": "1"}, "malformed"),
@@ -100,6 +149,11 @@ def test_the_size_says_nothing_about_the_answers() -> None:
         ({"label": 2**31}, "bad_label"),
         ({"label": "yes"}, "malformed"),
         ({"token": "x"}, "token_unknown"),
+        ({"consent": "ab" * 32}, "wrong_consent"),
+        ({"consent_version": "1"}, "wrong_consent"),
+        ({"consent": "AB" * 32, "consent_version": "1"}, "wrong_consent"),
+        ({"consent": "ab" * 32, "consent_version": "x" * 17}, "wrong_consent"),
+        ({"consent": "ab" * 32, "consent_version": "a b"}, "wrong_consent"),
         ({"features": 3}, "malformed"),
         ({"true_label": 1}, "malformed"),
     ],
@@ -110,7 +164,7 @@ def test_reports_of_a_wrong_form(change: dict[str, Any], code: str) -> None:
     assert caught.value.code == code
 
 
-@pytest.mark.parametrize("missing", [name for name in GOOD if name != "token"])
+@pytest.mark.parametrize("missing", [name for name in FIRST if name != "token"])
 def test_reports_with_something_missing(missing: str) -> None:
     with pytest.raises(MessageError, match=missing) as caught:
         messages.decode_report(

@@ -241,7 +241,25 @@ SECOND = DOCUMENT | {
         {"map": "fourier", "count": 3, "scale": 0.7, "seed": 1, "keep": True},
     ],
 }
-PLACES = [(one, path) for one in (DOCUMENT, SECOND) for path in paths(one)]
+TRANSLATED = DOCUMENT | {
+    "study": DOCUMENT["study"] | {"language": "en"},
+    "consent": {"text": "I agree.", "version": "1"},
+    "languages": [
+        {
+            "code": "de",
+            "title": "Wer?",
+            "description": "Eine Umfrage.",
+            "question": "Krank?",
+            "classes": ["nein", "ja"],
+            "attributes": [
+                {"name": "age", "label": "Alter"},
+                {"name": "sex", "label": "Geschlecht", "levels": ["w", "m", "d"]},
+            ],
+            "consent": {"text": "Ja."},
+        }
+    ],
+}
+PLACES = [(one, path) for one in (DOCUMENT, SECOND, TRANSLATED) for path in paths(one)]
 
 
 @given(st.sampled_from(PLACES), st.sampled_from(JUNK))
@@ -256,6 +274,12 @@ def test_any_value_anywhere_is_a_study_or_a_study_error(
         assert error.mistakes and all(line == 0 and text for line, text in error.mistakes)
     else:
         assert Study.from_canonical(study.canonical()) == study
+
+
+def test_a_map_of_a_feature_that_is_none_is_refused_where_it_stands() -> None:
+    other = swapped(SECOND, ("maps", 1, "pairs", 0, 0), "height")
+    with pytest.raises(StudyError, match=r"maps\[2\]: .*got 'height'"):
+        Study.from_document(other)
 
 
 def test_errors_travel_between_processes() -> None:

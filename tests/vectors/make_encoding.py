@@ -121,6 +121,23 @@ STUDIES = (
         [{"größe": "😀", "Alter": 61.5}, {"größe": "klein", "Alter": 0}],
     ),
     (
+        study(
+            "agreed",
+            [category("sex", "female", "male")],
+            more={
+                "organiser": {"name": "Klinik Süd", "address": "1 Weg", "contact": "a@b.example"},
+                "notice": {
+                    "purpose": "A test.",
+                    "legal_basis": "Consent.",
+                    "who_sees": "Nobody.",
+                    "retention": "2036-01-01T00:00:00Z",
+                },
+                "consent": {"text": "Ja, ich will.\nWirklich.", "version": "1.0-de"},
+            },
+        ),
+        [{"sex": "female"}, {"sex": "male"}],
+    ),
+    (
         study("whole", [whole("age", 18, 100), whole("balance", -5, 5), whole("steps", 0, 10**9)]),
         [
             {"age": 34, "balance": 0, "steps": 0},
@@ -426,6 +443,14 @@ def plain(value):
     )
 
 
+def agreed(document):
+    """What a report carries of a person's consent."""
+    if "consent" not in document:
+        return {"consent": "", "consent_version": ""}
+    digest = hashlib.sha256(document["consent"]["text"].encode()).hexdigest()
+    return {"consent": digest, "consent_version": document["consent"]["version"]}
+
+
 def vectors():
     random = Random(5)
     studies = []
@@ -438,13 +463,14 @@ def vectors():
         for answers in people:
             data = encode(document, answers)
             report = {
-                "version": 1,
+                "version": 2,
                 "study": digest,
                 "id": f"{random.getrandbits(128):032x}",
                 "epsilon": random.choice([400_000, 1_000_000, 2_000_000]),
                 "label": random.randrange(len(document["label"]["classes"])),
                 "features": base64.b64encode(data).decode(),
                 "token": random.choice(["", f"{random.getrandbits(128):032x}"]),
+                **agreed(document),
             }
             cases.append(
                 {

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from collecting import TRIAL, entry, report
 from consortium import MASKED, NAMES, SUMS, WIDTH, Consortium
-from example_study import TEXT
+from example_study import ASKING, TEXT, TOLD
 from results import SHORT, Studied
 from test_journal import put_back
 
@@ -28,6 +28,7 @@ from pdml import Budget, PDMLClassifier, TrainingPlan
 from pdml.accounting import Ledger
 from pdml.collect.rules import collection_id
 from pdml.collect.sqlite import SqliteStore
+from pdml.contribute import receipt as receipts
 from pdml.contribute.crowd import Origin
 from pdml.contribute.memo import Memo
 from pdml.core.maps import Fourier, Products, Squares
@@ -43,7 +44,8 @@ from pdml.release.table import train_table
 from pdml.study import frozen, template
 from pdml.study.draft import new_study
 from pdml.study.encoder import Category, Number
-from pdml.study.messages import Receipt, Report, encode_report, pack_features
+from pdml.study.languages import Question, Texts
+from pdml.study.messages import Receipt, Report, encode_report, pack_features, report_id
 from pdml.tables import Table
 from pdml.train.counts import Counting
 
@@ -164,10 +166,10 @@ def of_a_collection(place: Path) -> None:
     first_schema.write(str(place / "1.db"), who, entries, withdrawn=1, tokens=[b"1" * 32])
     keep("collection-1.sql", dump(place / "1.db"))
     store = SqliteStore(place / "2.db", who)
-    store.commit(entries)
+    store.commit([*entries[1:], entries[0]._replace(consent=b"\1" * 48)])
     store.close()
-    keep("collection-2.sql", dump(place / "2.db"))
-    keep("collection-2.keys", place / "2.keys")
+    keep("collection-3.sql", dump(place / "2.db"))
+    keep("collection-3.keys", place / "2.keys")
 
 
 def of_data(place: Path) -> None:
@@ -184,13 +186,16 @@ def of_data(place: Path) -> None:
 
 
 def of_a_device(place: Path) -> None:
-    sent = report(id="3" * 32)
-    keep("report-1.json", sent)
+    sent = report(id=report_id("3" * 32))
+    keep("report-2.json", sent)
     digest = hashlib.sha256(sent).hexdigest()
-    receipt = Receipt(id="3" * 32, study=TRIAL.hash, server="alice", digest=digest, hour=HOUR)
-    told = {"study": TRIAL.hash, "id": "3" * 32, "epsilon": 400_000, "label": 0}
-    memo = Memo(**told, sent=sent.decode(), receipt=receipt)
-    keep("memo-1.json", msgspec.json.encode(memo))
+    id = report_id("3" * 32)
+    receipt = Receipt(id=id, study=TRIAL.hash, server="alice", digest=digest, hour=HOUR)
+    told = {"study": TRIAL.hash, "id": id, "epsilon": 400_000, "label": 0, "code": "3" * 32}
+    memo = Memo(**told, sent=sent.decode(), receipt=receipt, version=2)
+    keep("memo-2.json", msgspec.json.encode(memo))
+    saved = receipts.saved(replace(TRIAL, organiser=ASKING.organiser), "https://a.example", memo)
+    keep("saved-receipt-1.json", msgspec.json.encode(saved))
     lines = [Origin(study=TRIAL.hash, source="5" * 64, reports=2), receipt]
     first, answer = (msgspec.json.encode(line) + b"\n" for line in lines)
     keep("outbox-1.ndjson", first + sent + b"\n" + report(id="4" * 32) + b"\n")
@@ -222,6 +227,15 @@ def of_the_second_encoder(place: Path) -> None:
     maps = (Squares(), Products(pairs=(("age", "job=farm"),)), Fourier(count=3))
     study = new_study(**asked, attributes=(age, job), missing_values=("?",), maps=maps)
     keep("study-1.second.toml", template.plain(study))
+    german = Texts(
+        code="de",
+        title="Zweite",
+        question="Krank?",
+        classes=("nein", "ja"),
+        attributes=(Question("age", "Alter"), Question("job", "Beruf", levels=("Hof", "Büro"))),
+    )
+    both = replace(study, language="en", languages=(german,))
+    keep("study-1.languages.toml", template.plain(both))
     features = pack_features(study.encode({"age": 50, "job": "farm"}))
     ids = {"version": 1, "study": study.hash, "id": "3" * 32}
     sent = Report(**ids, epsilon=400_000, label=0, features=features)
@@ -254,6 +268,7 @@ def keep(name: str, made: bytes | str | Path) -> None:
 if __name__ == "__main__":
     FORMATS.mkdir(exist_ok=True)
     keep("study-1.toml", TEXT)
+    keep("study-1.told.toml", TEXT + TOLD)
     for make in (
         of_nodes,
         of_sums,

@@ -3,8 +3,8 @@
     python tests/vectors/make_numbers.py
 
 Nothing of the package is imported. A text is taken apart letter by letter and becomes a rational,
-which is rounded once to a double; it is an answer if that lies in the range. For whole numbers a
-point or a comma is refused, whatever follows it: 34,000 means a thousand times more to some people
+which is rounded once to a double; it is an answer if that lies in the range. Digits may be Arabic,
+and so may the decimal sign. For whole numbers it is refused, and so is a point or a comma, whatever follows it: 34,000 means a thousand times more to some people
 than to others.
 """
 
@@ -27,8 +27,10 @@ LINES = """\
 0 -0 -0.0 +0 .5 ,5 -.5 -3 -3.5 5 -5 -6 0.5 0.50 -0.5 0.51 0.1
 9007199254740991 9007199254740992 9007199254740993 4503599627370495.5
 . , - + 1e2 1E2 0x20 1_0 34.5.5 34,5,5 1,000.5 --3 +-3 NaN nan inf Infinity
-thirty 34y ½ ١٨ １８ −3 1/2 34%
+thirty 34y ½ １８ −3 1/2 34%
+١٨ ٩٩ ۳۴ 3٤ ٣٤٫٥ 34٫5 ٣٤.٠ -٣ ٣٤٬٠٠٠ ٣٤،٥ ٫٥
 """
+DIGITS, POINTS = "0123456789٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹", ".,٫"
 TEXTS = (*LINES.split(), "", "3 4", "34\n", "1" * 400, "0." + "0" * 400 + "1")
 
 
@@ -37,11 +39,11 @@ def read(text):
     sign, rest = -1 if text.startswith("-") else 1, text[1:] if text[:1] in list("-+") else text
     value, scale, digits, points = Fraction(0), Fraction(1), 0, 0
     for letter in rest:
-        if letter in ".,":
+        if letter in POINTS:
             points += 1
-        elif letter in "0123456789":
+        elif letter in DIGITS:
             digits += 1
-            value = 10 * value + "0123456789".index(letter)
+            value = 10 * value + DIGITS.index(letter) % 10
             scale *= 10 if points else 1
         else:
             return None
@@ -57,7 +59,7 @@ def answer(text, attribute):
     except OverflowError:
         return None
     low, high = attribute["range"]
-    if (attribute.get("whole") and set(text) & set(".,")) or not low <= number <= high:
+    if (attribute.get("whole") and set(text) & set(POINTS)) or not low <= number <= high:
         return None
     return number + 0.0
 

@@ -67,7 +67,7 @@ def _main(
     """
 
 
-_GROUPS = {"train": train, "data": data, "study": study}
+_GROUPS = {"train": train, "data": data, "study": study, "contribute": contribute}
 _GROUPS |= {"collect": collect, "node": node, "relay": relay}
 for command in (
     demo,
@@ -79,7 +79,6 @@ for command in (
     plan,
     bound,
     reproduce,
-    contribute,
     verify,
     statement,
 ):

@@ -25,6 +25,7 @@ collect = group(
 _DB = "SQLite file, or postgresql://...  [default: STUDY_ID-NAME.db]"
 _KEYS = "The reports' keys.  [default: beside the file, or STUDY_ID-NAME.keys]"
 _TOKEN = "Token of the operator's page; made if missing.  [default: beside the database]"
+_TEST = "Try a study out that does not tell people who asks, and for what."
 _QUIET = {"show_default": False, "show_envvar": False}
 Server = Annotated[str, option("Which of the study's servers this is.", "NAME", show_default=False)]
 Database = Annotated[str, option(_DB, "FILE|URL", envvar="PDML_COLLECT_DB", **_QUIET)]
@@ -64,16 +65,20 @@ def serve(
     head_timeout: Annotated[float, seconds("Seconds for a request's head.")] = 30.0,
     body_timeout: Annotated[float, seconds("Seconds for its body.")] = 30.0,
     write_timeout: Annotated[float, seconds("Seconds to take an answer.")] = 30.0,
+    test: Annotated[bool, flag("--test", _TEST)] = False,
     as_json: Json = False,
 ) -> None:
     """Take reports over HTTP until stopped.
 
     A report is acknowledged once it is on disk, and counted once. Only
-    invited people can send one, unless --open says otherwise.
+    invited people can send one, unless --open says otherwise. People are
+    asked only by a study that says who asks, what becomes of answers and
+    what they agree to; with --test another one can be tried out, and its
+    page says so.
 
     \b
     Example:
-      pdml collect serve study.toml --server alice --open
+      pdml collect serve study.toml --server alice --open --test
     """
     from pdml.cli import Signalled
     from pdml.collect.connection import Limits
@@ -118,6 +123,7 @@ def serve(
         bad_tokens=bad_tokens,
         operator_token=operator_token,
         proxies=tuple(proxy or ()),
+        test=test,
         limits=limits,
     )
     with suppress(Signalled):  # asked to: everything acknowledged is stored
@@ -202,6 +208,10 @@ def _show(found: "Status") -> None:
         f"Withdrawn: {totals.withdrawn:,}. Invitations used: {totals.invitations_used:,} "
         f"of {totals.invitations:,}.",
     )
+    if found.retention:
+        screen.say(f"Reports are kept until {found.retention} at the latest.")
+    if found.erased_at:
+        screen.say(f"All reports were erased in the hour {found.erased_at}.")
     if found.frozen_at:
         exported = f", exported with digest {totals.digest}" if totals.digest else ""
         screen.say(f"Frozen at {found.frozen_at}{exported}.")
@@ -231,6 +241,39 @@ def delete(
     told = {"server": collection.server, "report": report, "withdrawn": True, "before": not new}
     done = "is withdrawn" if new else "was withdrawn before"
     screen.answer(as_json, told, f"Report {report} {done}.")
+
+
+@collect.command()
+def purge(
+    study: StudyFile,
+    server: Server = "",
+    db: Database = "",
+    keys: Keys = None,
+    early: Annotated[bool, flag("--early", "Also before the study's retention ends.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Erase all reports at the end of their retention.
+
+    Each is erased as if it had been withdrawn, also in a frozen collection,
+    and nothing more is taken. A running service does it by itself when the
+    time has come, and so does every command that opens the collection.
+    Data sets that were exported before are copies: delete them yourself.
+
+    \b
+    Example:
+      pdml collect purge study.toml --server alice
+    """
+    with _opened(study, server, db, keys) as collection:
+        collection.purge(early=early)
+        found = collection.status()
+    told = {"server": found.server, "state": found.totals.state, "erased_at": found.erased_at}
+    exported = f" Delete the data set with digest {found.totals.digest}, too."
+    screen.answer(
+        as_json,
+        told | {"digest": found.totals.digest or None},
+        f"All reports of {found.server} were erased in the hour {found.erased_at}."
+        + (exported if found.totals.digest else ""),
+    )
 
 
 @collect.command()

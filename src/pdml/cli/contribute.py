@@ -1,30 +1,83 @@
 """`pdml contribute`: one person's report from this device, or a table of people as many devices to
-try a study out.
+try a study out; and `pdml contribute withdraw`, which takes a report back.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from pdml.cli import options, screen
-from pdml.cli.options import StudyFile, flag, option
+from pdml.cli import options, outputs, screen
+from pdml.cli.options import Json, StudyFile, flag, option
 from pdml.errors import InvalidInput, NotDelivered
 
 if TYPE_CHECKING:
     from pdml.cli.contribute_answers import Said
     from pdml.contribute.client import Contribution, Preview
     from pdml.contribute.playing import Played
+    from pdml.study.languages import Texts
 
 _TABLE = "A table of people, each played as a device of its own."
 _TRUTH = "The true answer. Better left out: it is asked, and no shell remembers it."
 _MEMORY = "Where draws are kept.  [default: ~/.local/state/pdml]"
-_OF_ONE = ("answers", "answer", "epsilon_of", "label", "token", "record")
+_AGREE = "You have read the study's notice, and agree to what it asks."
+_LANGUAGE = "The study's texts in this language, if it has it.  [default: its own]"
+_OF_ONE = (
+    "answers",
+    "answer",
+    "epsilon_of",
+    "label",
+    "token",
+    "record",
+    "agree",
+    "language",
+    "receipt",
+)
 _OF_MANY = ("label_column", "epsilon_column", "tokens", "outbox", "clamp")
 _CA = "Trust this authority's certificates (PEM) instead of the system's."
 
 
-def contribute(
+Memories = Annotated[Path | None, option(_MEMORY, "FOLDER", envvar="PDML_STATE_DIR")]
+Authority = Annotated[Path | None, option(_CA, "FILE")]
+Record = Annotated[str, option("Whose record, where several people share this device.", "NAME")]
+STUDY, WITHDRAW = "study.toml", "withdraw"
+
+
+class ByWord(TyperGroup):
+    """A group that is its command for answering, unless its first word says otherwise."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """The context of the command that the arguments are for; without any, the group's help."""
+        if not args or args[0] in ("--help", "-h"):
+            return super().make_context(info_name, args[:1], parent, **extra)
+        name, rest = (WITHDRAW, args[1:]) if args[0] == WITHDRAW else (STUDY, args)
+        told = f"{info_name} {WITHDRAW}" if name == WITHDRAW else info_name
+        return self.commands[name].make_context(told, rest, parent, **extra)
+
+
+contribute = typer.Typer(
+    cls=ByWord,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    subcommand_metavar="STUDY ...",
+    help="""Answer a study from this device, or take a report back.
+
+    \b
+    Example:
+      pdml contribute study.toml --server alice
+      pdml contribute study.toml --help
+    Example, to take a report back:
+      pdml contribute withdraw study.toml --server alice
+      pdml contribute withdraw --help
+    """,
+)
+
+
+@contribute.command(STUDY)
+def answer_study(
     study: StudyFile,
     server: Annotated[
         str, option("Who receives it: a server of the study, or an address.", "NAME or URL")
@@ -47,11 +100,12 @@ def contribute(
     ] = None,
     label: Annotated[str, option(_TRUTH)] = "",
     token: Annotated[str, option("An invitation, or the link that holds it.")] = "",
-    record: Annotated[
-        str, option("Whose record, where several people share this device.", "NAME")
-    ] = "",
-    memory: Annotated[Path | None, option(_MEMORY, "FOLDER", envvar="PDML_STATE_DIR")] = None,
-    ca: Annotated[Path | None, option(_CA, "FILE")] = None,
+    record: Record = "",
+    memory: Memories = None,
+    ca: Authority = None,
+    agree: Annotated[bool, flag("--agree", _AGREE)] = False,
+    language: Annotated[str, option(_LANGUAGE, "CODE")] = "",
+    receipt: Annotated[Path | None, option("Where to save the receipt.", "FILE")] = None,
     yes: Annotated[bool, flag("--yes", "Send without asking.")] = False,
     csv: Annotated[Path | None, option(_TABLE, "FILE")] = None,
     label_column: Annotated[str, option("With --csv: the true answers.", "COLUMN")] = "",
@@ -105,14 +159,65 @@ def contribute(
         raise InvalidInput(f"{name} needs --csv: it is about a table of people")
     if as_json and not yes:
         raise InvalidInput("--json needs --yes: there is nobody to ask")
+    if receipt is not None:
+        outputs.check([receipt], force=False)
     given = contribute_answers.said_by(
-        contract, answers, answer or [], epsilon, label, token, epsilon_of or []
+        contract,
+        answers,
+        answer or [],
+        epsilon,
+        label,
+        token,
+        privacies=epsilon_of or [],
+        agreed=agree,
+        language=language,
     )
     with Delivery(address, ca=ca) as service:
         kept = Memory(memory or default_folder())
         names = {"record": record, "token": given.token}
         one = Contribution(study=contract, service=service, memory=kept, **names)
-        _one(one, given, yes=yes, as_json=as_json)
+        _one(one, given, receipt, yes=yes, as_json=as_json)
+
+
+@contribute.command(WITHDRAW)
+def withdraw(
+    study: StudyFile,
+    server: Annotated[
+        str, option("Who holds it: a server of the study, or an address.", "NAME or URL")
+    ] = "",
+    receipt: Annotated[
+        Path | None, option("A saved receipt.  [default: what this device remembers]", "FILE")
+    ] = None,
+    record: Record = "",
+    memory: Memories = None,
+    ca: Authority = None,
+    as_json: Json = False,
+) -> None:
+    """Take a report back, as long as the study's data are not complete.
+
+    The service erases everything of it but its number, which stays refused. What only this device
+    or the receipt knows shows that the report is yours. Chance does not decide again afterwards.
+
+    \b
+    Example:
+      pdml contribute withdraw study.toml --server alice
+    Example, with a receipt from another device:
+      pdml contribute withdraw study.toml --receipt receipt.json
+    """
+    import msgspec
+
+    from pdml.contribute.withdrawal import withdraw as take_back
+    from pdml.study import Study
+
+    places = {"receipt": receipt, "record": record, "memory": memory, "ca": ca}
+    done = take_back(Study.load(study), server, **places)
+    erased = "had erased" if done.before else "has erased"
+    screen.answer(
+        as_json,
+        msgspec.to_builtins(done),
+        f"{done.server} {erased} everything of report {done.id} but its number"
+        f"{' before' if done.before else ''}.",
+    )
 
 
 def _played(played: "Played") -> None:
@@ -125,23 +230,32 @@ def _played(played: "Played") -> None:
     screen.list_files({("not stored" if k == "failures" else k): files[k] for k in files})
 
 
-def _one(one: "Contribution", said: "Said", *, yes: bool, as_json: bool) -> None:
+def _one(one: "Contribution", said: "Said", file: Path | None, *, yes: bool, as_json: bool) -> None:
     import json
 
     import msgspec
 
+    from pdml.contribute.receipt import save
+
     seen = _prepared(one, said, as_json=as_json)
     if not as_json:
-        _show(one, seen)
+        _show(one, seen, said.texts)
         if not yes and not _agreed():
             raise NotDelivered("Nothing was sent. Chance does not decide again.")
     with screen.working("Sending"):
         receipt = one.send(seen)
+    kept = one.receipt()
+    if file is not None:
+        save(file, kept)
+    named = [kept.organiser, kept.address, kept.contact] if kept.organiser else []
+    code = "whoever has this code can withdraw the report, until the study's data are complete"
     screen.answer(
         as_json,
         {"report": json.loads(seen.bytes), "receipt": msgspec.to_builtins(receipt)},
         f"Stored by {receipt.server}, in the hour {receipt.hour}.",
         f"Receipt: report {receipt.id}, sha256 {receipt.digest}",
+        *([f"Organiser: {', '.join(named)}"] if named else []),
+        *([f"Withdrawal code {kept.code}: {code}"] if kept.code else []),
     )
 
 
@@ -166,18 +280,22 @@ def _prepared(one: "Contribution", said: "Said", *, as_json: bool) -> "Preview":
         tell("A report of this record has left before. The same one is sent again.")
         return one.prepare({})
     one.require_admission()
-    answers = asking.complete(study, said.answers, settled=known is not None)
+    agreed = asking.agreed(study, said)
+    if study.consent is not None and not agreed:
+        raise NotDelivered("Nothing was asked, and nothing was sent.")
+    answers = asking.complete(study, said, settled=known is not None)
     if known is not None:
-        settled = f"epsilon {known.epsilon / 1e6:g}, and {study.classes[known.label]!r} is reported"
+        drawn = said.texts.classes[known.label]
+        settled = f"epsilon {known.epsilon / 1e6:g}, and {drawn!r} is reported"
         tell(f"Chance has decided for this record before: {settled}.")
         tell("The secret question is not asked again.")
-        return one.prepare(answers)
-    micro_epsilon = asking.epsilon_of(study, said.micro_epsilon)
-    true = asking.label_of(study, said.label)
-    return one.prepare(answers, true, micro_epsilon, epsilons=said.epsilons)
+        return one.prepare(answers, agreed=agreed)
+    micro_epsilon = asking.epsilon_of(study, said)
+    true = asking.label_of(said)
+    return one.prepare(answers, true, micro_epsilon, epsilons=said.epsilons, agreed=agreed)
 
 
-def _show(one: "Contribution", seen: "Preview") -> None:
+def _show(one: "Contribution", seen: "Preview", texts: "Texts") -> None:
     from pdml.study import readable, words
 
     study = one.study
@@ -189,9 +307,11 @@ def _show(one: "Contribution", seen: "Preview") -> None:
     facts = {
         **told,
         **({"made of these": made} if made else {}),
-        study.question: f"{seen.label}  (after chance, which lets a true answer stand with {kept})",
+        texts.question: f"{texts.classes[seen.report.label]}  (after chance, which lets a true "
+        f"answer stand with {kept})",
         "epsilon": f"{seen.epsilon:g}",
         "report number": seen.report.id,
+        **({"consent": f"version {seen.report.consent_version}"} if seen.report.consent else {}),
     }
     width = max(map(len, facts))
     typer.echo(f"\nThe report to {one.service.url}, read back from its bytes:\n")

@@ -20,13 +20,23 @@ study.command()(new)
 _REVISION = "The study is in use: name what this revision replaces, so that data sets stay usable."
 
 
+_TEST = "Nobody is asked by it: it need not say what people must be told."
+
+
 @study.command()
-def check(file: StudyFile = Path("study.toml"), as_json: Json = False) -> None:
+def check(
+    file: StudyFile = Path("study.toml"),
+    test: Annotated[bool, flag("--test", _TEST)] = False,
+    as_json: Json = False,
+) -> None:
     """Find every mistake in a study file, each with its line; exit code 1 if there is one.
 
     A study under which nobody could ever train is a mistake: one without a budget that ends, or
-    with a plan that cannot keep to it. Warnings are told as well: addresses that are placeholders,
-    and a plan that would exceed the budget with as few records as the study allows.
+    with a plan that cannot keep to it. So is one that does not tell people who asks, what becomes
+    of their answers and what they agree to; --test is for studies by which nobody is asked, as
+    those of organisations that have their records already. Warnings are told as well: addresses
+    that are placeholders, and a plan that would exceed the budget with as few records as the study
+    allows.
 
     \b
     Example:
@@ -34,7 +44,7 @@ def check(file: StudyFile = Path("study.toml"), as_json: Json = False) -> None:
     """
     from pdml.study.examined import examine
 
-    found = examine(file)
+    found = examine(file, test=test)
     if as_json:
         named = found.study.hash if found.study else None
         told = {"file": str(file), "valid": not found.mistakes, "hash": named}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import date
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -150,12 +151,55 @@ def _short(name: str, most: int) -> "Check":
     return lambda f, text: f.text((name,), text, most)
 
 
+def told() -> dict[str, dict[str, Any]]:
+    """What people must be told before they are asked; nothing if the author has no answers yet."""
+    from pdml.study.people import LONGEST
+
+    typer.echo("People are asked only by a study that tells them who asks, and for what.", err=True)
+    name = ask("Who organises it, a person or an organisation (empty: later)", _perhaps, "")
+    if not name:
+        return {}
+
+    def day(f: "Findings", text: str) -> None:
+        try:
+            date.fromisoformat(text)
+        except ValueError:
+            f.wrong(("retention",), "be a day such as 2030-01-31", text)
+
+    organiser = {
+        "name": name,
+        "address": ask("Its postal address", _short("address", 500)),
+        "contact": ask("Where people write to (e-mail or telephone)", _short("contact", 200)),
+    }
+    asked = "Where they write to about their data (empty: the same)"
+    if guard := ask(asked, _perhaps, ""):
+        organiser["data_protection_contact"] = guard
+    notice = {
+        "purpose": ask("What are the answers and the model for", _short("purpose", 2_000)),
+        "legal_basis": ask("On what legal basis, such as consent", _short("legal_basis", 2_000)),
+        "who_sees": ask("Who sees what of an answer", _short("who_sees", 2_000)),
+    }
+    until = ask("The day on which all reports are erased, as YYYY-MM-DD", day)
+    notice["retention"] = f"{until}T00:00:00Z"
+    consent = {
+        "text": ask("The sentence that people agree to", _short("text", LONGEST)),
+        "version": "1",
+    }
+    return {"organiser": organiser, "notice": notice, "consent": consent}
+
+
+def _perhaps(f: "Findings", text: str) -> None:
+    if text:
+        f.text(("answer",), text, 200)
+
+
 QUESTIONS: Mapping[str, Callable[[], Any]] = {  # in the order in which people think of them
     "title": partial(ask, "Title of the study", _short("title", 200)),
     "question": partial(ask, "The question whose answer is kept secret", _short("question", 500)),
     "classes": partial(_several, "Its possible answers", "no,yes"),
     "attributes": _attributes,
     "servers": partial(_several, "Names of the servers", "alice,bob,carol"),
+    "told": told,
 }
 
 

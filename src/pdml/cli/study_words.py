@@ -1,11 +1,12 @@
 """A study in words and tables, as `pdml study show` prints it."""
 
+from datetime import datetime
 from typing import Any
 
 from pdml.cli import budget_words, screen
 from pdml.cli.screen import Grid
 from pdml.pages import numbers
-from pdml.study import Study, Wording, readable, words
+from pdml.study import Study, Wording, people, readable, words
 
 MOST_ROWS = 40
 _CHANCE = (
@@ -20,6 +21,8 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
     screen.say((study.title, "bold"), (f"{study.id}, {_when(study)}", "dim"))
     if study.description:
         screen.say("", study.description)
+    if rows := list(people.in_words(study).items()):
+        screen.show("Who asks, and for what?", Grid(("", ""), rows, words=2))
     menu = [
         (f"epsilon {each['epsilon']:g}{_default(study, each['epsilon'])}", each["meaning"])
         for each in facts["menu"]
@@ -95,10 +98,12 @@ def _sent(study: Study, facts: dict[str, Any]) -> list[str]:
 
 
 def _when(study: Study) -> str:
-    opens = f"from {study.opens:%Y-%m-%d %H:%M} UTC" if study.opens else "from now on"
-    return f"{opens}, " + (
-        f"until {study.closes:%Y-%m-%d %H:%M} UTC" if study.closes else "without an end"
-    )
+    opens = f"from {_moment(study.opens)}" if study.opens else "from now on"
+    return f"{opens}, " + (f"until {_moment(study.closes)}" if study.closes else "without an end")
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
 def _influence(study: Study, facts: dict[str, Any]) -> list[str]:

@@ -40,7 +40,9 @@ from pdml.study.messages import (
     Admission,
     Problem,
     Receipt,
+    Withdrawn,
     decode_invitation,
+    decode_withdrawal,
     problem,
     split_batch,
 )
@@ -91,7 +93,12 @@ def create(
     )
     door = Door(service, operator, operator_token_hash, secure=secure, proxied=proxied)
     rest = _rest(service, page, page_headers, door, operator=operator is not None)
-    hot = {"/v1/reports": _reports, "/v1/batches": _batches, "/v1/invitations": _invitations}
+    hot = {
+        "/v1/reports": _reports,
+        "/v1/batches": _batches,
+        "/v1/invitations": _invitations,
+        "/v1/withdrawals": _withdrawals,
+    }
 
     async def app(scope: Scope, receive: Receive, sender: Send) -> None:
         if scope["type"] != "http":
@@ -141,6 +148,25 @@ async def _invitations(service: Service, scope: Scope, receive: Receive, sender:
     except StorageUnavailable:
         answer = problem("storage_unavailable", "the store cannot be read now")
     if isinstance(answer, Admission):
+        await send(sender, 200, _encode(answer), JSON)
+        return
+    service.counters.problems[answer.code] += 1
+    await service.attempts.after(scope, (answer,))
+    await send_problem(sender, answer)
+
+
+async def _withdrawals(service: Service, scope: Scope, receive: Receive, sender: Send) -> None:
+    """A person takes their report back, by a code that only their device knows."""
+    require_type(scope, JSON)
+    body = await read_body(scope, receive, MAX_INVITATION_BYTES)
+    answer: Withdrawn | Problem
+    try:
+        answer = await service.withdraw(decode_withdrawal(body).code)
+    except MessageError as error:
+        answer = problem(error.code, str(error))
+    except StorageUnavailable:
+        answer = problem("storage_unavailable", "the store cannot be written now")
+    if isinstance(answer, Withdrawn):
         await send(sender, 200, _encode(answer), JSON)
         return
     service.counters.problems[answer.code] += 1
@@ -226,6 +252,7 @@ def _rest(
         Route("/v1/reports", _never, methods=["POST"]),
         Route("/v1/batches", _never, methods=["POST"]),
         Route("/v1/invitations", _never, methods=["POST"]),
+        Route("/v1/withdrawals", _never, methods=["POST"]),
         Route("/healthz", health),
         Route("/openapi.json", described),
     ]

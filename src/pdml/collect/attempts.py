@@ -1,7 +1,8 @@
-"""Whoever tries invitations that were never issued: a few a minute, then answers come late.
+"""Whoever tries invitations that were never issued, or codes that withdraw nothing: a few a minute,
+then answers come late.
 
-A token has 128 random bits, so that nobody guesses one; this keeps the trying from costing much,
-and lets an operator see it. Only answers to unknown tokens wait. People whose invitation is good
+Both have 128 random bits, so that nobody guesses one; this keeps the trying from costing much, and
+lets an operator see it. Only answers to unknown ones wait. People whose invitation or code is good
 never do, not even behind the same address.
 """
 
@@ -16,12 +17,14 @@ from pdml.collect.proxies import group
 from pdml.study.messages import Problem
 
 PER_MINUTE = 20
+_GUESSED = ("token_unknown", "withdrawal_unknown")
 LONGEST = 5.0  # seconds that an answer waits at most
 MOST = 10_000  # addresses that are remembered
 
 
 class Attempts:
-    """Unknown tokens by address: a bucket each, which drains by ``per_minute`` and holds as many.
+    """Unknown tokens and codes by address: a bucket each, which drains by ``per_minute`` and holds
+    as many.
 
     Guarantees
     ----------
@@ -37,7 +40,7 @@ class Attempts:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.per_minute = _validate.integer("bad_tokens", per_minute, low=1)
-        self.counted = 0  # unknown tokens since the start
+        self.counted = 0  # unknown ones since the start
         self.slowed = 0  # answers that waited
         self._rate = per_minute / 60
         self._clock, self._sleep = clock, sleep
@@ -48,7 +51,7 @@ class Attempts:
         """Wait before giving ``answers`` to the client of ``scope``, as long as its address
         deserves."""
         problems = (answer for answer in answers if type(answer) is Problem)
-        unknown = sum(one.code == "token_unknown" for one in problems)
+        unknown = sum(one.code in _GUESSED for one in problems)
         if not unknown:
             return
         self.counted += unknown

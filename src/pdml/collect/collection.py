@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from pdml.collect.export import export
 from pdml.collect.intake import hour_text
-from pdml.collect.rules import collection_id, hash_token
-from pdml.collect.store import Store, Totals
+from pdml.collect.rules import Clock, collection_id, hash_token, is_over
+from pdml.collect.store import Store, Totals, require_there
 from pdml.collect.stores import open_store
 from pdml.errors import InvalidInput
 from pdml.files import write_private
@@ -43,6 +43,18 @@ class Status:
         hour = self.totals.frozen_hour
         return "" if hour is None else hour_text(hour)
 
+    @property
+    def erased_at(self) -> str:
+        """The hour in which all reports were erased, or ""."""
+        hour = self.totals.erased_hour
+        return "" if hour is None else hour_text(hour)
+
+    @property
+    def retention(self) -> str:
+        """When they are erased at the latest, or "" if the study does not say."""
+        notice = self.study.notice
+        return "" if notice is None else f"{notice.retention:%Y-%m-%dT%H:%M:%SZ}"
+
     def _sums(self, name: Callable[[int, int], str]) -> dict[str, int]:
         sums: dict[str, int] = {}
         for (epsilon, label), count in sorted(self.totals.tallies.items()):
@@ -62,6 +74,9 @@ class Status:
             "withdrawn": self.totals.withdrawn,
             "invitations": self.totals.invitations,
             "invitations_used": self.totals.invitations_used,
+            "consent_version": None if self.study.consent is None else self.study.consent.version,
+            "retention": self.retention or None,
+            "erased_at": self.erased_at or None,
             "frozen_at": self.frozen_at or None,
             "digest": self.totals.digest or None,
         }
@@ -82,6 +97,8 @@ class Collection:
         The folder of the reports' keys, by default beside the file.
     create : bool
         Make the collection if there is none: people will be asked.
+    clock : callable
+        Seconds since 1970.
 
     Raises
     ------
@@ -89,6 +106,10 @@ class Collection:
         If it would be made under a study that nobody could ever train under.
     InvalidInput
         If there is no such server or collection, or the database is another's.
+
+    Guarantees
+    ----------
+    - Whoever opens a collection whose retention has ended finds it erased.
 
     Examples
     --------
@@ -104,6 +125,7 @@ class Collection:
         database: str = "",
         keys: Path | None = None,
         create: bool = False,
+        clock: Clock = time.time,
     ) -> None:
         if create:
             trainable.check(study)
@@ -115,7 +137,14 @@ class Collection:
         self.server = server or study.servers[0].name
         who = collection_id(study, self.server)
         self.database = database or f"{study.id}-{self.server}.db"
+        self._clock = clock
         self.store: Store = open_store(self.database, who, create=create, keys=keys)
+        if is_over(study, clock()):
+            try:
+                self.store.erase(int(clock() // 3600))
+            except BaseException:
+                self.store.close()
+                raise
 
     def __enter__(self) -> Self:
         return self
@@ -188,6 +217,38 @@ class Collection:
             )
         return self.store.withdraw(bytes.fromhex(report))
 
+    def purge(self, *, early: bool = False) -> int:
+        """Erase every report, as if each had been withdrawn; nothing more is taken.
+
+        Parameters
+        ----------
+        early : bool
+            Also before the study's ``retention``, or without one.
+
+        Returns
+        -------
+        int
+            How many were erased now; what the end of retention has erased before is not counted.
+
+        Raises
+        ------
+        InvalidInput
+            If the retention has not ended, unless ``early``.
+
+        Guarantees
+        ----------
+        - The keys of all reports, and of the totals, are destroyed: also in backups of the
+          database, and in its logs, nobody can read them any more. Data sets that were exported
+          before are copies that this does not reach.
+        """
+        if not early and not is_over(self.study, self._clock()):
+            notice = self.study.notice
+            until = "the study has no retention"
+            if notice is not None:
+                until = f"the study keeps reports until {notice.retention:%Y-%m-%d %H:%M} UTC"
+            raise InvalidInput(f"{until}: --early erases them before", setting="early")
+        return self.store.erase(int(self._clock() // 3600))
+
     def set_open(self, is_open: bool) -> None:
         """Take no more reports, at once, also in a running service; or take them again.
 
@@ -221,5 +282,6 @@ class Collection:
             If there are too few reports, or the database was altered since the first export.
         """
         trainable.check(self.study)
+        require_there(self.store.totals().state)
         least = 1 if force_small else self.study.min_records
-        return export(self.store, folder, hour=int(time.time() // 3600), min_records=least)
+        return export(self.store, folder, hour=int(self._clock() // 3600), min_records=least)

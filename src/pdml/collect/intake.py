@@ -16,7 +16,7 @@ from pdml.study.messages import Problem, Receipt, problem
 _DETAILS = {  # what the store found, in a sentence
     "id_conflict": "a report with this id and other bytes was stored before",
     "overloaded": "the service has more to do than it can now",
-    "withdrawn": "a report with this id was withdrawn and cannot be sent again",
+    "withdrawn": "the report with this id was erased and cannot be sent again",
 }
 # a withdrawn id is taken for ever
 _CODES = {"withdrawn": "id_conflict", "overloaded": "storage_unavailable"}

@@ -19,7 +19,11 @@ def render(service: Service) -> str:
             counters.replayed,
         ),
         ("problems_total", "Reports, requests and connections refused, by code.", refused),
-        ("bad_tokens_total", "Tokens that were never issued.", attempts.counted),
+        (
+            "bad_tokens_total",
+            "Invitations never issued, and codes that withdraw nothing.",
+            attempts.counted,
+        ),
         ("bad_tokens_slowed_total", "Late answers to them.", attempts.slowed),
         ("commits_total", "Transactions, each for many reports.", writer.commits),
         ("commit_seconds_total", "Time spent in them.", writer.commit_seconds),

@@ -15,12 +15,14 @@ from pdml.study.messages import (
     Problem,
     Receipt,
     Report,
+    Withdrawal,
+    Withdrawn,
 )
 
 _REF = "#/components/schemas/{name}"
 _WHOLE = ("malformed", "too_large", "unsupported_type", "timeout", "too_many_requests")
 _CHECKED = ("wrong_version", "wrong_study", "bad_id", "epsilon_not_on_menu", "bad_label")
-_RULES = (*_CHECKED, "bad_features", "token_missing")
+_RULES = (*_CHECKED, "bad_features", "wrong_consent", "token_missing")
 _DECIDED = ("token_unknown", "token_used", "id_conflict", "too_early", "closed", "frozen")
 _STORE = (*_DECIDED, "storage_unavailable")
 
@@ -60,6 +62,13 @@ def document(study: Study, server: str, rules: Rules, *, operator: bool) -> Told
             {"200": _answer("It would.", _of("Admission"))},
             *(*_WHOLE, "token_missing", *_STORE),
         ),
+        "/v1/withdrawals": _post(
+            "withdrawReport",
+            "Erase a report but for its id, by the code that only its device knows.",
+            _of("Withdrawal"),
+            {"200": _answer("Erased, now or before.", _of("Withdrawn"))},
+            *(*_WHOLE, "withdrawal_unknown", "frozen", "storage_unavailable"),
+        ),
         "/v1/study": _get("getStudy", _HASHED, _JSON, {}),
         "/": _get("getPage", "The page for contributors.", _HTML, _TEXT),
         "/healthz": _get(
@@ -74,10 +83,11 @@ def document(study: Study, server: str, rules: Rules, *, operator: bool) -> Told
     }
     if operator:
         paths |= _operator()
-    types = [Report, Receipt, Problem, Invitation, Admission]
+    types = [Report, Receipt, Problem, Invitation, Admission, Withdrawal, Withdrawn]
     _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
     _constrain(schemas["Report"], rules)
     schemas["Invitation"]["properties"]["token"]["pattern"] = "^([0-9a-f]{32})?$"
+    schemas["Withdrawal"]["properties"]["code"]["pattern"] = "^[0-9a-f]{32}$"
     schemas["Admission"]["properties"]["study"] = {"const": rules.study_hash}
     schemas["Problem"]["properties"]["code"]["enum"] = list(PROBLEMS)
     operators = {"operator": {"type": "http", "scheme": "bearer"}}
@@ -134,9 +144,10 @@ def _constrain(report: Told, rules: Rules) -> None:
         "label": {"type": "integer", "minimum": 0, "maximum": rules.classes - 1},
         "features": _TEXT | packed,
         "token": hexadecimal if rules.require_tokens else perhaps,
+        "consent": {"enum": [consent for consent, _ in rules.consents]},
+        "consent_version": {"enum": [version for _, version in rules.consents]},
     }
-    if rules.require_tokens:
-        report["required"] = [*report["required"], "token"]
+    report["required"] = list(report["properties"])
 
 
 def _get(operation: str, summary: str, kind: str, schema: Told, *problems: str) -> Told:

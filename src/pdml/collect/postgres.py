@@ -21,13 +21,16 @@ from pdml.collect.store import (
     STORED,
     CollectionId,
     Decision,
+    Ended,
     Entry,
+    NoSuchReport,
     State,
     Tallies,
     Totals,
     counted,
     decided,
-    frozen_refuses,
+    require_changeable,
+    require_there,
     stored_of,
     totals_of,
     without,
@@ -35,9 +38,10 @@ from pdml.collect.store import (
 from pdml.collect.vault import SealedTallies, Vault
 from pdml.errors import InvalidInput, StorageUnavailable
 
-_HELD = "SELECT state, tallies_key, tallies FROM pdml_collection FOR UPDATE"
+_STATE = "CASE WHEN erased_hour IS NULL THEN state ELSE 'erased' END"
+_HELD = f"SELECT {_STATE}, tallies_key, tallies FROM pdml_collection FOR UPDATE"
 _TOTALS = (
-    "SELECT state, withdrawn, invited, invited_used, frozen_hour, digest, "
+    f"SELECT {_STATE}, withdrawn, invited, invited_used, frozen_hour, erased_hour, digest, "
     "tallies_key, tallies FROM pdml_collection"
 )
 _KNOWN = "SELECT key, sealed FROM pdml_reports WHERE id = %s"
@@ -50,6 +54,9 @@ _COUNT = (
 )
 _WITHDRAWN = "UPDATE pdml_collection SET withdrawn = withdrawn + 1, tallies_key = %s, tallies = %s"
 _ERASE = "UPDATE pdml_reports SET sealed = NULL WHERE id = %s"
+_DOOM_ALL = "INSERT INTO pdml_doomed SELECT key FROM pdml_reports WHERE sealed IS NOT NULL"
+_ERASE_ALL = "UPDATE pdml_reports SET sealed = NULL WHERE sealed IS NOT NULL"
+_ERASED = "UPDATE pdml_collection SET erased_hour = %s, tallies_key = %s, tallies = %s"
 
 
 class PostgresStore:
@@ -168,7 +175,7 @@ class PostgresStore:
             assert row is not None
             # by a withdrawal just now, or before this database was restored
             with suppress(KeyDestroyed):
-                return totals_of(row[:6], self._vault.tallies(SealedTallies(*row[6:])))
+                return totals_of(row[:7], self._vault.tallies(SealedTallies(*row[7:])))
         with self._sealing() as (db, state, held):
             self._count(db, *self._tallied(db, state, held), [])
         return self.totals()
@@ -177,14 +184,13 @@ class PostgresStore:
         with self._guarded() as db, db.transaction():
             found = db.execute("SELECT used FROM pdml_invitations WHERE hash = %b", (token,))
             row = found.fetchone()
-            state = db.execute("SELECT state FROM pdml_collection").fetchone()
+            state = db.execute(f"SELECT {_STATE} FROM pdml_collection").fetchone()
         assert state is not None
         return State(state[0]), None if row is None else bool(row[0])
 
     def invite(self, hashes: Iterable[bytes]) -> None:
         with self._transaction() as (db, state, _):
-            if state is State.FROZEN:
-                raise frozen_refuses("an invitation to it would lead nowhere")
+            require_changeable(state, "an invitation to it would lead nowhere")
             added = 0
             with db.cursor().copy(
                 "COPY pdml_invitations (hash) FROM STDIN (FORMAT binary)"
@@ -200,14 +206,14 @@ class PostgresStore:
 
     def withdraw(self, report: bytes) -> bool:
         with self._sealing() as (db, state, held):
-            if state is State.FROZEN:
-                raise frozen_refuses("nothing can be withdrawn from it any more")
-            tallies, held = self._tallied(db, state, held)
             found = db.execute(_KNOWN, (report,)).fetchone()
             if found is None:
-                raise InvalidInput(f"there is no report {report.hex()} in this collection")
+                raise NoSuchReport(report)
             key, sealed = found
             if sealed is not None:
+                if state is State.FROZEN:
+                    raise Ended(state, "nothing can be withdrawn from it any more")
+                tallies, held = self._tallied(db, state, held)
                 content = self._vault.open(key, report, sealed)
                 used = partial(postgres_schema.used, db)
                 now = self._vault.seal_tallies(without(tallies, content), held, used, anew=True)
@@ -217,6 +223,20 @@ class PostgresStore:
                 db.execute(_ERASE, (report,))
         self._destroy_doomed()
         return sealed is not None
+
+    def erase(self, hour: int) -> int:
+        with self._sealing() as (db, state, held):
+            erased = 0
+            if state is not State.ERASED:
+                used = partial(postgres_schema.used, db)
+                now = self._vault.seal_tallies({}, held, used, anew=True)
+                db.execute(_DOOM_ALL)
+                if held.key is not None:
+                    db.execute("INSERT INTO pdml_doomed VALUES (%s)", (held.key,))
+                erased = db.execute(_ERASE_ALL).rowcount
+                db.execute(_ERASED, (hour, *now))
+        self._destroy_doomed()
+        return erased
 
     def _destroy_doomed(self) -> None:
         """What a transaction has given up; also what a withdrawal left that was cut short."""
@@ -228,15 +248,15 @@ class PostgresStore:
 
     def set_open(self, is_open: bool) -> None:
         with self._transaction() as (db, state, _):
-            if state is State.FROZEN:
-                raise frozen_refuses("it can neither be opened nor closed")
+            require_changeable(state, "it can neither be opened nor closed")
             db.execute(
                 "UPDATE pdml_collection SET state = %s",
                 (State.OPEN.value if is_open else State.CLOSED.value,),
             )
 
     def freeze(self, hour: int) -> int:
-        with self._transaction() as (db, _, _):
+        with self._transaction() as (db, state, _):
+            require_there(state)
             db.execute(
                 "UPDATE pdml_collection SET state = 'frozen', frozen_hour = %s WHERE state "
                 "<> 'frozen'",

@@ -38,7 +38,7 @@ CREATE TABLE pdml_collection (
     frozen_hour bigint, digest text NOT NULL DEFAULT '',
     withdrawn bigint NOT NULL DEFAULT 0, invited bigint NOT NULL DEFAULT 0, invited_used bigint NOT NULL DEFAULT 0,
     probes bigint NOT NULL DEFAULT 0,
-    ring text NOT NULL DEFAULT '', tallies_key bigint, tallies bytea
+    ring text NOT NULL DEFAULT '', tallies_key bigint, tallies bytea, erased_hour bigint
 );
 CREATE TABLE pdml_invitations (hash bytea PRIMARY KEY, used boolean NOT NULL DEFAULT false);
 """
@@ -67,8 +67,8 @@ def found(db: Connection, asked: CollectionId, *, create: bool) -> Found:
     schema, *identity = _one(db, f"SELECT schema, {COLUMNS} FROM pdml_collection")
     check_schema(schema, _WHERE)
     check_collection(identity, asked, _WHERE)
-    if schema == 1:
-        _name_ring(db)
+    if schema < FORMAT.version:
+        _add_columns(db, schema)
     ring, key = _one(db, "SELECT ring, tallies_key FROM pdml_collection")
     return Found(ring, key is None, schema)
 
@@ -100,13 +100,23 @@ def copy(
         copying.write(b"".join(parts))
 
 
-def _name_ring(db: Connection) -> None:
-    """Columns for keys in tables of schema 1. The ring's name comes before its folder, and both
-    before anything is sealed.
+_ADDED = (  # since schema 1
+    "ring text NOT NULL DEFAULT ''",
+    "tallies_key bigint",
+    "tallies bytea",
+    "erased_hour bigint",
+)
+
+
+def _add_columns(db: Connection, schema: int) -> None:
+    """What older tables lack. The ring's name comes before its folder, and both before anything is
+    sealed; what schema 1 kept in the clear is sealed afterwards.
     """
-    for column in ("ring text NOT NULL DEFAULT ''", "tallies_key bigint", "tallies bytea"):
+    for column in _ADDED:
         db.execute(f"ALTER TABLE pdml_collection ADD COLUMN IF NOT EXISTS {column}")
     db.execute("UPDATE pdml_collection SET ring = %s WHERE ring = ''", (secrets.token_hex(16),))
+    if schema > 1:
+        db.execute("UPDATE pdml_collection SET schema = %s", (FORMAT.version,))
 
 
 def seal_first(db: Connection, vault: Vault) -> None:
@@ -124,7 +134,7 @@ def seal_first(db: Connection, vault: Vault) -> None:
         while rows := old.fetchmany(1000):
             copy(
                 db,
-                vault.seal([Entry._make((*row, b"", "")) for row in rows], lambda first, last: ()),
+                vault.seal([Entry(*row, token=b"") for row in rows], lambda first, last: ()),
                 "pdml_sealed",
             )
     counts = db.execute("SELECT epsilon, label, reports FROM pdml_tallies").fetchall()

@@ -4,8 +4,9 @@ Norms above 1 are refused, not shrunk: an honest device never sends one, and the
 report's influence rests on it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from typing import NamedTuple
@@ -62,6 +63,8 @@ class Rules:
     opens: float
     closes: float
     require_tokens: bool
+    # (hash, version) of what people may have agreed to, and how it is kept
+    consents: Mapping[tuple[str, str], bytes]
     codes: tuple[Codes, ...] = ()  # of sensitive answers
 
     @classmethod
@@ -72,9 +75,10 @@ class Rules:
             classes=len(study.classes),
             width=study.width,
             opens=study.opens.timestamp() if study.opens else -float("inf"),
-            closes=study.closes.timestamp() if study.closes else float("inf"),
+            closes=min(_moment(study.closes), _retention(study)),
             require_tokens=require_tokens,
             codes=codes_of(study),
+            consents=_consents(study),
         )
 
     @cached_property
@@ -161,6 +165,9 @@ class Rules:
             )
         if report.label >= self.classes:
             return Refusal("bad_label", f"label must be in 0 ... {self.classes - 1}", id)
+        consent = self.consents.get((report.consent, report.consent_version))
+        if consent is None:
+            return Refusal("wrong_consent", "a report carries the consent of its study", id)
         token = report.token
         # the store decides: a report that was stored without one keeps its receipt
         if not token and self.require_tokens:
@@ -185,7 +192,29 @@ class Rules:
             features,
             hash_token(token) if token else b"",
             barred,
+            consent,
         )
+
+
+def _consents(study: Study) -> dict[tuple[str, str], bytes]:
+    """Also for studies that ask for none: their reports carry none."""
+    if study.consent is None:
+        return {("", ""): b""}
+    digest, version = study.consent.digest, study.consent.version
+    return {(digest, version): bytes.fromhex(digest) + version.encode().ljust(16, b"\0")}
+
+
+def is_over(study: Study, now: float) -> bool:
+    """Whether the retention of reports has ended."""
+    return now >= _retention(study)
+
+
+def _retention(study: Study) -> float:
+    return _moment(None if study.notice is None else study.notice.retention)
+
+
+def _moment(time: datetime | None) -> float:
+    return float("inf") if time is None else time.timestamp()
 
 
 def _outside(entry: Entry | Refusal) -> Refusal:

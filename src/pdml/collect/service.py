@@ -1,19 +1,22 @@
 """One running collection: the store, its writer, and what is known about it."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from pdml.collect.attempts import Attempts
 from pdml.collect.guard import Guard
 from pdml.collect.intake import Intake
-from pdml.collect.rules import Clock, Rules, hash_token
-from pdml.collect.store import Store, Totals, refused
+from pdml.collect.rules import Clock, Rules, hash_token, is_over
+from pdml.collect.store import Ended, NoSuchReport, Store, Totals, refused
 from pdml.collect.summary import Counters, Summary
 from pdml.collect.writer import Writer
 from pdml.errors import StorageUnavailable
 from pdml.study import Study
-from pdml.study.messages import Admission, Problem, problem
+from pdml.study.messages import Admission, Problem, Withdrawn, problem, report_id
 
+_log = logging.getLogger("pdml.collect")
+_LOOK = 60.0  # seconds between two looks at whether the retention has ended
 # seconds for which a proof of health is good: asking often must not cost a sync each
 _HEALTH_LASTS = 1.0
 
@@ -46,14 +49,33 @@ class Service:
         self._capacity = capacity
         self._health: tuple[float, str] = (-1.0, "")
         self._probing = asyncio.Lock()
+        self._keeper: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         self.writer = Writer(self._store, capacity=self._capacity)
         self.intake = Intake(self.rules, self.server, self.writer, self.counters, self.clock)
+        if self.study.notice is not None:
+            self._keeper = asyncio.get_running_loop().create_task(self._keep_retention())
 
     async def stop(self) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
         await self.writer.stop()
         self._store.close()
+
+    async def _keep_retention(self) -> None:
+        """Erase all reports when their retention ends; what fails is tried again."""
+        while True:
+            if is_over(self.study, self.clock()):
+                try:
+                    hour = int(self.clock() // 3600)
+                    erased = await asyncio.to_thread(self._store.erase, hour)
+                    _log.info("the retention has ended: %d reports were erased", erased)
+                    return
+                except StorageUnavailable as error:
+                    _log.error("the retention has ended, but nothing can be erased: %s", error)
+            await asyncio.sleep(_LOOK)
 
     async def ailment(self) -> str:
         """Why the store cannot commit now; empty if it can, as a real commit has just shown."""
@@ -76,6 +98,19 @@ class Service:
         if token and not code:
             code = "token_unknown" if used is None else "token_used" if used else ""
         return problem(code) if code else Admission(self.rules.study_hash)
+
+    async def withdraw(self, code: str) -> Withdrawn | Problem:
+        """Erase the report of this code, as long as it is not frozen. Raises
+        `StorageUnavailable`.
+        """
+        id = report_id(code)
+        try:
+            new = await asyncio.to_thread(self._store.withdraw, bytes.fromhex(id))
+        except NoSuchReport:
+            return problem("withdrawal_unknown")
+        except Ended:
+            return problem("frozen", "the report is part of a data set that is complete", id)
+        return Withdrawn(id, self.rules.study_hash, self.server, not new)
 
     def problems(self) -> dict[str, int]:
         """What was refused since the start, by code: reports, requests and connections."""

@@ -14,7 +14,7 @@ from pdml.collect.proxies import Proxies
 from pdml.collect.server import check_transport, serve
 from pdml.collect.service import Render
 from pdml.collect.stores import shown
-from pdml.study import Study
+from pdml.study import Study, people
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,9 @@ class Settings:
         beside the database.
     proxies : sequence of str
         Addresses or networks whose X-Forwarded-For is believed.
+    test : bool
+        Try a study out: also one that does not say what people must be told, which its page then
+        says.
     limits : Limits
         Connections at once, and how long each part of a request may take.
     """
@@ -51,6 +54,7 @@ class Settings:
     bad_tokens: int = 20
     operator_token: Path | None = None
     proxies: Sequence[str] = ()
+    test: bool = False
     limits: Limits = field(default_factory=Limits)
 
 
@@ -95,6 +99,8 @@ def serve_study(
 
     Raises
     ------
+    Unaskable
+        If the study does not say what people must be told, unless ``settings.test``.
     InvalidInput
         If plain HTTP would travel where others can listen, or something of the settings, the
         database or the operator's token cannot be used: before anybody can connect.
@@ -105,6 +111,8 @@ def serve_study(
     - Only invited people can send one, unless ``settings.open_to_all``.
     """
     chosen = settings or Settings()
+    if not chosen.test:
+        people.check(study)
     tls = check_transport(
         chosen.host, cert=chosen.cert, key=chosen.key, insecure_http=chosen.insecure_http
     )

@@ -15,13 +15,16 @@ from pdml.collect.store import (
     STORED,
     CollectionId,
     Decision,
+    Ended,
     Entry,
+    NoSuchReport,
     State,
     Tallies,
     Totals,
     counted,
     decided,
-    frozen_refuses,
+    require_changeable,
+    require_there,
     stored_of,
     totals_of,
     without,
@@ -34,9 +37,10 @@ from pdml.errors import InvalidInput, StorageUnavailable
 _ROOM = 64 << 10
 # rows per statement: few to prepare, and the interpreter's lock is passed on seldom
 _PARTS = (256, 64, 16, 4, 1)
-_HELD = "SELECT state, tallies_key, tallies FROM collection"
+_STATE = "CASE WHEN erased_hour IS NULL THEN state ELSE 'erased' END"
+_HELD = f"SELECT {_STATE}, tallies_key, tallies FROM collection"
 _TOTALS = (
-    "SELECT state, withdrawn, invited, invited_used, frozen_hour, digest, "
+    f"SELECT {_STATE}, withdrawn, invited, invited_used, frozen_hour, erased_hour, digest, "
     "tallies_key, tallies FROM collection"
 )
 _KNOWN = "SELECT key, sealed FROM ids LEFT JOIN reports USING (key) WHERE id = ?"
@@ -190,7 +194,7 @@ class SqliteStore:
             row = db.execute(_TOTALS).fetchone()
             # by a withdrawal just now, or before this database was restored
             with suppress(KeyDestroyed):
-                return totals_of(row[:6], self._vault.tallies(SealedTallies(*row[6:])))
+                return totals_of(row[:7], self._vault.tallies(SealedTallies(*row[7:])))
         with self._sealing() as db:
             state, held = _held(db)
             self._count(db, *self._tallied(db, state, held), [])
@@ -203,8 +207,7 @@ class SqliteStore:
 
     def invite(self, hashes: Iterable[bytes]) -> None:
         with self._file.transaction() as db:
-            if _held(db)[0] is State.FROZEN:
-                raise frozen_refuses("an invitation to it would lead nowhere")
+            require_changeable(_held(db)[0], "an invitation to it would lead nowhere")
             added = db.executemany(
                 "INSERT INTO invitations (hash) VALUES (?)", ((each,) for each in hashes)
             ).rowcount
@@ -215,14 +218,14 @@ class SqliteStore:
             # the sealed bytes go too, where that costs nothing
             db.execute("PRAGMA secure_delete = ON")
             state, held = _held(db)
-            if state is State.FROZEN:
-                raise frozen_refuses("nothing can be withdrawn from it any more")
-            tallies, held = self._tallied(db, state, held)
             found = db.execute(_KNOWN, (report,)).fetchone()
             if found is None:
-                raise InvalidInput(f"there is no report {report.hex()} in this collection")
+                raise NoSuchReport(report)
             key, sealed = found
             if sealed is not None:
+                if state is State.FROZEN:
+                    raise Ended(state, "nothing can be withdrawn from it any more")
+                tallies, held = self._tallied(db, state, held)
                 content = self._vault.open(key, report, sealed)
                 now = self._vault.seal_tallies(
                     without(tallies, content), held, partial(sqlite_schema.used, db), anew=True
@@ -239,6 +242,25 @@ class SqliteStore:
         self._destroy_doomed()
         return sealed is not None
 
+    def erase(self, hour: int) -> int:
+        with self._sealing() as db:
+            db.execute("PRAGMA secure_delete = ON")
+            state, held = _held(db)
+            erased = 0
+            if state is not State.ERASED:
+                used = partial(sqlite_schema.used, db)
+                now = self._vault.seal_tallies({}, held, used, anew=True)
+                db.execute("INSERT INTO doomed SELECT key FROM reports")
+                if held.key is not None:
+                    db.execute("INSERT INTO doomed VALUES (?)", (held.key,))
+                erased = db.execute("DELETE FROM reports").rowcount
+                db.execute(
+                    "UPDATE collection SET erased_hour = ?, tallies_key = ?, tallies = ?",
+                    (hour, *now),
+                )
+        self._destroy_doomed()
+        return erased
+
     def _destroy_doomed(self) -> None:
         """What a transaction has given up; also what a withdrawal left that was cut short."""
         with self._file.transaction() as db:
@@ -249,14 +271,14 @@ class SqliteStore:
 
     def set_open(self, is_open: bool) -> None:
         with self._file.transaction() as db:
-            if _held(db)[0] is State.FROZEN:
-                raise frozen_refuses("it can neither be opened nor closed")
+            require_changeable(_held(db)[0], "it can neither be opened nor closed")
             db.execute(
                 "UPDATE collection SET state = ?", (State.OPEN if is_open else State.CLOSED,)
             )
 
     def freeze(self, hour: int) -> int:
         with self._file.transaction() as db:
+            require_there(_held(db)[0])
             db.execute(
                 "UPDATE collection SET state = 'frozen', frozen_hour = ? WHERE state <> 'frozen'",
                 (hour,),

@@ -29,7 +29,7 @@ _TABLES = (
     state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'closed', 'frozen')),
     frozen_hour INTEGER, digest TEXT NOT NULL DEFAULT '',
     withdrawn INTEGER NOT NULL DEFAULT 0, invited INTEGER NOT NULL DEFAULT 0, invited_used INTEGER NOT NULL DEFAULT 0,
-    ring TEXT NOT NULL DEFAULT '', tallies_key INTEGER, tallies BLOB
+    ring TEXT NOT NULL DEFAULT '', tallies_key INTEGER, tallies BLOB, erased_hour INTEGER
 ) STRICT""",
     "CREATE TABLE probe (one INTEGER PRIMARY KEY CHECK (one = 1), room BLOB NOT NULL) STRICT",
     # Apart from the reports, so that a repeated id is noticed before anything is sealed; and it
@@ -62,8 +62,8 @@ def found(db: sqlite3.Connection, asked: CollectionId, where: str) -> Found:
         raise InvalidInput(f"{where} is a database of something else, not a collection of pdml")
     check_schema(schema, where)
     check_collection(db.execute(f"SELECT {COLUMNS} FROM collection").fetchone(), asked, where)
-    if schema == 1:
-        _name_ring(db)
+    if schema < FORMAT.version:
+        _add_columns(db, schema)
     ring, key = db.execute("SELECT ring, tallies_key FROM collection").fetchone()
     return Found(ring, key is None, schema)
 
@@ -76,14 +76,25 @@ def used(db: sqlite3.Connection, first: int, last: int) -> set[int]:
     }
 
 
-def _name_ring(db: sqlite3.Connection) -> None:
-    """Columns for keys in tables of schema 1. The ring's name comes before its folder, and both
-    before anything is sealed.
+_ADDED = {  # since schema 1
+    "ring": "TEXT NOT NULL DEFAULT ''",
+    "tallies_key": "INTEGER",
+    "tallies": "BLOB",
+    "erased_hour": "INTEGER",
+}
+
+
+def _add_columns(db: sqlite3.Connection, schema: int) -> None:
+    """What older tables lack. The ring's name comes before its folder, and both before anything is
+    sealed; what schema 1 kept in the clear is sealed afterwards.
     """
-    if "ring" not in {row[1] for row in db.execute("PRAGMA table_info(collection)")}:
-        for column in ("ring TEXT NOT NULL DEFAULT ''", "tallies_key INTEGER", "tallies BLOB"):
-            db.execute(f"ALTER TABLE collection ADD COLUMN {column}")
-        db.execute("UPDATE collection SET ring = ?", (secrets.token_hex(16),))
+    there = {row[1] for row in db.execute("PRAGMA table_info(collection)")}
+    for column, kind in _ADDED.items():
+        if column not in there:
+            db.execute(f"ALTER TABLE collection ADD COLUMN {column} {kind}")
+    db.execute("UPDATE collection SET ring = ? WHERE ring = ''", (secrets.token_hex(16),))
+    if schema > 1:
+        db.execute(f"PRAGMA user_version = {FORMAT.version}")
 
 
 def seal_first(db: sqlite3.Connection, vault: Vault) -> None:
@@ -100,7 +111,7 @@ def seal_first(db: sqlite3.Connection, vault: Vault) -> None:
     columns = "id, digest, epsilon, label, hour, features"
     old = db.execute(f"SELECT {columns} FROM reports WHERE features IS NOT NULL ORDER BY row")
     while rows := old.fetchmany(1000):
-        sealed = vault.seal([Entry._make((*row, b"", "")) for row in rows], lambda first, last: ())
+        sealed = vault.seal([Entry(*row, token=b"") for row in rows], lambda first, last: ())
         db.executemany("INSERT INTO ids VALUES (?, ?)", [(id, key) for key, id, _ in sealed])
         db.executemany(
             "INSERT INTO sealed_reports VALUES (?, ?)", [(key, bytes_) for key, _, bytes_ in sealed]

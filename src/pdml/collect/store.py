@@ -14,17 +14,18 @@ from pdml.errors import DataError, InvalidInput
 from pdml.formats import Format
 
 # Raised with every change of the tables; `found` of a store brings an older one up to date.
-FORMAT = Format(name="collection", version=2, oldest=1)
+FORMAT = Format(name="collection", version=3, oldest=1)
 
 Tallies = Mapping[tuple[int, int], int]  # (ε in millionths, reported class): reports
 
 
 class State(StrEnum):
-    """A collection's life: open <-> closed -> frozen."""
+    """A collection's life: open <-> closed -> frozen; and from each of them to erased."""
 
     OPEN = "open"
     CLOSED = "closed"
     FROZEN = "frozen"
+    ERASED = "erased"  # all reports, at the end of their retention
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,7 @@ class Entry(NamedTuple):
     features: bytes  # d little-endian float32
     token: bytes  # SHA-256 of the invitation; empty without one
     barred: str = ""  # problem code if the study's opening times refuse new reports now
+    consent: bytes = b""  # 48: SHA-256 of the text, then its version; empty where there is none
 
 
 class Content(NamedTuple):
@@ -65,6 +67,7 @@ class Content(NamedTuple):
     label: int
     hour: int
     features: bytes
+    consent: bytes = b""
 
 
 # of the number of a key, a report's id, and its sealed bytes
@@ -93,6 +96,7 @@ class Totals:
     invitations: int
     invitations_used: int
     frozen_hour: int | None
+    erased_hour: int | None
     digest: str  # of the exported data set; empty before
 
     @property
@@ -108,7 +112,7 @@ class Store(Protocol):
     - What a method has returned from survives a crash and a power cut.
     - `commit` decides all entries in one transaction: an id is stored once, a token is used once,
       whoever else is writing.
-    - Once frozen, a collection never changes again.
+    - Once frozen, a collection never changes again, but for being erased.
     """
 
     collection_id: CollectionId
@@ -138,8 +142,13 @@ class Store(Protocol):
         """Destroy a report's key and erase it but for its id, which stays refused; False if it
         already was.
 
-        Raises `InvalidInput` for an unknown report or a frozen collection. After
+        Raises `NoSuchReport`, or `Ended` for a report in a frozen collection. After
         `StorageUnavailable` it is to be done again.
+        """
+
+    def erase(self, hour: int) -> int:
+        """Withdraw every report that is left, also of a frozen collection, which takes nothing
+        more; how many there were. After `StorageUnavailable` it is to be done again.
         """
 
     def set_open(self, is_open: bool) -> None:
@@ -191,10 +200,33 @@ def check_schema(found: int, where: str) -> None:
         raise InvalidInput(why)
 
 
-def frozen_refuses(what: str) -> InvalidInput:
-    return InvalidInput(
-        f"the collection is frozen, so {what}: its data set has been handed over or is about to be"
-    )
+class Ended(InvalidInput):
+    """A collection is frozen or erased, and refuses a change; ``state`` says which."""
+
+    def __init__(self, state: State, what: str) -> None:
+        self.state = state
+        why = "its data set has been handed over or is about to be"
+        why = "its reports were kept until the end of their retention" if state == "erased" else why
+        super().__init__(f"the collection is {state}, so {what}: {why}")
+
+
+class NoSuchReport(InvalidInput):
+    """No report of this id was ever stored here."""
+
+    def __init__(self, id: bytes) -> None:
+        super().__init__(f"there is no report {id.hex()} in this collection")
+
+
+def require_there(state: State) -> None:
+    """Raise `Ended` if there is nothing left to hand over."""
+    if state is State.ERASED:
+        raise Ended(state, "there is nothing to freeze")
+
+
+def require_changeable(state: State, what: str) -> None:
+    """Raise `Ended` in a collection that takes no changes; ``what``: what is not to be."""
+    if state in (State.FROZEN, State.ERASED):
+        raise Ended(state, what)
 
 
 def no_collection(where: str) -> InvalidInput:
@@ -219,12 +251,12 @@ def decided(
         if sealed is None:
             return Decision("withdrawn")
         try:
-            epsilon, label, hour, features = opened(key, entry.id, sealed)
+            content = opened(key, entry.id, sealed)
         except DataError:
             # its key is lost: no promise about this report can be repeated, and the others go on
             return Decision("storage_unavailable")
-        same = (epsilon, label, features) == (entry.epsilon, entry.label, entry.features)
-        return Decision("replayed", hour) if same else Decision("id_conflict")
+        same = content == (entry.epsilon, entry.label, content.hour, entry.features, entry.consent)
+        return Decision("replayed", content.hour) if same else Decision("id_conflict")
     code = refused(state, entry.barred)
     return Decision(code) if code else None
 
@@ -233,6 +265,8 @@ def refused(state: State, barred: str) -> str:
     """Why nothing new is taken now, as a code; empty if it is. ``barred`` is what the rules say."""
     if state is State.FROZEN:
         return "frozen"
+    if state is State.ERASED:
+        return "closed"
     return barred or ("" if state is State.OPEN else "closed")
 
 
@@ -255,10 +289,10 @@ def without(tallies: Tallies, content: Content) -> Tallies:
 
 
 def totals_of(row: Sequence[Any], tallies: Tallies) -> Totals:
-    """The row (state, withdrawn, invited, invited_used, frozen_hour, digest) of a collection, and
-    its tallies.
+    """The row (state, withdrawn, invited, invited_used, frozen_hour, erased_hour, digest) of a
+    collection, and its tallies.
     """
-    state, withdrawn, invited, used, hour, digest = row
+    state, withdrawn, invited, used, hour, erased, digest = row
     return Totals(
         state=State(state),
         tallies={key: n for key, n in sorted(tallies.items()) if n},
@@ -266,5 +300,6 @@ def totals_of(row: Sequence[Any], tallies: Tallies) -> Totals:
         invitations=invited,
         invitations_used=used,
         frozen_hour=hour,
+        erased_hour=erased,
         digest=digest,
     )

@@ -20,7 +20,10 @@ from pdml.collect.keys import KeyDestroyed, KeyRing, Used
 from pdml.collect.store import Content, Entry, Tallies
 from pdml.errors import DataError
 
-_FIXED = struct.Struct("<qii")  # ε in millionths, reported class, hour; the features follow
+# ε in millionths, reported class, hour; the features follow. A negative ε says that the consent
+# comes before them.
+_FIXED = struct.Struct("<qii")
+_CONSENT = 48  # bytes of a consent
 _CELL = struct.Struct("<qiq")  # ε in millionths, reported class, reports
 _ONCE = bytes(12)
 _TOTALS = b"totals"
@@ -53,10 +56,9 @@ class Vault:
 
     def seal(self, entries: Sequence[Entry], used: Used) -> list[tuple[int, bytes, bytes]]:
         """(number of its key, id, sealed content) of each."""
-        fixed = _FIXED.pack
         return [
-            (number, id, AESGCM(key).encrypt(_ONCE, fixed(epsilon, label, hour) + features, id))
-            for (number, key), (id, _, epsilon, label, hour, features, _, _) in zip(
+            (number, entry[0], AESGCM(key).encrypt(_ONCE, _packed(entry), entry[0]))
+            for (number, key), entry in zip(
                 self.keys.take(len(entries), used), entries, strict=True
             )
         ]
@@ -72,7 +74,9 @@ class Vault:
                 f"report {id.hex()} does not fit its key: the database was altered"
             ) from None
         epsilon, label, hour = _FIXED.unpack_from(content)
-        return Content(epsilon, label, hour, content[_FIXED.size :])
+        start = _FIXED.size + (_CONSENT if epsilon < 0 else 0)
+        consent = content[_FIXED.size : start]
+        return Content(abs(epsilon), label, hour, content[start:], consent)
 
     def tallies(self, held: SealedTallies) -> Tallies:
         """The totals; raises `DataError` as `open` does."""
@@ -135,3 +139,9 @@ class Vault:
         if self._cipher is None or self._cipher[0] != number:
             self._cipher = number, AESGCM(self.keys.read(number))
         return self._cipher[1]
+
+
+def _packed(entry: Entry) -> bytes:
+    """What is sealed of an entry."""
+    _, _, epsilon, label, hour, features, _, _, consent = entry
+    return _FIXED.pack(-epsilon if consent else epsilon, label, hour) + consent + features

@@ -16,6 +16,8 @@ from pdml.study.encoder import Attribute, Number
 from pdml.tables import listed, shown
 
 _DIGITS = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)", re.ASCII)  # as in encoding.js
+# Arabic keyboards have digits of their own, eastern ones others, and a decimal sign.
+_ARABIC = str.maketrans("٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹٫", "01234567890123456789.")
 
 
 def checked(study: Study, answers: Mapping[str, object]) -> dict[str, float | str | None]:
@@ -55,7 +57,7 @@ def _one(attribute: Attribute, value: object) -> float | str | None:
         return str(value).strip()
     name = attribute.name
     if isinstance(value, str):
-        text = value.strip()
+        text = value.strip().translate(_ARABIC)
         if not _DIGITS.fullmatch(text):
             raise DataError(f"{name!r} must be a number in digits, such as 34, got {shown(value)}")
         if attribute.whole and set(text) & set(".,"):  # 34,000 means a thousand times more to some
@@ -157,3 +159,18 @@ def invitation(text: str) -> str:
             "token must be 32 hex digits, or a link that ends in #t= and these", setting="token"
         )
     return token
+
+
+def consent(study: Study, *, agreed: bool) -> dict[str, str]:
+    """What a report carries of a person's consent, as fields of it; nothing where a study asks for
+    none. Raises `InvalidInput` for somebody who has not agreed.
+    """
+    if study.consent is None:
+        return {}
+    if not agreed:
+        raise InvalidInput(
+            f"agreed must be True, got {agreed}: the study asks people to agree to version "
+            f"{study.consent.version} of its consent before they answer",
+            setting="agreed",
+        )
+    return {"consent": study.consent.digest, "consent_version": study.consent.version}

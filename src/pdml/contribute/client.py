@@ -12,6 +12,7 @@ import msgspec
 from pdml.contribute import answers as given
 from pdml.contribute.delivery import Delivery
 from pdml.contribute.memo import Memo, Memory, default_folder
+from pdml.contribute.receipt import SavedReceipt, saved
 from pdml.errors import InvalidInput, NotDelivered
 from pdml.mechanisms.label_flip import MILLION
 from pdml.study import Study, device
@@ -49,6 +50,7 @@ def prepare(
     epsilons: Mapping[str, int] = MappingProxyType({}),
     record: str = "",
     token: str = "",
+    agreed: bool = False,
 ) -> bytes:
     """The bytes to send. Chance decides here, before they can leave, and once: the memory keeps it.
 
@@ -67,6 +69,8 @@ def prepare(
         Whose record, where several people share the device.
     token : str
         The invitation, if there is one.
+    agreed : bool
+        Whether the person has agreed to the study's consent.
 
     Returns
     -------
@@ -89,6 +93,7 @@ def prepare(
     memo = memory.recall(study.hash, record)
     if memo is not None and memo.sent:
         return memo.sent.encode("ascii")
+    consent = given.consent(study, agreed=agreed)
     if memo is None:
         asked = given.to_draw(study, answers, epsilons)
         study.encode(answers, [(0, micro) for _, micro, _ in asked])  # refuses bad ones first
@@ -109,6 +114,7 @@ def prepare(
         label=memo.label,
         features=pack_features(study.encode(answers, memo.answers)),
         token=token,
+        **consent,
     )
     return encode_report(report)
 
@@ -197,6 +203,7 @@ class Contribution:
         micro_epsilon: int | None = None,
         *,
         epsilons: Mapping[str, int] = MappingProxyType({}),
+        agreed: bool = False,
     ) -> Preview:
         """`prepare`, with what a reader of the report will see."""
         data = prepare(
@@ -208,8 +215,16 @@ class Contribution:
             epsilons=epsilons,
             record=self.record,
             token=self.token,
+            agreed=agreed,
         )
         return preview(self.study, data)
+
+    def receipt(self) -> SavedReceipt:
+        """The receipt of this record's report, for its owner to keep."""
+        memo = self.memo
+        if memo is None:
+            raise InvalidInput("a receipt is kept of a report that was stored, got no report")
+        return saved(self.study, self.service.url, memo)
 
     def send(self, prepared: Preview) -> Receipt:
         """`submit` of what was looked at."""
@@ -224,6 +239,7 @@ def contribute(
     label: str,
     epsilon: float,
     epsilons: Mapping[str, float] = MappingProxyType({}),
+    agreed: bool = False,
     token: str = "",
     record: str = "",
     memory: Path | None = None,
@@ -245,6 +261,8 @@ def contribute(
         From the study's menu.
     epsilons : mapping of str to float
         Of sensitive attributes, from their menus; by default what those suggest.
+    agreed : bool
+        Whether the person has read the study's notice and agrees to its consent.
     token : str
         The invitation, or the link that holds it.
     record : str
@@ -273,8 +291,9 @@ def contribute(
 
     Examples
     --------
-    >>> contribute(study, study.servers[0].url, {"age": 34}, label="yes", epsilon=1)
-    ... # doctest: +SKIP
+    >>> contribute(
+    ...     study, study.servers[0].url, {"age": 34}, label="yes", epsilon=1, agreed=True
+    ... )  # doctest: +SKIP
     """
     said = given.checked(study, answers)
     chosen = (given.class_index(study, label), given.on_menu(study, epsilon))
@@ -289,4 +308,4 @@ def contribute(
         )
         if one.memo is None or not one.memo.sent:
             one.require_admission()
-        return one.send(one.prepare(said, *chosen, epsilons=private))
+        return one.send(one.prepare(said, *chosen, epsilons=private, agreed=agreed))

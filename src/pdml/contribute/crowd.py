@@ -23,6 +23,7 @@ from typing import BinaryIO
 import msgspec
 
 from pdml._types import Array, IntArray
+from pdml.contribute.answers import consent
 from pdml.contribute.delivery import Answer, Delivery
 from pdml.errors import DataError, NotDelivered, because
 from pdml.files import write_private
@@ -233,6 +234,7 @@ def _report(study: Study, micro_epsilon: int, label: int, features: Array) -> Re
         epsilon=micro_epsilon,
         label=label,
         features=pack_features(features),
+        **consent(study, agreed=True),
     )
 
 

@@ -16,11 +16,15 @@ from pdml.study import Study
 from pdml.study.messages import (
     Problem,
     Receipt,
+    Withdrawn,
     decode_admission,
     decode_answer,
     decode_report,
+    decode_withdrawn,
     encode_invitation,
+    encode_withdrawal,
     is_loopback,
+    report_id,
     split_batch,
 )
 
@@ -28,7 +32,7 @@ ATTEMPTS = 5
 _FIRST_PAUSE = 0.5  # seconds; each further one is twice as long
 _TIMEOUT = 30.0
 _MOST_ANSWER = 1 << 22  # bytes of an answer that are read at all
-_BEFORE = ("/v1/study", "/v1/invitations")  # asked before there is a report
+_APART = ("/v1/study", "/v1/invitations", "/v1/withdrawals")  # which send no report
 # nothing was acknowledged: the same bytes may be sent again
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
 
@@ -98,6 +102,23 @@ class Delivery:
         if status != 200 or answer.study != study:
             why = "works for another study, or another version of it"
             raise NotDelivered(f"{self.url} {why}", "wrong_study")
+
+    def withdraw(self, code: str) -> Withdrawn | Problem:
+        """Take a report back: the service's word that it is erased, or why it is not."""
+        asked = encode_withdrawal(code)
+        status, body = self._ask("POST", "/v1/withdrawals", asked, "application/json")
+        try:
+            answer = decode_withdrawn(body)
+        except MessageError:
+            answer = None
+        done = isinstance(answer, Withdrawn) and status == 200 and answer.id == report_id(code)
+        refused = isinstance(answer, Problem) and _refuses(status) and _refuses(answer.status)
+        if answer is None or not (done or refused):
+            raise NotDelivered(
+                f"{self.url} gave no clear answer: the report may or may not be withdrawn. Try "
+                "again, which is safe"
+            )
+        return answer
 
     def send(self, report: bytes) -> Answer:
         """Deliver one report: its receipt, or the problem for which it was refused and certainly
@@ -185,7 +206,7 @@ class Delivery:
             if status not in _AGAIN or attempt == self._attempts - 1:
                 return status, answer
             why = f"answer {status}"
-        later = "try again later" + ("" if path in _BEFORE else ", it will be the same report")
+        later = "try again later" + ("" if path in _APART else ", it will be the same report")
         tried = f"{why} after {self._attempts} attempts"
         raise NotDelivered(f"{self.url} could not be reached, {tried}: {later}")
 

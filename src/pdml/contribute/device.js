@@ -1,7 +1,7 @@
 "use strict";
 /* Everything that happens to an answer before it leaves this device:
-   1 chance, 2 encoding (encoding.js), 3 the report, 4 what this device remembers, 5 what chance
-   means, in words.
+   1 chance, 2 encoding (encoding.js), 3 the report, 4 what this device remembers. What of it people
+   are told is in words.js.
    The Python package does and says the same; shared test vectors hold both to it. */
 
 // 1 Chance: exact integers, never a pseudo-random generator, never a comparison of floats.
@@ -52,17 +52,28 @@ const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2,
 const sha256 = async (text) =>
   hex(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))));
 
-function reportText(study, { id, epsilon, label }, entries, token) {
-  const features = pack(entries);
-  return JSON.stringify({ version: 1, study, id, epsilon, label, features, token });
+/* `agreed` is what the person has agreed to, {consent, consent_version}; both "" for nothing. */
+function reportText(study, { id, epsilon, label }, entries, token, agreed) {
+  const features = pack(entries), { consent, consent_version } = agreed;
+  const said = { study, id, epsilon, label, features, token, consent, consent_version };
+  return JSON.stringify({ version: 2, ...said });
+}
+
+/* What withdraws a report, and the number that follows from it: whoever knows the number does not
+   know the code. */
+const reportId = async (code) => (await sha256(`pdml withdrawal ${code}`)).slice(0, 32);
+async function numbered() {
+  const code = hex(crypto.getRandomValues(new Uint8Array(16)));
+  return { id: await reportId(code), code };
 }
 
 // 4 What this device remembers of a study, so that chance decides once. One of
-//   {id, epsilon, label, token}          drawn: what chance has made of the answer
-//   {id, epsilon, label, sent}           left, no clear answer: only these bytes may leave now
-//   {id, epsilon, label, sent, receipt}  stored by the server
-//   Every field but the receipt, which is the server's, stands in the report: whoever reads this
-//   memory learns what whoever receives the report learns, and no more.
+//   {id, epsilon, label, code, token}          drawn: what chance has made of the answer
+//   {id, epsilon, label, code, sent}           left, no clear answer: only these bytes may leave now
+//   {id, epsilon, label, code, sent, receipt}  stored by the server; with withdrawn: erased again
+//   Every field but the receipt, which is the server's, and the code, which is drawn before anything
+//   else and withdraws the report, stands in the report: whoever reads this memory learns of the
+//   person what whoever receives the report learns, and no more.
 
 const memory = (() => {
   const kept = new Map(); // what the browser would not store: only until the page is closed
@@ -105,48 +116,17 @@ function remember(hash, memo) {
 }
 
 /* What chance makes of an answer: drawn once, kept before anybody sees it. The answer is not. */
-function settle(hash, answer, micro, classes) {
+function settle(hash, { id, code }, answer, micro, classes) {
   const drawn = () => randomise(answer, micro, classes);
-  const id = () => hex(crypto.getRandomValues(new Uint8Array(16)));
-  return recall(hash) ?? remember(hash, { id: id(), epsilon: micro, label: drawn() });
+  return recall(hash) ?? remember(hash, { id, epsilon: micro, label: drawn(), code });
 }
 
-/* An invitation comes in the address's fragment, which no server sees, and leaves it at once. */
+/* An invitation comes in the address's fragment, which no server sees, and leaves it at once. A
+   language (#l=de, or #t=...&l=de) stays there. */
 function invitation(hash) {
-  const given = /^#t=([0-9a-f]{32})$/.exec(location.hash);
-  if (location.hash) history.replaceState(null, "", location.pathname + location.search);
+  const given = /^#t=([0-9a-f]{32})(&l=[a-z]+)?$/.exec(location.hash);
+  const stays = /[#&](l=[a-z]+)$/.exec(location.hash), here = location.pathname + location.search;
+  if (location.hash) history.replaceState(null, "", here + (stays ? `#${stays[1]}` : ""));
   if (given) memory.setItem(`pdml ${hash} invitation`, given[1]);
   return given ? given[1] : memory.getItem(`pdml ${hash} invitation`) ?? "";
-}
-
-// 5 What chance means: true at every ε and for any number of classes (words.py derives it).
-
-const WEAK = "This level protects you hardly at all.";
-const isWeak = (micro) => 20n * threshold(micro, 2) < WORD; // tells two answers apart with over 95%
-
-/* 73.1%; neither 0% nor 100%, which would be promises. */
-function percent(part, whole) {
-  const tenths = (2000n * part + whole) / (2n * whole);
-  if (tenths < 1n) return "under 0.1%";
-  return tenths > 999n ? "over 99.9%" : `${tenths / 10n}.${tenths % 10n}%`;
-}
-
-/* How often the true answer is sent. */
-const keptShare = (micro, classes) => percent(WORD - threshold(micro, classes), WORD);
-
-/* What one ε of the menu means to the person who chooses it. */
-function meaning(micro, classes) {
-  const others = classes.length - 1, sent = keptShare(micro, classes.length);
-  const each = percent(threshold(micro, classes.length), WORD * BigInt(others));
-  const [no, yes] = classes;
-  const said = others === 1
-    ? `If your answer is “${yes}”, “${yes}” is sent with a chance of ${sent} and ` +
-      `“${no}” with ${each}, and the other way round. ` +
-      `Somebody who held both equally likely is then ${sent} sure of the one that was sent.`
-    : `Your true answer is sent with a chance of ${sent}, ` +
-      `each of the ${others} others with ${each}. Somebody who held all ${others + 1} ` +
-      `equally likely is then ${sent} sure of the one that was sent; ` +
-      "somebody who wavered between two of them only, and sees one of these, " +
-      `${keptShare(micro, 2)}.`;
-  return isWeak(micro) ? `${said} ${WEAK}` : said;
 }

@@ -7,20 +7,17 @@ const LIMIT = 3, SIZE = 1.5, CONSTANT = 0.2, MARGIN = 1 - 2 ** -20;
 const NUMBER_MASS = 1, NO_ANSWER_MASS = 0.1;
 const FAR = 1e-6; // what is so close to three spreads may be farther away
 
-/* A number as people type it: [number, ""], or [undefined, what is wrong with it]. */
+/* A number as people type it: [number], or [undefined, a sentence on what is wrong with it]. */
 function readNumber(text, { range: [low, high], whole }) {
-  const asked = `a ${whole ? "whole " : ""}number from ${low} to ${high}`;
-  if (text === "") return [undefined, `Please enter ${asked}.`];
-  const typed = /^[-+]?(\d+([.,]\d*)?|[.,]\d+)$/.test(text);
-  const number = typed ? Number(text.replace(",", ".")) : NaN;
-  if (Number.isNaN(number)) return [undefined, `Please enter ${asked}, in digits.`];
-  if (whole && /[.,]/.test(text)) { // 34,000 means a thousand times more to some
-    return [undefined, `Please enter ${asked}, without a fraction.`];
-  }
-  if (number < low || number > high) {
-    return [undefined, `Please enter ${asked}: the study declares no other value.`];
-  }
-  return [number, ""];
+  const wrong = (what) =>
+    [undefined, () => words(`number.${what}${whole ? ".whole" : ""}`, { low, high })];
+  if (text === "") return wrong("empty");
+  const plain = text.replace(/[٠-٩۰-۹]/g, (digit) => digit.charCodeAt() & 15).replace(/٫/g, ".");
+  const typed = /^[-+]?(\d+([.,]\d*)?|[.,]\d+)$/.test(plain);
+  const number = typed ? Number(plain.replace(",", ".")) : NaN;
+  if (Number.isNaN(number)) return wrong("digits");
+  if (whole && /[.,]/.test(plain)) return wrong("fraction"); // 34,000: to some a thousand times 34
+  return number < low || number > high ? wrong("outside") : [number];
 }
 
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
@@ -166,24 +163,13 @@ function numberBehind(attribute, [entry, silent], version) {
   const rounded = (value) =>
     digits < 0 ? Math.round(value / unit) * unit : Number(value.toFixed(digits));
   if (version > 1 && entry >= LIMIT - FAR && most < high) {
-    return `${attribute.whole ? Math.ceil(most - FAR) : rounded(most)} or more`;
+    const number = attribute.whole ? Math.ceil(most - FAR) : rounded(most);
+    return words("answer.more", { number });
   }
   if (version > 1 && entry <= FAR - LIMIT && least > low) {
-    return `${attribute.whole ? Math.floor(least + FAR) : rounded(least)} or less`;
+    const number = attribute.whole ? Math.floor(least + FAR) : rounded(least);
+    return words("answer.less", { number });
   }
   const value = version === 1 ? low + entry * (high - low) : typical + entry * spread;
   return clamp(rounded(value), least, most) + 0;
 }
-
-/* What a map makes of the answers, in words (readable.py says the same). */
-function mapInWords({ map, columns, pairs, count, edges }) {
-  const named = columns ? columns.join(", ") : "every number";
-  const bins = edges ? edges.length + 1 : count;
-  if (map === "squares") return `the square of ${named}`;
-  if (map === "products") {
-    return `the product of ${pairs.map(([a, b]) => `${a} and ${b}`).join(", of ")}`;
-  }
-  if (map === "bins") return `in which of ${bins} intervals lies ${named}`;
-  return `${count} waves of ${named}, in directions that all know`;
-}
-

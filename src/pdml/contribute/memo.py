@@ -7,10 +7,12 @@ One file per study and record. It holds, one after the other:
     and answers                   the same of every other answer that goes through a coin
     ..., sent                     a report left, no clear answer came: only these bytes may leave
     ..., sent, receipt            stored by the service
+    ..., withdrawn                the service has erased it again
 
-Every field but the receipt, which is the service's, stands in the report itself: whoever reads
-this file learns what whoever receives the report learns, and no more. What the true answer was is
-written nowhere, so it cannot be corrected after the draw.
+Every field but the receipt, which is the service's, and the code that withdraws the report, which
+is drawn before anything else, stands in the report itself: whoever reads this file learns of the
+person what whoever receives the report learns, and no more. What the true answer was is written
+nowhere, so it cannot be corrected after the draw.
 """
 
 import contextlib
@@ -28,9 +30,9 @@ from pdml.files import write_private
 from pdml.formats import Format
 from pdml.mechanisms.label_flip import MILLION, flip_labels
 from pdml.mechanisms.randomness import SecureStream, Stream
-from pdml.study.messages import Receipt
+from pdml.study.messages import Receipt, report_id
 
-FORMAT = Format(name="memo", version=1)  # which is written from 2 on
+FORMAT = Format(name="memo", version=2, oldest=1)
 
 
 class Memo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,6 +45,9 @@ class Memo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     answers: tuple[tuple[int, int], ...] = ()  # level and millionths of each sensitive one
     sent: str = ""  # the report's bytes, which are ASCII
     receipt: Receipt | None = None
+    version: int = 1  # left out by the first
+    code: str = ""  # withdraws the report: its id is `report_id` of it; version 1 has none
+    withdrawn: bool = False
 
 
 def draw(label: int, micro_epsilon: int, classes: int, stream: Stream | None = None) -> int:
@@ -87,6 +92,8 @@ class Memory:
                 or f"{path} must be what this device remembers of the study, got something "
                 "else: restore it from a copy"
             ) from None
+        if why := FORMAT.refusal(memo.version, str(path)):
+            raise DataError(why)
         if memo.study != study:
             raise DataError(
                 f"{path} must be about the study {study[:12]}..., got one about "
@@ -108,9 +115,17 @@ class Memory:
         """
         while (known := self.recall(study, record)) is None:
             if not self._adopt(study, record):
-                drawn, id = draw(label, micro_epsilon, classes), secrets.token_hex(16)
+                code = secrets.token_hex(16)
                 others = tuple((draw(level, micro, many), micro) for level, micro, many in answers)
-                memo = Memo(study=study, id=id, epsilon=micro_epsilon, label=drawn, answers=others)
+                memo = Memo(
+                    study=study,
+                    id=report_id(code),
+                    epsilon=micro_epsilon,
+                    label=draw(label, micro_epsilon, classes),
+                    answers=others,
+                    version=FORMAT.version,
+                    code=code,
+                )
                 self._write(record, memo, first=True)
         return known
 

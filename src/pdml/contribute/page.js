@@ -1,29 +1,9 @@
 // 7 The server: asked first whether it would take a report at all, then sent the same bytes however
 //   often, with a sentence for whatever goes wrong; and the way through the steps.
 
-const WHY = {
-  wrong_study: "This page belongs to another version of the study than the server. Reload it.",
-  token_missing: "This study is by invitation only. Open the page with the link you were given.",
-  token_unknown: "The server does not know this invitation. Open the page with the whole link.",
-  token_used: "This invitation was used already. If that was you, there is nothing left to do.",
-  too_early: "The study has not opened yet.",
-  closed: "The study is closed.",
-  frozen: "The study’s data are complete.",
-  id_conflict: "The server holds another report with the same number.",
-};
-const LATER = {
-  too_many_requests: "The server is busy. Please try again in a moment",
-  storage_unavailable: "The server cannot store anything right now. Please try again later",
-};
-const IN_DOUBT =
-  "so it may or may not hold your report. Please try again: sending the same report twice is safe.";
-const UNREACHED = `The server could not be reached, ${IN_DOUBT}`;
-const ELSEWHERE =
-  "A report has left this device from another tab. It is shown now, and only it can be sent again.";
+const because = (key, values) => () => words(key, values);
 const TRANSIENT = [408, 425, 429]; // not even a 4xx of these says that nothing was stored
-const UNCLEAR = `The server gave an answer that this page does not understand, ${IN_DOUBT}`;
-const SILENT =
-  "The server could not be reached, or does not answer as it should. Please try again later.";
+const UNREACHED = because("server.unreached"), UNCLEAR = because("server.unclear");
 
 /* [status, answer]: a JSON value, or null where it is none; [0, null] without an answer. */
 async function ask(path, body) {
@@ -50,12 +30,12 @@ function codeOf(status, answer) {
   return typeof code === "string" && /^\w{1,40}$/.test(code) ? code : String(status);
 }
 
-/* "" if the server would take a report with this invitation now, else why not. Uses nothing up. */
+/* Why the server would not take a report with this invitation, or null. Uses nothing up. */
 async function admission(hash, token) {
   const [status, answer] = await ask("invitations", JSON.stringify({ token }));
-  if (status === 200 && answer) return answer.study === hash ? "" : WHY.wrong_study;
-  const code = codeOf(status, answer);
-  return Object.hasOwn(WHY, code) && status >= 400 && status < 500 ? WHY[code] : SILENT;
+  if (status === 200 && answer) return answer.study === hash ? null : because("why.wrong_study");
+  const why = `why.${codeOf(status, answer)}`, clear = status >= 400 && status < 500;
+  return because(clear && known(why) ? why : "server.silent");
 }
 
 /* {receipt}, or {problem, refused}; refused: the server certainly did not store it. */
@@ -69,55 +49,51 @@ async function post(text) {
   }
   const code = codeOf(status, answer);
   const refused = status >= 400 && status < 500 && !TRANSIENT.includes(status);
-  if (!refused) {
-    const later = Object.hasOwn(LATER, code);
-    return { problem: later ? `${LATER[code]}: it will be the same report.` : UNCLEAR, refused };
-  }
-  const why = Object.hasOwn(WHY, code) ? WHY[code] : `The server refused the report (${code}).`;
-  return { problem: `${why} Your report was not stored.`, refused };
+  const why = `why.${code}`, later = `later.${code}`;
+  if (!refused) return { problem: known(later) ? because(later) : UNCLEAR, refused };
+  const told = known(why) ? because(why) : because("server.refused", { code });
+  return { problem: () => `${told()} ${words("server.not_stored")}`, refused };
 }
 
-const INSECURE =
-  "This page must be opened over https: without it the browser offers no cryptography, " +
-  "and others could read along.";
-const FORGETFUL =
-  "This browser does not let the page remember anything. Finish in one go and send once: " +
-  "reloading the page would draw chance again, which protects you less.";
-
 async function start() {
-  if (!window.crypto?.subtle) return say("notice", INSECURE);
-  const text = at("study").textContent, study = JSON.parse(text), hash = await sha256(text);
-  const classes = study.label.classes;
+  const text = at("study").textContent, study = JSON.parse(text);
+  speak(preferred(study));
+  offerLanguages();
+  const texts = textsOf(study), { classes } = texts;
+  for (const title of document.querySelectorAll("title, h1")) tell(title, texts.title);
+  for (const lead of document.querySelectorAll(".lead")) tell(lead, texts.description);
+  if (!window.crypto?.subtle) return say("notice", because("insecure"));
+  const hash = await sha256(text);
   study.coder = await coderOf(study);
+  const agreed = await consentOf(study), agreeing = agreement(study, texts);
+  let fresh = await numbered(); // for the next draw
   let token = invitation(hash);
   at("hash").textContent = hash;
-  for (const host of document.querySelectorAll("[data-host]")) host.textContent = location.host;
-  const warn = () => say("notice", memory.forgets(`pdml ${hash}`) ? FORGETFUL : "");
+  const forgetful = because("forgetful");
+  const warn = () => say("notice", memory.forgets(`pdml ${hash}`) && forgetful);
   warn();
 
   const fields = study.attributes.map((attribute, i) => {
-    const words = attribute.label || attribute.name;
-    return attribute.kind === "number"
-      ? numberField(`a${i}`, words, attribute.help, attribute)
-      : choiceField(`a${i}`, words, attribute.help || "", attribute);
+    const made = attribute.kind === "number" ? numberField : choiceField;
+    return made(`a${i}`, texts.attributes[i], attribute);
   });
   at("attributes").append(...fields.map(({ box }) => box));
-  const secret = secretField(study.label.question, classes);
+  const secret = secretField(texts);
   at("label").append(secret.box);
   const menu = study.label.epsilon.menu.map((epsilon) => Math.round(epsilon * 1e6));
   const standard = Math.round(study.label.epsilon.default * 1e6);
   const level = (micro, i) => menuChoice(micro, i, menu, micro === standard, classes);
   at("menu").append(...menu.map(level));
+  tell(at("send"), because("check.send"));
 
   /* Every way to another step: the choice is forgotten, and what chance has decided is told. */
   const go = (step, ...how) => {
     const memo = recall(hash), drawn = memo && !memo.sent;
     secret.forget();
     at("someone").hidden = !drawn;
-    const settled = () =>
-      `Chance has decided on this device before: “${classes[memo.label]}” is reported, ` +
-      `at ε = ${memo.epsilon / 1e6}. The last question is not asked again.`;
-    say("settled", drawn ? settled() : "");
+    const epsilon = memo?.epsilon / 1e6;
+    say("settled", drawn &&
+      (() => words("about.settled", { answer: classes()[memo.label], epsilon })));
     show(step, ...how);
   };
   const readAll = (all) => {
@@ -130,25 +106,33 @@ async function start() {
   };
   const finish = () => {
     const memo = recall(hash);
-    showReport(study, memo.sent);
-    showReceipt(memo.receipt);
+    showReport(study, texts, memo.sent);
+    showReceipt(study, memo);
     go("done");
+  };
+  const withdrawn = () => {
+    const memo = recall(hash);
+    keep(memo, { sent: memo.sent, receipt: memo.receipt, withdrawn: true });
+    finish();
   };
 
   let prepared = "";
   /* The report for what chance has decided, shown before it can be sent. */
   const check = (memo, answers) => {
     if (memo.receipt) return finish(); // sent from another tab meanwhile
+    if (!agreeing.read()) return go("agree");
     const named = Object.fromEntries(study.attributes.map(({ name }, i) => [name, answers[i]]));
-    prepared = memo.sent ?? reportText(hash, memo, encode(study.coder, named), token);
+    prepared = memo.sent ?? reportText(hash, memo, encode(study.coder, named), token, agreed);
     if (!memo.sent) keep(memo, { token });
-    showReport(study, prepared);
-    say("problem", "");
+    showReport(study, texts, prepared);
+    say("problem", null);
     at("refused").hidden = true;
     warn();
     go("check");
   };
-  const keep = ({ id, epsilon, label }, more) => remember(hash, { id, epsilon, label, ...more });
+  const keep = ({ id, epsilon, label, code }, more) =>
+    remember(hash, { id, epsilon, label, code, ...more });
+  if (study.consent) on("agree", () => (agreeing.read() ? go("about") : agreeing.first.focus()));
   on("about", () => {
     const answers = readAll(fields), memo = recall(hash);
     if (answers) memo ? check(memo, answers) : go("privacy");
@@ -160,22 +144,24 @@ async function start() {
     const answer = secret.read();
     if (answer === undefined) return secret.first.focus();
     const micro = Number(at("menu").querySelector(":checked").value);
-    check(settle(hash, answer, micro, classes.length), answers);
+    if (!agreeing.read()) return go("agree"); // before chance decides
+    check(settle(hash, fresh, answer, micro, study.label.classes.length), answers);
+    numbered().then((next) => (fresh = next));
   });
   on("check", async () => {
     const memo = recall(hash), shown = JSON.parse(prepared);
     if (memo?.receipt) return finish();
     if (memo?.sent && memo.sent !== prepared) { // nothing is sent that was not shown
       prepared = memo.sent;
-      showReport(study, prepared);
-      return say("problem", ELSEWHERE);
+      showReport(study, texts, prepared);
+      return say("problem", because("server.elsewhere"));
     }
     if (memo?.id !== shown.id) return location.reload(); // forgotten in another tab: begin again
     // Another link came while the last try was on its way.
     if (!memo.sent && shown.token !== token) return begin();
     keep(memo, { sent: prepared }); // kept before it leaves
     at("send").disabled = true;
-    say("problem", "");
+    say("problem", null);
     const { receipt, problem, refused } = await post(prepared);
     at("send").disabled = false;
     if (receipt) {
@@ -183,34 +169,44 @@ async function start() {
       return finish();
     }
     if (refused) keep(memo, { token: shown.token }); // may be corrected, but is not drawn again
-    showReport(study, prepared);
+    showReport(study, texts, prepared);
     at("refused").hidden = !refused;
     say("problem", problem);
-    at("send").textContent = "Try again";
+    tell(at("send"), because("check.again"));
     at("send").focus();
   });
   for (const button of document.querySelectorAll("[data-back]")) {
     button.addEventListener("click", () => go(button.dataset.back));
   }
   window.addEventListener("popstate", ({ state }) => {
-    const step = state?.step ?? "about", memo = recall(hash);
-    if (memo?.sent || at("steps").hidden) return;
-    if (["about", "privacy", "question"].includes(step)) go(memo ? "about" : step, true, false);
+    const step = state?.step ?? STEPS[0], memo = recall(hash);
+    if (memo?.sent || at("steps").hidden || !STEPS.slice(0, -1).includes(step)) return;
+    go(memo && step !== "agree" ? "about" : step, true, false);
   });
   window.addEventListener("pagehide", secret.forget); // what is kept for Back keeps no choice
   at("again").addEventListener("click", async () => {
-    say("again-problem", "");
+    say("again-problem", null);
     const { receipt, problem } = await post(recall(hash).sent);
-    if (receipt) say("said", "The server gave the receipt once more. It counts your report once.");
+    if (receipt) say("said", because("done.once_more"));
     else say("again-problem", problem);
   });
   at("save").addEventListener("click", () => {
-    const { sent, receipt } = recall(hash);
-    const saved = JSON.stringify({ receipt, report: sent }, null, 1);
+    const { sent, receipt, code } = recall(hash), { title } = study.study;
+    const { name, address: place, contact } = study.organiser ?? {};
+    const who = name ? { organiser: name, address: place, contact } : {};
+    const told = { version: 1, title, ...who, url: location.origin + location.pathname };
+    const saved = JSON.stringify({ ...told, receipt, report: sent, code: code ?? "" }, null, 1);
     const address = URL.createObjectURL(new Blob([saved], { type: "application/json" }));
     make("a", { href: address, download: `receipt-${receipt.id}.json` }).click();
     URL.revokeObjectURL(address);
   });
+  at("withdraw-now").addEventListener("click", async () => {
+    say("withdraw-problem", null);
+    const why = await takeBack(study, recall(hash).code);
+    if (why) say("withdraw-problem", why);
+    else withdrawn();
+  });
+  offerWithdrawal(study, hash, withdrawn);
   at("print").addEventListener("click", () => window.print());
   /* Somebody else gets a number and a draw of their own. An invitation goes with the person who
      used it, and one that came since stays. */
@@ -228,7 +224,7 @@ async function start() {
   /* A link pasted into the open page changes the fragment alone. No reload: it could cost the draw
      where nothing can be stored. */
   window.addEventListener("hashchange", () => {
-    if (!location.hash) return;
+    if (!location.hash.startsWith("#t=")) return;
     token = invitation(hash);
     if (!recall(hash)?.sent) begin(); // what was shown holds the invitation before
   });
@@ -239,18 +235,18 @@ async function start() {
     if (memo?.receipt) return finish();
     if (memo?.sent) {
       prepared = memo.sent;
-      showReport(study, prepared);
+      showReport(study, texts, prepared);
       go("check");
       return say("problem", UNREACHED);
     }
     secret.forget();
     at("steps").hidden = at("foot").hidden = at("knock").hidden = true;
     at("gate").hidden = false;
-    say("gate-said", "Asking the server whether it would take a report from you …");
+    say("gate-said", because("gate.asking"));
     const why = await admission(hash, asked);
     if (asked !== token) return; // another link has come, and asks for itself
     if (recall(hash)?.sent) return begin(); // from another tab meanwhile
-    if (!why) return go("about", false);
+    if (!why) return go(STEPS[0], false);
     say("gate-said", why);
     at("knock").hidden = at("foot").hidden = false;
   };

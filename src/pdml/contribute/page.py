@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 
+from pdml.contribute import languages
 from pdml.markup import Markup, templates
-from pdml.study import Study
+from pdml.study import Study, people
+
+_SCRIPTS = ("device.js", "encoding.js", "words.js", "form.js", "told.js")
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ def render(study: Study) -> ContributorPage:
     - The page can talk to its own server only, no form can be submitted by the browser itself,
       nobody can frame it, and the address it was opened with is told to nobody.
     - What the study says appears as text, never as markup.
+    - A study by which nobody may be asked (`pdml.study.people`) says that it is only tried out.
     - A study that randomises more answers than its label gets a page that asks for none of them,
       and names `pdml contribute`, which does.
     """
@@ -54,12 +58,18 @@ def render(study: Study) -> ContributorPage:
         other = templates("pdml.contribute", ".").get_template("elsewhere.html")
         said = other.render(study=study, style=Markup(style)).encode("utf-8")
         return ContributorPage(html=said, headers=_headers(style, ""))
-    parts = ("device.js", "encoding.js", "form.js", "page.js")
-    script = "\n".join(_asset(name) for name in parts)
+    parts = [_asset(name) for name in _SCRIPTS]
+    script = "\n".join([*parts, languages.script(), _asset("page.js")])
     html = (
         templates("pdml.contribute", ".")
         .get_template("page.html")
-        .render(study=study, style=Markup(style), script=Markup(script))
+        .render(
+            study=study,
+            unfit=bool(people.mistakes(study)),
+            style=Markup(style),
+            script=Markup(script),
+            catalogues=languages.catalogues(),
+        )
     )
     return ContributorPage(html=html.encode("utf-8"), headers=_headers(style, script))
 

@@ -58,8 +58,8 @@ def play_crowd(
     ca: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Played:
-    """Try a study out: randomise every row of a table as its person's device would, and send the
-    reports.
+    """Try a study out: randomise every row of a table as the device of a person who agrees would,
+    and send the reports.
 
     Parameters
     ----------

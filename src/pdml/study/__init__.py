@@ -4,5 +4,6 @@ its canonical hash.
 
 from pdml.study.contract import Study, Wording
 from pdml.study.members import Relay, ServerEntry
+from pdml.study.people import Consent, Notice, Organiser
 
-__all__ = ["Relay", "ServerEntry", "Study", "Wording"]
+__all__ = ["Consent", "Notice", "Organiser", "Relay", "ServerEntry", "Study", "Wording"]

@@ -26,7 +26,9 @@ from pdml.plan.training_plan import TrainingPlan
 from pdml.study import device, lines, rules
 from pdml.study.encoder import Attribute, Encoder
 from pdml.study.findings import Mistake
+from pdml.study.languages import Texts, own
 from pdml.study.members import Relay, ServerEntry
+from pdml.study.people import Consent, Notice, Organiser
 from pdml.tables import Table, listed
 
 MOST_BYTES = 1 << 22  # of a study file: a thousand servers with their keys
@@ -65,7 +67,13 @@ class Study:
     closes: datetime | None = None
     min_records: int = 50  # the smallest number of records with which a server may train
     wording: Mapping[str, Wording] = field(default_factory=dict)  # by attribute
+    language: str = ""  # of these texts
+    languages: tuple[Texts, ...] = ()  # the same texts in others
     relay: Relay | None = None  # where nodes meet
+    # what people are told before they are asked, and what they agree to
+    organiser: Organiser | None = None
+    notice: Notice | None = None
+    consent: Consent | None = None
     # hash of the revision before this one, which differs in keys and relay alone
     replaces: str = ""
 
@@ -123,7 +131,8 @@ class Study:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, in the layout of the TOML file."""
         head: dict[str, Any] = {"id": self.id, "title": self.title, "min_records": self.min_records}
-        head |= _filled({"description": self.description, "replaces": self.replaces})
+        head |= _filled({"description": self.description, "language": self.language})
+        head |= _filled({"replaces": self.replaces})
         times = {"opens": self.opens, "closes": self.closes}
         head |= {key: _time(moment) for key, moment in times.items() if moment is not None}
         encoder = self.encoder.to_dict()
@@ -146,6 +155,8 @@ class Study:
         }
         document |= {"encoder": encoder} if encoder else {}  # version 1 leaves no trace
         document |= {"maps": maps} if maps else {}
+        if self.languages:
+            document["languages"] = [texts.to_dict() for texts in self.languages]
         if self.budget is not None:
             document["budget"] = _limits(self.budget)
         if self.plan is not None:
@@ -155,7 +166,15 @@ class Study:
             }
         if self.relay is not None:
             document["relay"] = _filled(asdict(self.relay))
+        for key, told in self._told().items():
+            filled = _filled(asdict(told))
+            document[key] = {name: _time(value) for name, value in filled.items()}
         return document
+
+    def _told(self) -> dict[str, Organiser | Notice | Consent]:
+        """What people are told, as far as the study says it."""
+        told = {"organiser": self.organiser, "notice": self.notice, "consent": self.consent}
+        return {key: table for key, table in told.items() if table is not None}
 
     def canonical(self) -> bytes:
         """The bytes that are hashed: JSON with sorted keys, no spaces, UTF-8, whole numbers without
@@ -192,6 +211,27 @@ class Study:
     def epsilon_micro(self) -> tuple[int, ...]:
         """The menu in millionths, exactly."""
         return tuple(micro(epsilon) for epsilon in self.menu)
+
+    def texts(self, language: str = "") -> Texts:
+        """All that people read, in one of the study's languages; "": its own."""
+        wording = {name: (each.label, each.help) for name, each in self.wording.items()}
+        mine = own(
+            code=self.language,
+            title=self.title,
+            description=self.description,
+            question=self.question,
+            classes=self.classes,
+            attributes=self.attributes,
+            wording=wording,
+            notice=self.notice,
+            consent=self.consent,
+        )
+        found = {texts.code: texts for texts in (mine, *self.languages)}
+        if language and language not in found:
+            known = ", ".join(filter(None, found)) or "not declared"
+            must = f"language must be one of the study's ({known})"
+            raise InvalidInput(f"{must}, got {language!r}", setting="language")
+        return found.get(language, mine)
 
     def server(self, name: str) -> ServerEntry:
         for server in self.servers:
@@ -346,11 +386,11 @@ def _typed(
     return {**values, "wording": MappingProxyType(wording)}
 
 
-def _filled(table: dict[str, str]) -> dict[str, str]:
+def _filled(table: dict[str, Any]) -> dict[str, Any]:
     """Without what was left out: a study without keys keeps the hash it had before there were
     any.
     """
-    return {key: text for key, text in table.items() if text}
+    return {key: value for key, value in table.items() if value}
 
 
 def _limits(budget: Budget) -> dict[str, Any]:

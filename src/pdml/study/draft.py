@@ -1,7 +1,8 @@
 """A new study from the few things that only its author knows; everything else is proposed."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pdml.core.maps import FeatureMap, to_dict
 from pdml.study import trainable
@@ -33,8 +34,9 @@ def new_study(
     labels_epsilon: float | None = None,
     missing_values: Sequence[str] = (),
     maps: Sequence[FeatureMap] = (),
+    told: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Study:
-    """A study that people can be asked under; `pdml.study.template.render` writes it with comments.
+    """A study of what only its author knows; `pdml.study.template.render` writes it with comments.
 
     Parameters
     ----------
@@ -66,6 +68,9 @@ def new_study(
         What stands for no answer in tables.
     maps : sequence of maps
         Further features (`pdml.core.maps`).
+    told : mapping, optional
+        The tables ``organiser``, ``notice`` and ``consent`` (`pdml.study.people`), without which
+        nobody may be asked by it.
 
     Returns
     -------
@@ -93,6 +98,7 @@ def new_study(
         "encoder": {"version": LATEST, "missing_values": list(missing_values)},
         "attributes": [attribute.to_dict() for attribute in attributes],
         **({"maps": [to_dict(each) for each in maps]} if maps else {}),
+        **(told or {}),
         "servers": [_server(text) for text in servers],
         "topology": {"kind": topology},
         "budget": {row: {"epsilon": most} for row, most in limits.items() if most is not None},

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pdml.errors import BudgetExceeded, StudyError
 from pdml.mechanisms.label_flip import is_weak
-from pdml.study import Study, rules, trainable, words
+from pdml.study import Study, people, rules, trainable, words
 from pdml.study.contract import line_of, parse, read_text
 from pdml.study.lines import Path as Key
 
@@ -22,7 +22,7 @@ Told = tuple[int, str]  # line and sentence
 class Examined:
     """What a file is, and everything that was found in it, by line.
 
-    A study with mistakes is one by which people could be asked, and under which nobody may train.
+    A study with mistakes is one by which nobody may be asked, or under which nobody may train.
     """
 
     study: Study | None
@@ -37,13 +37,15 @@ class Examined:
         }
 
 
-def examine(path: Path) -> Examined:
+def examine(path: Path, *, test: bool = False) -> Examined:
     """Find every mistake of a study's file in one go.
 
     Parameters
     ----------
     path : Path
         The file.
+    test : bool
+        Nobody is asked by it: it need not say what people must be told (`pdml.study.people`).
 
     Returns
     -------
@@ -67,6 +69,7 @@ def examine(path: Path) -> Examined:
     study = Study.from_text(text, source)
     refused = trainable.mistakes(study)
     warnings = _by_line(_warnings(study, told=bool(refused)), where)
+    refused += [] if test else people.mistakes(study)
     return Examined(study=study, mistakes=_by_line(refused, where), warnings=warnings)
 
 

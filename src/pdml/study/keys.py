@@ -20,6 +20,7 @@ MOST_MAPS = 20
 MOST_DIRECTIONS = 20_000  # numbers that a device draws for waves: a second in a slow browser
 MOST_SPELLINGS = 20
 TOPOLOGIES = ("ring", "complete")
+LANGUAGES = ("en", "de", "fr", "es", "it", "nl", "ar")  # those of the contributor's page
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,16 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
         ),
         "plan": Key("How to train: settings of a plan. Left out, each job brings its own."),
         "relay": Key("Where nodes meet."),
+        "languages": Key(
+            "The texts in other languages, a table for each; they are part of the contract. A "
+            "translation is whole: it says all that the study says in its own."
+        ),
+        "organiser": Key(
+            "Who answers for the study. People are asked only by a study with this, `notice` and "
+            "`consent`."
+        ),
+        "notice": Key("What people are told of what becomes of their answers."),
+        "consent": Key("What people agree to before they answer."),
     },
     "study": {
         "id": Key(
@@ -74,6 +85,10 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
         ),
         "title": Key("What people read first.", True),
         "description": Key("More of it; it may have paragraphs."),
+        "language": Key(
+            "The language of its texts: " + ", ".join(f"`{code}`" for code in LANGUAGES) + ". "
+            "Needed beside [[languages]]; left out, nobody is told."
+        ),
         "format": Key(
             "The version of this file's format; by default 1. It leaves no trace in the hash."
         ),
@@ -177,6 +192,32 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
             "vouches."
         ),
     },
+    "organiser": {
+        "name": Key("Of the person or organisation.", True),
+        "address": Key("Where it is.", True),
+        "contact": Key("Where people write to: an address, a telephone number.", True),
+        "data_protection_contact": Key("The same for questions about data; by default `contact`."),
+    },
+    "notice": {
+        "purpose": Key("What the answers, and the model, are for.", True),
+        "legal_basis": Key("On what the processing rests.", True),
+        "who_sees": Key("Who sees what of an answer, in the organiser's words.", True),
+        "retention": Key(
+            "A time with its zone, later than `closes`: collection services erase all reports "
+            "then.",
+            True,
+        ),
+        "text": Key("The whole notice, if it says more; it may have paragraphs."),
+        "link": Key("Where the whole notice can be read: `https`."),
+    },
+    "consent": {
+        "text": Key("What people tick; it may have paragraphs.", True),
+        "version": Key(
+            "1 to 16 letters, digits, dots, dashes or underscores. Reports carry it, with the "
+            "sha256 of the text.",
+            True,
+        ),
+    },
     "topology": {
         "edges": Key("Pairs of names of servers."),
         "kind": Key(f"Instead of them: {' or '.join(f'`{kind}`' for kind in TOPOLOGIES)}."),
@@ -185,6 +226,32 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
         "features": Key("What they may learn of people's features."),
         "labels": Key("What they may learn of people's labels."),
         "colluding": Key("How many others together both limits hold against; by default all."),
+    },
+    "languages": {
+        "code": Key("Which language, another than the study's own.", True),
+        "title": Key("The study's title in it.", True),
+        "description": Key("Its description, if it has one."),
+        "question": Key("The secret question.", True),
+        "classes": Key("The possible answers, in the order of the study's.", True),
+        "attributes": Key("A table for each attribute, `[[languages.attributes]]`.", True),
+        "notice": Key("What `[notice]` says, if the study has one: `[languages.notice]`."),
+        "consent": Key("What `[consent]` says, if the study has one: `[languages.consent]`."),
+    },
+    "languages.notice": {
+        "purpose": Key("What answers are used for."),
+        "legal_basis": Key("By what right."),
+        "who_sees": Key("Who sees what."),
+        "text": Key("The whole notice, if the study has it."),
+        "link": Key("Where it can be read in this language; by default the study's link."),
+    },
+    "languages.consent": {
+        "text": Key("What people agree to. Reports carry the version and hash of the study's own."),
+    },
+    "languages.attributes": {
+        "name": Key("Which attribute, by its name, which is the same in all languages.", True),
+        "label": Key("How the form puts it.", True),
+        "help": Key("What the form says below it, if the study has that."),
+        "levels": Key("Of a category, which needs it: its levels, in the order of the study's."),
     },
     "budget.features": _LIMIT,
     "budget.labels": _LIMIT,

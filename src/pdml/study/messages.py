@@ -8,6 +8,7 @@ depends on the study and on the store is the service's.
 
 import base64
 import binascii
+import hashlib
 import ipaddress
 import re
 from collections.abc import Mapping
@@ -22,11 +23,12 @@ from numpy.typing import NDArray
 from pdml.errors import InvalidInput, MessageError
 from pdml.formats import Format
 
-FORMAT = Format(name="report", version=1)
+FORMAT = Format(name="report", version=2, oldest=1)
 MAX_BATCH = 1_000  # reports in one batch
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _HOUR = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}Z", re.ASCII)
+CONSENT_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,15}", re.ASCII)
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _LONGEST_NAME = 200  # letters of a server's name
 
@@ -44,13 +46,15 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - The size does not depend on the answers (label indices of several digits aside).
     """
 
-    version: int  # 1
+    version: int  # 2; 1 is the same without consent
     study: str  # Study.hash
-    id: str  # 128 random bits as 32 lower-case hex digits
+    id: str  # 32 lower-case hex digits: `report_id` of a code that only the device knows
     epsilon: int  # millionths, on the study's menu
     label: int  # index into the study's classes
     features: str  # base64 of the float32 entries, little-endian
     token: str = ""  # an invitation, 32 hex digits; "" where the service takes open reports
+    consent: str = ""  # sha256 of the text that the person agreed to; "" where there is none
+    consent_version: str = ""  # of that text
 
 
 class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,6 +67,21 @@ class Admission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The answer yes: a report to this study would be taken now."""
 
     study: str  # Study.hash
+
+
+class Withdrawal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A person takes their report back, by what only their device knows."""
+
+    code: str  # 32 hex digits
+
+
+class Withdrawn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The service's word that nothing but the number of a report is left."""
+
+    id: str
+    study: str
+    server: str
+    before: bool  # it had been erased earlier
 
 
 class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,6 +128,9 @@ PROBLEMS: Mapping[str, Kind] = MappingProxyType(
             422,
             "The features have a wrong length, a norm above 1, or no positive constant at the end.",
         ),
+        "wrong_consent": Kind(
+            422, "The report does not carry the consent that the study asks for."
+        ),
         "token_missing": Kind(401, "This service takes invited reports only."),
         "token_unknown": Kind(403, "The invitation is not known."),
         "token_used": Kind(409, "The invitation was used by another report."),
@@ -116,6 +138,7 @@ PROBLEMS: Mapping[str, Kind] = MappingProxyType(
         "too_early": Kind(403, "The study has not opened yet."),
         "closed": Kind(410, "The study is closed."),
         "frozen": Kind(409, "The data set is frozen: nothing can be added or withdrawn."),
+        "withdrawal_unknown": Kind(404, "No report here can be withdrawn with this code."),
         "batch_too_long": Kind(413, f"A batch holds at most {MAX_BATCH:,} reports."),
         "not_found": Kind(404, "There is nothing here."),
         "method_not_allowed": Kind(405, "This address does not take this method."),
@@ -134,6 +157,23 @@ def problem(code: str, detail: str = "", id: str = "") -> Problem:
     """The problem with this ``code``, which must be in the table."""
     kind = PROBLEMS[code]
     return Problem(f"urn:pdml:problem:{code}", kind.title, kind.status, code, detail, id)
+
+
+def report_id(code: str) -> str:
+    """The id of the report that ``code`` withdraws: 128 bits of a hash, so that whoever knows ids
+    knows no codes.
+
+    Parameters
+    ----------
+    code : str
+        128 random bits as 32 lower-case hex digits, which stay on the device.
+
+    Returns
+    -------
+    str
+        32 lower-case hex digits.
+    """
+    return hashlib.sha256(f"pdml withdrawal {code}".encode("ascii")).hexdigest()[:32]
 
 
 # Features
@@ -198,13 +238,19 @@ def acceptable(features: NDArray[Any], *, most: float = 1.0) -> NDArray[np.bool_
 _report = msgspec.json.Decoder(Report)
 _invitation = msgspec.json.Decoder(Invitation)
 _admission = msgspec.json.Decoder(Admission)
+_withdrawal = msgspec.json.Decoder(Withdrawal)
+_withdrawn = msgspec.json.Decoder(Withdrawn)
 _receipt = msgspec.json.Decoder(Receipt)
 _problem = msgspec.json.Decoder(Problem)
 
 
+_NO_CONSENT = b',"consent":"","consent_version":""}'
+
+
 def encode_report(report: Report) -> bytes:
-    """The canonical bytes: fields in their order, no spaces."""
-    return msgspec.json.encode(report)
+    """The canonical bytes: fields in their order, no spaces; of version 1 as version 1 had them."""
+    data = msgspec.json.encode(report)
+    return data.removesuffix(_NO_CONSENT) + b"}" if report.version == 1 else data
 
 
 def decode_report(data: bytes) -> Report:
@@ -231,10 +277,17 @@ def decode_report(data: bytes) -> Report:
         raise MessageError("epsilon must be a positive number of millionths", "epsilon_not_on_menu")
     if not 0 <= report.label < 1 << 31:
         raise MessageError("label must be the index of a class", "bad_label")
+    agreed = _HASH.fullmatch(report.consent) and CONSENT_VERSION.fullmatch(report.consent_version)
+    if (report.consent or report.consent_version) and not agreed:
+        raise MessageError(
+            "consent must be the 64 lower-case hex digits of the text's hash, with its version",
+            "wrong_consent",
+        )
     # A field that is there twice would mean one thing here and may mean another elsewhere. No value
     # holds a quotation mark, so that counting them finds every one more: two of each name and of
-    # each of the texts.
-    if data.count(b'"') != (22 if b'"token"' in data else 18):
+    # each of the texts. Version 1 has no consent, and may leave the token out.
+    marks = 30 if report.version > 1 else 22 if b'"token"' in data else 18
+    if data.count(b'"') != marks:
         raise MessageError("each field must be there once, and spelt without escapes")
     return report
 
@@ -260,6 +313,29 @@ def decode_admission(data: bytes) -> Admission | Problem:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _safe_problem(_decode(_problem, data, "an admission or a problem"))
     return admission
+
+
+def encode_withdrawal(code: str) -> bytes:
+    return msgspec.json.encode(Withdrawal(code))
+
+
+def decode_withdrawal(data: bytes) -> Withdrawal:
+    """The withdrawal, its form checked; anything else is a `MessageError` with a problem's code."""
+    asked: Withdrawal = _decode(_withdrawal, data, "a withdrawal")
+    if not _ID.fullmatch(asked.code):
+        raise MessageError("code must be 32 lower-case hex digits", "withdrawal_unknown")
+    if data.count(b'"') != 4:
+        raise MessageError("the code must be there once")
+    return asked
+
+
+def decode_withdrawn(data: bytes) -> Withdrawn | Problem:
+    """What a service says to a withdrawal; a problem as in `decode_answer`."""
+    try:
+        done: Withdrawn = _withdrawn.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _safe_problem(_decode(_problem, data, "a withdrawal or a problem"))
+    return done
 
 
 def decode_answer(data: bytes) -> Receipt | Problem:
@@ -308,7 +384,7 @@ def split_batch(data: bytes) -> list[bytes]:
     return lines[:-1] if lines[-1] == b"" else lines
 
 
-MAX_INVITATION_BYTES = 256
+MAX_INVITATION_BYTES = 256  # also of a withdrawal
 
 
 def max_report_bytes(width: int) -> int:

@@ -268,6 +268,7 @@ def _maps(
             one = mapped.from_dict(table)
             if attributes:  # a mistake in them is told already
                 alone = Encoder(attributes=tuple(attributes), version=LATEST, maps=(one,))
+                one.uses(alone.expansion.inputs)  # refuses a feature that is none
                 _count_directions(f, at, one, alone)
             found.append(one)
         except InvalidInput as error:

@@ -16,7 +16,7 @@ from pdml.accounting.budget import MOST_ROUNDS
 from pdml.errors import InvalidInput
 from pdml.formats import Format
 from pdml.plan.training_plan import METHODS, SETTINGS, TrainingPlan
-from pdml.study import keys
+from pdml.study import keys, people
 from pdml.study.findings import ABSENT, Findings, Mistake, called
 from pdml.study.keys import (
     MOST_CLASSES,
@@ -24,6 +24,7 @@ from pdml.study.keys import (
     MOST_SERVERS,
     TOPOLOGIES,
 )
+from pdml.study.languages import own, read_language, read_languages
 from pdml.study.lines import Path
 from pdml.study.members import fingerprint, read_relay, read_servers
 from pdml.study.menus import read_menu
@@ -43,10 +44,26 @@ def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
     servers = read_servers(f, tables.get("servers", ABSENT), MOST_SERVERS)
     head = _head(f, tables.get("study", ABSENT))
     label = _label(f, tables.get("label", ABSENT))
+    before = len(f.mistakes)
+    asked = read_encoder(f, tables)
+    sound = asked["encoder"] is not None and len(f.mistakes) == before
+    told = people.read(f, tables, head["closes"])
+    texts = own(
+        code=head["language"],
+        title=head.get("title", ""),
+        description=head["description"],
+        question=label["question"],
+        classes=label["classes"],
+        attributes=asked["encoder"].attributes if sound else (),
+        wording=asked["wording"],
+        notice=told["notice"],
+        consent=told["consent"],
+    )
     values = {
         **head,
         **label,
-        **read_encoder(f, tables),
+        **asked,
+        "languages": read_languages(f, tables.get("languages", ABSENT), texts),
         "servers": servers,
         "edges": _topology(f, tables.get("topology", ABSENT), [server.name for server in servers]),
         "budget": _budget(f, tables.get("budget", ABSENT), max(1, len(servers) - 1)),
@@ -54,6 +71,7 @@ def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
             f, tables.get("plan", ABSENT), tables.get("servers", ABSENT), len(label["classes"])
         ),
         "relay": read_relay(f, tables.get("relay", ABSENT)),
+        **told,
     }
     return values, f.mistakes
 
@@ -69,12 +87,13 @@ def _head(f: Findings, value: object) -> dict[str, Any]:
     at: Path = ("study",)
     table = f.table(at, value, *keys.of("study"))
     found: dict[str, Any] = {"description": "", "min_records": 50, "replaces": ""}
-    found |= {"opens": None, "closes": None}
+    found |= {"opens": None, "closes": None, "language": ""}
     checks: dict[str, Callable[[Path, Any], Any]] = {
         "id": f.name,
         "title": lambda path, value: f.text(path, value, 200),
         "description": lambda path, value: f.text(path, value, 5_000, paragraphs=True),
         "format": lambda path, value: f.whole_number(path, value, 1, FORMAT.version),
+        "language": lambda path, value: read_language(f, path, value),
         "opens": f.time,
         "closes": f.time,
         "min_records": lambda path, value: f.whole_number(path, value, 1, MOST_RECORDS),

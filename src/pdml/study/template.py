@@ -13,6 +13,16 @@ _HEAD = """\
 """
 _COMMENTS = {
     "study": "",
+    "organiser": """\
+# Who answers for the study: people read it first, and it stands on their receipt.
+""",
+    "notice": """\
+# What people are told of what becomes of their answers. When retention comes, collection services
+# erase all reports, as if everybody had withdrawn.
+""",
+    "consent": """\
+# What people tick before they answer. Every report carries the version, and the sha256 of the text.
+""",
     "label": """\
 # What people keep secret: chance decides on the device what is sent in its place. The smaller
 # epsilon, the more seldom it is the true answer. The first on the menu is the floor, because a
@@ -48,14 +58,40 @@ _COMMENTS = {
     "plan": """\
 # How to train. `pdml plan` proposes settings that meet a budget.
 """,
+    "languages": """\
+# The texts in other languages, for the form. Each says all that the study says in its own; names,
+# classes and levels stay what they are in reports and tables.
+""",
     "relay": """\
 # Where nodes meet; the fingerprint is that of the public key in its certificate.
 """,
 }
 
-_UPPER = ("label", "encoder", "attributes", "maps")
+_PEOPLE = ("organiser", "notice", "consent")
+_UPPER = (*_PEOPLE, "label", "encoder", "attributes", "maps", "languages")
+_TIMES = ("opens", "closes", "retention")
 
 _LATER = {
+    "organiser": """\
+# [organiser]
+# name = "..."
+# address = "..."
+# contact = "..."
+# data_protection_contact = "..."
+""",
+    "notice": """\
+# [notice]
+# purpose = "..."
+# legal_basis = "..."
+# who_sees = "..."
+# retention = 2030-01-01T00:00:00Z
+# link = "https://..."
+""",
+    "consent": """\
+# [consent]
+# text = "..."
+# version = "1"
+""",
     "budget": """\
 # [budget]
 # features = { epsilon = 1, delta = 1e-6 }
@@ -81,7 +117,7 @@ def plain(study: Study) -> str:
         `Study.from_text` gives the study back.
     """
     document = study.to_dict()
-    parts = [_table("study", document["study"], times=("opens", "closes"))]
+    parts = [_table("study", document["study"])]
     for key in (*_UPPER, "servers", "topology", "budget", "plan", "relay"):
         if isinstance(document.get(key), list):
             parts += [_table(f"[{key}]", item) for item in document[key]]
@@ -105,11 +141,13 @@ def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
         `Study.from_text` gives the study back.
     """
     document = study.to_dict()
-    parts = [_HEAD, _table("study", document["study"], times=("opens", "closes"))]
+    parts = [_HEAD, _table("study", document["study"])]
+    for key in _PEOPLE:
+        parts.append(_COMMENTS[key] + _written(key, document))
     for key in ("label", "encoder"):
         if key in document:
             parts.append(_COMMENTS[key] + _table(key, document[key]))
-    for key in ("attributes", "maps", "servers"):
+    for key in ("attributes", "maps", "languages", "servers"):
         if key not in document:
             continue
         tables = []
@@ -118,16 +156,20 @@ def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
             tables.append((f"#\n# {note}\n" if note else "") + _table(f"[{key}]", item))
         parts.append(_COMMENTS[key] + "\n".join(tables))
     for key in ("topology", "budget", "plan"):
-        written = _table(key, document[key]) if key in document else _LATER[key]
-        parts.append(_COMMENTS[key] + written)
+        parts.append(_COMMENTS[key] + _written(key, document))
     if "relay" in document:
         parts.append(_COMMENTS["relay"] + _table("relay", document["relay"]))
     return "\n".join(parts)
 
 
-def _table(header: str, values: Mapping[str, Any], times: tuple[str, ...] = ()) -> str:
+def _written(key: str, document: Mapping[str, Any]) -> str:
+    """A table, or how it would look."""
+    return _table(key, document[key]) if key in document else _LATER[key]
+
+
+def _table(header: str, values: Mapping[str, Any]) -> str:
     lines = (
-        f"{key} = {value if key in times else _value(value)}\n" for key, value in values.items()
+        f"{key} = {value if key in _TIMES else _value(value)}\n" for key, value in values.items()
     )
     return f"[{header}]\n" + "".join(lines)
 

@@ -18,9 +18,9 @@ def assessment(facts: Facts) -> tuple[Section, ...]:
     return (_processing(facts), _necessity(facts), _risks(facts), _rights(facts), _verdict())
 
 
-def _or_blank(study: Study, told: Callable[[Study], str], what: str) -> Part:
-    """What the study says, or a blank."""
-    return told(study) or Blank(what)
+def _or_blank(study: Study, told: Callable[[Study], str], what: str, before: str = "") -> Part:
+    """What the study says, after words of ours, or a blank."""
+    return f"{before}{told(study)}" if told(study) else Blank(what)
 
 
 def _processing(facts: Facts) -> Section:
@@ -28,10 +28,30 @@ def _processing(facts: Facts) -> Section:
     parts: list[Part] = [
         f"The study is called “{study.title}”."
         + (f" It says of itself: “{study.description.strip()}”" if study.description else ""),
-        _or_blank(study, said.organiser, "who is responsible (controller), with address"),
-        _or_blank(study, said.data_protection_contact, "the contact for data protection"),
-        _or_blank(study, said.purpose, "the purpose of the processing, and what the model is for"),
-        _or_blank(study, said.legal_basis, "the legal basis, also for special categories of data"),
+        _or_blank(
+            study,
+            said.organiser,
+            "who is responsible (controller), with address",
+            "Responsible for it, as the study says: ",
+        ),
+        _or_blank(
+            study,
+            said.data_protection_contact,
+            "the contact for data protection",
+            "The contact for data protection: ",
+        ),
+        _or_blank(
+            study,
+            said.purpose,
+            "the purpose of the processing, and what the model is for",
+            "The purpose, as people are told: ",
+        ),
+        _or_blank(
+            study,
+            said.legal_basis,
+            "the legal basis, also for special categories of data",
+            "The legal basis, as people are told: ",
+        ),
         Sheet(
             "The organisations that receive reports, as the study names them",
             ("Organisation", "Address of its service"),

@@ -1,9 +1,9 @@
 """What only the organiser can say about a study: one function for each, and the one place to teach
 where a study says it.
 
-Today study.toml has no place for any of these, so that each answers "" and the statement leaves a
-blank. Whoever adds `[organiser]`, `[notice]`, `consent`, sensitive attributes or languages to the
-study returns them here, and every form of the statement has them.
+A study says who asks, for what and until when in `[organiser]`, `[notice]` and `[consent]`. Where
+it does not, or has no place for it (sensitive attributes, languages), the answer is "" and the
+statement leaves a blank.
 """
 
 from pdml.study import Study
@@ -14,32 +14,42 @@ LANGUAGE = "en"  # of the statement's own sentences
 
 def organiser(study: Study) -> str:
     """Who answers for the study, with address and contact: `[organiser]`."""
-    return ""
+    who = study.organiser
+    return "" if who is None else f"{who.name}, {who.address}; contact: {who.contact}"
 
 
 def data_protection_contact(study: Study) -> str:
     """Whom people ask about their data: `[organiser]`."""
-    return ""
+    return "" if study.organiser is None else study.organiser.for_data_protection
 
 
 def purpose(study: Study) -> str:
     """What the model is for: `[notice]`."""
-    return ""
+    return "" if study.notice is None else study.notice.purpose
 
 
 def legal_basis(study: Study) -> str:
     """On what the processing rests: `[notice]`."""
-    return ""
+    return "" if study.notice is None else study.notice.legal_basis
 
 
 def retention(study: Study) -> str:
     """How long answers are kept, and what ends that: `[notice]`."""
-    return ""
+    if study.notice is None:
+        return ""
+    return (
+        f"Collection services keep reports until {study.notice.retention:%Y-%m-%d %H:%M} UTC at "
+        "the longest, and then erase them. Data sets that were handed to training before are "
+        "copies, which each organisation deletes itself."
+    )
 
 
 def consent(study: Study) -> str:
-    """What people agree to, and its version: `consent`."""
-    return ""
+    """What people agree to, and its version: `[consent]`."""
+    if study.consent is None:
+        return ""
+    agreed = study.consent
+    return f"People tick, in version {agreed.version}: “{agreed.text.strip()}”"
 
 
 def randomised(study: Study, attribute: Attribute) -> str:

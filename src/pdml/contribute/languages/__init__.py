@@ -1,0 +1,27 @@
+"""The page's own words: one catalogue per language, a sentence for each key.
+
+A sentence has {placeholders}; *strong words* and `code` are marked. Where a language has several
+forms for numbers, a sentence is a table of them by CLDR's category ("one", "few", ...), and {count}
+decides.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+
+Sentence = str | Mapping[str, str]
+
+
+@cache
+def catalogues() -> Mapping[str, Mapping[str, Sentence]]:
+    """Every catalogue by its language, English first: it is the one that others translate."""
+    files = [file for file in resources.files(__name__).iterdir() if file.name.endswith(".json")]
+    found = {file.name.removesuffix(".json"): json.loads(file.read_text("utf-8")) for file in files}
+    return {code: found[code] for code in sorted(found, key=lambda code: (code != "en", code))}
+
+
+def script() -> str:
+    """All of them as a constant of the page's script."""
+    text = json.dumps(catalogues(), ensure_ascii=False, separators=(",", ":"))
+    return "const CATALOGUES = " + text.replace("<", "\\u003c") + ";\n"  # no tag ends the script

@@ -1,0 +1,182 @@
+/* 5 Words: every sentence of the page's own comes from a catalogue, one for each language, and is
+   said again in another when somebody chooses it. What chance means is true at every ε and for any
+   number of classes (words.py derives it). Nothing that is sent depends on the language. */
+
+let language = "en", locale = "en"; // whose words, and whose way to write numbers and dates
+
+const known = (key) => Object.hasOwn(CATALOGUES.en, key);
+const languageOf = (tag) => tag.toLowerCase().split("-")[0];
+const direction = () => CATALOGUES[language]["language.direction"];
+
+/* A number for people: all its digits, ungrouped, because answers are typed without groups. */
+function number(value) {
+  const all = { useGrouping: false, maximumFractionDigits: 20 };
+  return new Intl.NumberFormat(locale, all).format(String(value));
+}
+
+/* 2026-03-01T08Z as a date and an hour; UTC, and the calendar of the organiser's papers. */
+function hourInWords(text) {
+  const moment = new Date(String(text).replace(/T(\d\d)Z$/, "T$1:00Z"));
+  const parts = { year: "numeric", month: "long", day: "numeric", hour: "numeric" };
+  const read = { ...parts, timeZone: "UTC", timeZoneName: "short", calendar: "gregory" };
+  return Number.isNaN(+moment) ? String(text) : moment.toLocaleString(locale, read);
+}
+
+/* What stands in for a placeholder; other people's words keep their own direction. */
+function filled(sentence, values) {
+  return sentence.replace(/\{(\w+)\}/g, (_, name) => {
+    const value = values[name];
+    if (typeof value === "number") return number(value);
+    return direction() === "rtl" ? `\u2068${value}\u2069` : value;
+  });
+}
+
+/* A sentence's text; where it has forms for numbers, {count} decides. */
+function template(key, { count }) {
+  const found = CATALOGUES[language][key];
+  if (typeof found === "string") return found;
+  return found[new Intl.PluralRules(locale).select(count)] ?? found.other;
+}
+
+const words = (key, values = {}) => filled(template(key, values), values);
+
+/* The same as nodes, with *strong words* and `code`. */
+function marked(key, values = {}) {
+  const pieces = template(key, values).split(/(\*[^*]+\*|`[^`]+`)/);
+  return pieces.map((piece) => {
+    const tag = { "*": "strong", "`": "code" }[piece[0]];
+    return tag ? make(tag, {}, filled(piece.slice(1, -1), values)) : filled(piece, values);
+  });
+}
+
+const told = new Map(); // by element, what it says: to be said again in another language
+
+/* `sentence` gives text, or nodes; it is asked again whenever the language changes. */
+function tell(element, sentence) {
+  told.set(element, sentence);
+  retell(element, sentence);
+  return element;
+}
+
+/* What the study says may be in another language than what the page says of itself. */
+function retell(element, sentence) {
+  element.replaceChildren(...[sentence()].flat());
+  if (sentence.study) sentence.study.mark(element);
+}
+
+/* Everything on the page in this language; in no other place does the choice leave a trace. */
+function speak(code) {
+  const same = (tag) => languageOf(tag) === code;
+  [language, locale] = [code, navigator.languages.find(same) ?? code];
+  document.documentElement.lang = code;
+  document.documentElement.dir = direction();
+  const values = { host: location.host };
+  for (const element of document.querySelectorAll("[data-words]")) {
+    element.replaceChildren(...marked(element.dataset.words, values));
+  }
+  for (const element of document.querySelectorAll("[data-label]")) {
+    element.setAttribute("aria-label", words(element.dataset.label));
+  }
+  for (const [element, sentence] of told) {
+    if (element.isConnected) retell(element, sentence);
+    else told.delete(element);
+  }
+}
+
+/* What somebody chose, or the first of the browser's languages that the study has, or at least the
+   page. The choice stands in the address's fragment (#l=de), which no server sees: nothing is
+   stored. */
+function preferred({ study: { language: own }, languages = [] }) {
+  const chosen = /[#&]l=([a-z]+)/.exec(location.hash)?.[1] ?? "";
+  const speaks = (code) => Object.hasOwn(CATALOGUES, code);
+  const has = (code) => code === own || languages.some((texts) => texts.code === code);
+  const wanted = navigator.languages.map(languageOf);
+  return speaks(chosen) ? chosen : wanted.find(has) ?? wanted.find(speaks) ?? own ?? "en";
+}
+
+function offerLanguages() {
+  const option = ([code, own]) => {
+    const tongue = { value: code, lang: code, dir: own["language.direction"] };
+    return make("option", tongue, own["language.name"]);
+  };
+  at("language").append(...Object.entries(CATALOGUES).map(option));
+  at("language").value = language;
+  at("language").addEventListener("change", ({ target }) => {
+    speak(target.value);
+    history.replaceState(history.state, "", `#l=${language}`);
+  });
+  at("language").parentElement.hidden = false;
+}
+
+/* The study's own texts as sentences, in the page's language if the study has it. */
+function textsOf({ study, label, attributes, notice, consent, languages = [] }) {
+  const own = { code: study.language, ...study, ...label, attributes, notice, consent };
+  const now = () => languages.find(({ code }) => code === language) ?? own;
+  const mark = (element) => {
+    [element.lang, element.dir] = [now().code ?? "", "auto"];
+  };
+  const sentence = (text) => Object.assign(() => text(now()), { study: { mark } });
+  const attribute = ({ name, levels }, i) => {
+    const here = (texts) =>
+      texts === own ? attributes[i] : texts.attributes.find((one) => one.name === name);
+    const level = (k) => here(now()).levels[k];
+    return {
+      asked: sentence((texts) => here(texts).label || name),
+      help: sentence((texts) => here(texts).help || ""),
+      levels: levels?.map((_, k) => sentence(() => level(k))),
+      answer: (given) => {
+        if (given === null) return words("answer.none");
+        if (typeof given === "number") return number(given);
+        return levels ? level(levels.indexOf(given)) : given;
+      },
+    };
+  };
+  return {
+    title: sentence((texts) => texts.title),
+    description: sentence((texts) => texts.description ?? ""),
+    question: sentence((texts) => texts.question),
+    classes: () => now().classes,
+    named: label.classes.map((_, k) => sentence((texts) => texts.classes[k])),
+    attributes: attributes.map(attribute),
+    notice: (key) => now().notice[key] ?? notice[key], // a link may be the study's own
+    consent: sentence((texts) => texts.consent.text),
+    mark,
+  };
+}
+
+const isWeak = (micro) => 20n * threshold(micro, 2) < WORD; // tells two answers apart with over 95%
+
+/* 73.1%; neither 0% nor 100%, which would be promises. */
+function percent(part, whole) {
+  const tenths = (2000n * part + whole) / (2n * whole);
+  const digits = { style: "percent", minimumFractionDigits: 1, maximumFractionDigits: 1 };
+  const share = (some) => new Intl.NumberFormat(locale, digits).format(Number(some) / 1000);
+  if (tenths < 1n) return words("share.under", { share: share(1n) });
+  return tenths > 999n ? words("share.over", { share: share(999n) }) : share(tenths);
+}
+
+/* How often the true answer is sent. */
+const keptShare = (micro, classes) => percent(WORD - threshold(micro, classes), WORD);
+
+const epsilonInWords = (micro) => `ε = ${number(micro / 1e6)}`;
+
+/* What one ε of the menu means to the person who chooses it. */
+function chanceInWords(micro, classes) {
+  const count = classes.length - 1, [no, yes] = classes;
+  const sent = keptShare(micro, classes.length), between = keptShare(micro, 2);
+  const each = percent(threshold(micro, classes.length), WORD * BigInt(count));
+  return count === 1
+    ? words("chance.two", { no, yes, sent, each })
+    : words("chance.many", { count, classes: classes.length, sent, each, between });
+}
+
+/* What a map makes of the answers, in words (readable.py says the same). */
+function mapInWords({ map, columns, pairs, count, edges }) {
+  const named = columns ? columns.join(", ") : words("map.every");
+  if (map === "products") {
+    const both = pairs.map(([first, second]) => words("map.pair", { first, second }));
+    const all = both.reduce((one, pair) => words("map.products.next", { pairs: one, pair }));
+    return words("map.products", { pairs: all });
+  }
+  return words(`map.${map}`, { columns: named, count: edges ? edges.length + 1 : count });
+}
