@@ -138,7 +138,8 @@ def test_chance_decides_once_and_the_memory_holds_what_is_sent(tmp_path):
     memo = json.loads(kept.read_text())
     told = preview(SENSITIVE, data)
     assert tuple(map(tuple, memo["answers"])) == device.chosen(ENCODER, features_of(told.report))
-    assert set(memo) == {"study", "id", "epsilon", "label", "answers", "sent", "receipt"}
+    beside = {"receipt", "version", "code", "withdrawn"}  # nothing of what was answered
+    assert set(memo) - beside == {"study", "id", "epsilon", "label", "answers", "sent"}
     assert told.drawn == {"status": 1.0, "income": 1.0}
 
 
