@@ -60,7 +60,13 @@ def meaning(micro_epsilon: int, classes: Sequence[str]) -> str:
 
 
 def domain(attribute: Attribute, version: int) -> str:
-    """Which answers an attribute allows, under this version of the encoder."""
+    """Which answers an attribute allows, under this version of the encoder; of a sensitive one what
+    a report can tell.
+    """
+    if attribute.epsilon is not None:
+        menu = ", ".join(f"{each:g}" for each in attribute.epsilon.menu)
+        levels = listed(attribute.choices).replace("'", "")
+        return f"{levels}; only after chance, with epsilon {menu}"
     if not isinstance(attribute, Number):
         return listed(attribute.choices).replace("'", "")
     told = f"{attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
