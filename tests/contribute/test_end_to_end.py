@@ -139,7 +139,7 @@ def test_the_operator_sees_totals_behind_a_token(
             browser.execute_async_script("setTimeout(arguments[0], 50)")
         assert (
             "Not enough yet: 199 reports more"
-            in browser.find_element("css selector", ".verdict").text
+            in browser.find_element("css selector", "main").text
         )
         assert browser.find_element("css selector", ".card .big").text == "1"
         assert complaints(browser) == []
