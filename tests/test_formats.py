@@ -136,6 +136,7 @@ def read_model(path, version, newer, tmp_path):
 HASHES = {
     "study-1.toml": "8fb5fc6f70e431bddcc895f3cd509a3c903ec09e261a7622002a70c2145c532b",
     "study-1.second.toml": "10fef8ba459700338c5ff4693c3d86dd958f8c0fbaea86484b8c74b02e440d7b",
+    "study-1.languages.toml": "dcd23712430365098e2a7c05a371cbfd848c62f2865b6ae3c391b7438d90bdf1",
     "study-1.told.toml": "9a0e8d4a87916b7ecd5dcc2538405830af1f3b3f1a31466ff12f819c6fca1038",
 }
 
@@ -145,9 +146,10 @@ def read_study(path, version, newer, tmp_path):
     if newer:
         text = text.replace("[study]", "[study]\ncolour = 3\nformat = 2")
     study = Study.from_text(text)
-    second = path.name == "study-1.second.toml"
+    second = path.name in ("study-1.second.toml", "study-1.languages.toml")
     known = HASHES[path.name]
     assert study.hash == known and study.encoder.version == (2 if second else 1)
+    assert [texts.title for texts in study.languages] == ["Zweite"] * ("languages" in path.name)
     assert Study.from_text(text.replace("[study]", "[study]\nformat = 1")).hash == known
 
 

@@ -24,6 +24,7 @@ from pdml.contribute import page
 from pdml.core.maps import Squares
 from pdml.study import template, words
 from pdml.study.encoder import Category, Encoder, Number
+from pdml.study.languages import Question, Texts
 from pdml.study.messages import Report, decode_report, features_of
 
 
@@ -72,6 +73,39 @@ def test_questions_are_asked_and_the_label_last(server: Recorder, study: str) ->
     assert features_of(report).tobytes() == STUDY.encode({"age": 34, "sex": "male"}).tobytes()
     assert server.bodies[0].decode() in asked.stdout  # the preview was what was sent
     assert "Stored by alice" in asked.stdout
+
+
+def test_the_studys_texts_are_shown_in_another_language(
+    tmp_path: Path,
+) -> None:
+    """What is sent is what English answers make; a language that the study has not is refused."""
+    german = Texts(
+        code="de",
+        title="Wer?",
+        description="Eine Umfrage.",
+        question="Wurden Sie diagnostiziert?",
+        classes=("nein", "ja"),
+        attributes=(
+            Question("age", "Alter"),
+            Question("sex", "Geschlecht", levels=("weiblich", "männlich", "anders")),
+        ),
+    )
+    both = replace(STUDY, language="en", languages=(german,))
+    path = tmp_path / "both.toml"
+    path.write_text(template.render(both), encoding="utf-8")
+    with Recorder(page.render(both), both.canonical()) as listening:
+        options = ("contribute", str(path), "--server", listening.url, "--language")
+        asked = typed("34\nmännlich\n1\nja\ny\n", *options, "de")
+        assert asked.returncode == 0, asked.stderr
+        for said in ("Alter (from 18", "Geschlecht", "3  anders", german.question):
+            assert said in asked.stderr
+        assert german.question in asked.stdout
+        report = decode_report(listening.bodies[0])
+        answers = {"age": 34, "sex": "male"}
+        assert features_of(report).tobytes() == STUDY.encode(answers).tobytes()
+        refused = typed("", *options, "fr")
+        assert refused.returncode == 1
+        assert "language must be one of the study's (en, de), got 'fr'" in refused.stderr
 
 
 def test_questions_can_be_left_out_and_the_preview_says_so(tmp_path: Path) -> None:

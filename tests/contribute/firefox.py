@@ -67,7 +67,8 @@ class Marionette(RemoteConnection):
 
     def __init__(self, port: int) -> None:
         super().__init__(client_config=ClientConfig(f"http://127.0.0.1:{port}"))
-        self._stream = socket.create_connection(("127.0.0.1", port), timeout=120).makefile("rwb")
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=120)
+        self._stream = self._socket.makefile("rwb")
         self._sent = 0
         self._receive()  # who is speaking
 
@@ -99,6 +100,7 @@ class Marionette(RemoteConnection):
 
     def close(self) -> None:
         self._stream.close()
+        self._socket.close()
         super().close()
 
 

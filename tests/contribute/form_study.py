@@ -57,4 +57,31 @@ ARABIC = Texts(
     ),
 )
 TRANSLATED = replace(FORM, language="en", languages=(GERMAN, ARABIC))
+# What people are told and agree to, in the same languages.
+AGREED = {
+    "de": (
+        {
+            "purpose": "Um zu lernen, wer gefährdet ist.",
+            "legal_basis": "Ihre Einwilligung.",
+            "who_sees": "Die Klinik sieht jede Antwort außer der letzten.",
+        },
+        "Ich habe die Hinweise gelesen und stimme zu.",
+    ),
+    "ar": (
+        {
+            "purpose": "لمعرفة من المعرَّض للخطر.",
+            "legal_basis": "موافقتكم.",
+            "who_sees": "يرى المستشفى كل إجابة عدا الأخيرة.",
+        },
+        "قرأتُ الإشعار وأوافق.",
+    ),
+}
+TOLD_TRANSLATED = replace(
+    TOLD,
+    language="en",
+    languages=tuple(
+        replace(texts, notice=AGREED[texts.code][0], consent={"text": AGREED[texts.code][1]})
+        for texts in (GERMAN, ARABIC)
+    ),
+)
 ABOUT = {"a0": "34", "a1": "0", "a2": "2"}  # 34 years, female, south

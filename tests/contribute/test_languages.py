@@ -101,9 +101,7 @@ def test_no_sentence_stands_outside_the_catalogues() -> None:
     """Between the tags of the page no letter; in the scripts no text of two words or more, but for
     what machines read."""
     assert Prose(SOURCES["page.html"]).found == []
-    machines = (
-        r'use strict|pdml( |-)|\["use|:is\(|input, select|label|choice|long code|hint|field asked'
-    )
+    machines = r'use strict|pdml( |-)|\["use|:is\(|input, select|label|choice|long code|hint|field asked|noopener'
     for script in SCRIPTS:
         code = re.sub(r"/\*.*?\*/|//[^\n]*", "", script, flags=re.S)
         texts = [text for pair in re.findall(r'"([^"\n]*)"|`([^`\n]*)`', code) for text in pair]
@@ -152,3 +150,37 @@ def test_the_formulas_know_hard_from_plain() -> None:
     )
     assert wiener_sachtextformel(hard) > 15
     assert wiener_sachtextformel("Die Katze sitzt auf dem Bett. Sie ist müde.") < 4
+
+
+# Words with which a page would promise more than any ε keeps: certainty, anonymity, "never".
+PROMISES = {
+    "en": r"never|always|impossible|anonym\w*|guarantee\w*|100 ?%",
+    "de": r"nie|niemals|immer|unmöglich|anonym\w*|garantier\w*|100 ?%",
+    "fr": r"jamais|toujours|impossible|anonym\w*|garanti\w*|100 ?%",
+    "es": r"nunca|jamás|imposible|an[oó]nim\w*|garanti\w*|100 ?%",
+    "it": r"mai|sempre|impossibile|anonim\w*|garanti\w*|100 ?%",
+    "nl": r"nooit|altijd|onmogelijk|anonie\w*|garand\w*|garant\w*|100 ?%",
+    "ar": r"أبدًا|أبدا|دائمًا|دائما|مستحيل|مجهول\w*|نضمن|يضمن|100 ?%",
+}
+
+
+MAYBE = {
+    "en": "may or may not",
+    "de": "oder auch nicht|Es ist offen, ob",
+    "fr": "peut-être.*, peut-être pas",
+    "es": "puede .* o no",
+    "it": "può .* oppure no",
+    "nl": "kan .* (?:of niet|wel of niet)",
+    "ar": "قد .*وقد لا",
+}
+
+
+@pytest.mark.parametrize("code", CATALOGUES)
+def test_no_language_promises_more_than_chance_keeps(code: str) -> None:
+    """`test_words` looks for English sentences that some ε would make false; here for words that
+    such sentences need. Both halves of "it may or may not be" stand wherever English has them."""
+    for key, sentence in CATALOGUES[code].items():
+        text = " ".join(forms(sentence))
+        assert not re.search(rf"(?i)(?<!\w)(?:{PROMISES[code]})(?!\w)", text), key
+    for key in ("question.sealed", "check.drawn", "done.intro", "server.unreached"):
+        assert re.search(f"(?i){MAYBE[code]}", " ".join(forms(CATALOGUES[code][key]))), key

@@ -10,13 +10,12 @@ from importlib import resources
 
 import pytest
 from browsing import Visitor
-from form_study import ABOUT, TRANSLATED
+from form_study import ABOUT, TOLD_TRANSLATED
 from recording import Recorder, receipt, refusal
 from selenium.webdriver import Chrome
 
 from pdml.contribute.languages import catalogues
 from pdml.contribute.page import render
-from pdml.study import Study
 
 AXE = resources.files("selenium_axe_python").joinpath("axe-core", "axe.min.js").read_text("utf-8")
 AXE += """
@@ -81,14 +80,9 @@ SETTINGS = {
 
 
 @pytest.fixture
-def study() -> Study:
+def recorder() -> Iterator[Recorder]:
     """In English, German and Arabic; in the other languages only the page's own words are."""
-    return TRANSLATED
-
-
-@pytest.fixture
-def recorder(study: Study) -> Iterator[Recorder]:
-    with Recorder(render(study), study.canonical()) as running:
+    with Recorder(render(TOLD_TRANSLATED), TOLD_TRANSLATED.canonical()) as running:
         yield running
 
 
@@ -99,6 +93,12 @@ def walk(visitor: Visitor, recorder: Recorder, look: Callable[[str], None]) -> N
     look("gate")
     recorder.admission = None
     visitor.opens()
+    look("agree")
+    visitor.go_on()
+    look("agree, without the tick")
+    visitor.press("label:has(#consent)")
+    visitor.go_on()
+    visitor.waits_for("about")
     look("about")
     visitor.browser.execute_script("document.getElementById('about').requestSubmit()")
     look("about, with mistakes")
@@ -117,7 +117,8 @@ def walk(visitor: Visitor, recorder: Recorder, look: Callable[[str], None]) -> N
     look("check, refused")
     recorder.answer = receipt
     visitor.sends()
-    look("done")
+    visitor.browser.execute_script("at('by-code').click()")
+    look("done, with a wrong code")
 
 
 def test_nobody_is_shut_out_on_any_step_in_any_language(
@@ -155,7 +156,7 @@ def test_that_would_find_something(visitor: Visitor) -> None:
         return " ".join(browser.execute_async_script(LOOK, ["de"], rules).get("de", []))
 
     assert found([]) == found(None) == ""
-    browser.execute_script("document.getElementById('a0').labels[0].remove()")
+    browser.execute_script("document.getElementById('consent').labels[0].replaceWith(consent)")
     assert "label:" in found([])
     browser.execute_script("document.querySelector('h2').style.width = '3000px'")
     assert "the page" in found(None)

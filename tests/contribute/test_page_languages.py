@@ -2,6 +2,7 @@
 or stored is the same in all of them.
 """
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -11,26 +12,22 @@ from fractions import Fraction
 
 import pytest
 from browsing import Visitor
-from form_study import ABOUT, ARABIC, FORM, GERMAN, TRANSLATED
+from form_study import ABOUT, AGREED, ARABIC, FORM, GERMAN, TOLD_TRANSLATED, TRANSLATED
 from recording import Recorder
 from selenium.webdriver import Chrome
 
 from pdml.contribute.languages import catalogues
 from pdml.contribute.page import render
-from pdml.study import Study, words
+from pdml.study import words
 from pdml.study.keys import LANGUAGES
+from pdml.study.messages import decode_report
 
 MICROS = (10_000, 400_000, 1_000_000, 2_944_439, 8_000_000, 20_000_000)
 
 
 @pytest.fixture
-def study() -> Study:
-    return TRANSLATED
-
-
-@pytest.fixture
-def recorder(study: Study) -> Iterator[Recorder]:
-    with Recorder(render(study), study.canonical()) as running:
+def recorder() -> Iterator[Recorder]:
+    with Recorder(render(TRANSLATED), TRANSLATED.canonical()) as running:
         yield running
 
 
@@ -83,7 +80,7 @@ def test_a_study_that_says_nothing_of_its_language_follows_the_page(browser: Chr
 
 
 def test_what_is_chosen_keeps_the_answers_and_is_not_stored(
-    visitor: Visitor, recorder: Recorder, study: Study
+    visitor: Visitor, recorder: Recorder
 ) -> None:
     visitor.answers(ABOUT)
     visitor.speaks("de")
@@ -94,7 +91,7 @@ def test_what_is_chosen_keeps_the_answers_and_is_not_stored(
     visitor.speaks("fr")  # which the study has not
     assert visitor.find("#privacy h2").text.startswith("Quelle")
     visitor.go_on()
-    assert visitor.find("#label legend").text == study.question
+    assert visitor.find("#label legend").text == TRANSLATED.question
     assert visitor.find("#label legend").get_attribute("lang") == "en"
     visitor.speaks("ar")
     assert visitor.find("#label legend").text == ARABIC.question
@@ -123,8 +120,7 @@ def test_a_choice_survives_the_reload_and_the_invitation_does_not_stay(visitor: 
 
 
 def test_the_report_is_the_same_in_every_language(visitor: Visitor, recorder: Recorder) -> None:
-    """The same person, chance and answers: the same bytes but for the number, which is drawn when
-    the page opens; and what is sent says nothing of the language."""
+    """The same chance and answers: the same report, but for its number."""
     drawn = "array.fill(array instanceof BigUint64Array ? 0n : 7)"
     for code in catalogues():
         visitor.opens(f"#l={code}", fresh=True)
@@ -132,8 +128,27 @@ def test_the_report_is_the_same_in_every_language(visitor: Visitor, recorder: Re
         visitor.fills(ABOUT, label=1, epsilon=1_000_000)
         visitor.sends()
         assert spoken(visitor) == code
-    same = {re.sub(rb'"id":"[0-9a-f]{32}"', b"", body) for body in recorder.bodies}
-    assert len(recorder.bodies) == len(catalogues()) and len(same) == 1
+    sent = [json.loads(body) for body in recorder.bodies]
+    assert len({report.pop("id") for report in sent}) == len(catalogues())  # drawn anew each time
+    assert all(report == sent[0] for report in sent)
+
+
+def test_people_agree_in_their_language_to_the_same_version(browser: Chrome) -> None:
+    """The report carries the study's own text, of which every translation is a part."""
+    with Recorder(render(TOLD_TRANSLATED), TOLD_TRANSLATED.canonical()) as recorder:
+        for code, (notice, text) in AGREED.items():
+            visitor = Visitor(browser, recorder.url).opens(f"#l={code}", fresh=True)
+            assert visitor.text("#consent-text") == text
+            assert visitor.find("#consent-text").get_attribute("lang") == code
+            assert all(said in visitor.text("#told") for said in notice.values())
+            assert catalogues()[code]["told.purpose"] in visitor.text("#told")
+            visitor.press("label:has(#consent)")
+            visitor.go_on()
+            visitor.fills(ABOUT, label=1)
+            visitor.sends()
+        consent = TOLD_TRANSLATED.consent
+        assert consent is not None and len(recorder.bodies) == len(AGREED)
+        assert {decode_report(body).consent for body in recorder.bodies} == {consent.digest}
 
 
 def figures(sentence: str) -> list[Fraction]:
@@ -163,7 +178,8 @@ def test_what_chance_means_has_the_figures_of_the_proof(visitor: Visitor, code: 
     for (micro, classes), sentence in zip(asked, said, strict=True):
         english = words.meaning(micro, classes).replace(words.WEAK, "")
         plain = re.sub("[\u2066-\u2069\u200e\u200f\u061c]", "", sentence)
-        assert sorted(figures(plain)) == sorted(figures(english)), (code, micro, len(classes))
+        assert figures(plain) == figures(english), (code, micro, len(classes))  # in this order
+        assert plain.find("kb") < plain.find("ka") or len(classes) > 2  # "yes" before "no"
         for mine, theirs in ((under, "under"), (over, "over")):
             assert plain.count(f"{mine} ") == english.count(f"{theirs} "), plain
 

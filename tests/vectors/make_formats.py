@@ -44,6 +44,7 @@ from pdml.release.table import train_table
 from pdml.study import frozen, template
 from pdml.study.draft import new_study
 from pdml.study.encoder import Category, Number
+from pdml.study.languages import Question, Texts
 from pdml.study.messages import Receipt, Report, encode_report, pack_features, report_id
 from pdml.tables import Table
 from pdml.train.counts import Counting
@@ -226,6 +227,15 @@ def of_the_second_encoder(place: Path) -> None:
     maps = (Squares(), Products(pairs=(("age", "job=farm"),)), Fourier(count=3))
     study = new_study(**asked, attributes=(age, job), missing_values=("?",), maps=maps)
     keep("study-1.second.toml", template.plain(study))
+    german = Texts(
+        code="de",
+        title="Zweite",
+        question="Krank?",
+        classes=("nein", "ja"),
+        attributes=(Question("age", "Alter"), Question("job", "Beruf", levels=("Hof", "Büro"))),
+    )
+    both = replace(study, language="en", languages=(german,))
+    keep("study-1.languages.toml", template.plain(both))
     features = pack_features(study.encode({"age": 50, "job": "farm"}))
     ids = {"version": 1, "study": study.hash, "id": "3" * 32}
     sent = Report(**ids, epsilon=400_000, label=0, features=features)

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from pdml.cli.contribute_answers import Said
     from pdml.contribute.client import Contribution, Preview
     from pdml.contribute.playing import Played
+    from pdml.study.languages import Texts
 
 _TABLE = "A table of people, each played as a device of its own."
 _TRUTH = "The true answer. Better left out: it is asked, and no shell remembers it."
 _MEMORY = "Where draws are kept.  [default: ~/.local/state/pdml]"
 _AGREE = "You have read the study's notice, and agree to what it asks."
-_OF_ONE = ("answers", "answer", "label", "token", "record", "agree", "receipt")
+_LANGUAGE = "The study's texts in this language, if it has it.  [default: its own]"
+_OF_ONE = ("answers", "answer", "label", "token", "record", "agree", "language", "receipt")
 _OF_MANY = ("label_column", "epsilon_column", "tokens", "outbox", "clamp")
 _CA = "Trust this authority's certificates (PEM) instead of the system's."
 
@@ -85,6 +87,7 @@ def answer_study(
     memory: Memories = None,
     ca: Authority = None,
     agree: Annotated[bool, flag("--agree", _AGREE)] = False,
+    language: Annotated[str, option(_LANGUAGE, "CODE")] = "",
     receipt: Annotated[Path | None, option("Where to save the receipt.", "FILE")] = None,
     yes: Annotated[bool, flag("--yes", "Send without asking.")] = False,
     csv: Annotated[Path | None, option(_TABLE, "FILE")] = None,
@@ -142,7 +145,7 @@ def answer_study(
     if receipt is not None:
         outputs.check([receipt], force=False)
     given = contribute_answers.said_by(
-        contract, answers, answer or [], epsilon, label, token, agreed=agree
+        contract, answers, answer or [], epsilon, label, token, agreed=agree, language=language
     )
     with Delivery(address, ca=ca) as service:
         kept = Memory(memory or default_folder())
@@ -212,7 +215,7 @@ def _one(one: "Contribution", said: "Said", file: Path | None, *, yes: bool, as_
 
     seen = _prepared(one, said, as_json=as_json)
     if not as_json:
-        _show(one, seen)
+        _show(one, seen, said.texts)
         if not yes and not _agreed():
             raise NotDelivered("Nothing was sent. Chance does not decide again.")
     with screen.working("Sending"):
@@ -253,20 +256,21 @@ def _prepared(one: "Contribution", said: "Said", *, as_json: bool) -> "Preview":
         tell("A report of this record has left before. The same one is sent again.")
         return one.prepare({})
     one.require_admission()
-    agreed = asking.agreed(study, said.agreed)
+    agreed = asking.agreed(study, said)
     if study.consent is not None and not agreed:
         raise NotDelivered("Nothing was asked, and nothing was sent.")
-    answers = asking.complete(study, said.answers)
+    answers = asking.complete(study, said)
     if known is not None:
-        settled = f"epsilon {known.epsilon / 1e6:g}, and {study.classes[known.label]!r} is reported"
+        drawn = said.texts.classes[known.label]
+        settled = f"epsilon {known.epsilon / 1e6:g}, and {drawn!r} is reported"
         tell(f"Chance has decided for this record before: {settled}.")
         tell("The secret question is not asked again.")
         return one.prepare(answers, agreed=agreed)
-    micro_epsilon = asking.epsilon_of(study, said.micro_epsilon)
-    return one.prepare(answers, asking.label_of(study, said.label), micro_epsilon, agreed=agreed)
+    micro_epsilon = asking.epsilon_of(study, said)
+    return one.prepare(answers, asking.label_of(said), micro_epsilon, agreed=agreed)
 
 
-def _show(one: "Contribution", seen: "Preview") -> None:
+def _show(one: "Contribution", seen: "Preview", texts: "Texts") -> None:
     from pdml.study import readable, words
 
     study = one.study
@@ -275,7 +279,8 @@ def _show(one: "Contribution", seen: "Preview") -> None:
     facts = {
         **{name: readable.answer(value) for name, value in seen.answers.items()},
         **({"made of these": made} if made else {}),
-        study.question: f"{seen.label}  (after chance, which lets a true answer stand with {kept})",
+        texts.question: f"{texts.classes[seen.report.label]}  (after chance, which lets a true "
+        f"answer stand with {kept})",
         "epsilon": f"{seen.epsilon:g}",
         "report number": seen.report.id,
         **({"consent": f"version {seen.report.consent_version}"} if seen.report.consent else {}),

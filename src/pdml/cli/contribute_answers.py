@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from pdml.study import Study
     from pdml.study.encoder import Attribute
+    from pdml.study.languages import Question, Texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,7 @@ class Said:
     label: int | None
     token: str
     agreed: bool
+    texts: "Texts"  # the study's, in the language that this person reads
 
 
 def said_by(
@@ -37,10 +39,12 @@ def said_by(
     token: str,
     *,
     agreed: bool,
+    language: str = "",
 ) -> Said:
     """Everything that was given, or a refusal if any of it is wrong: nobody is asked in vain."""
     from pdml.contribute import answers
 
+    texts = study.texts(language)
     found: dict[str, Any] = {} if file is None else answers.read(file)
     for pair in pairs:  # each stands above the file
         name, equals, value = pair.partition("=")
@@ -53,46 +57,46 @@ def said_by(
         label=answers.class_index(study, label) if label else None,
         token=answers.invitation(token),
         agreed=agreed,
+        texts=texts,
     )
 
 
-def agreed(study: "Study", said: bool) -> bool:
+def agreed(study: "Study", said: Said) -> bool:
     """Whether the person agrees to the study's consent: told who asks and for what, then asked."""
-    if study.consent is None or said:
-        return said
+    if study.consent is None or said.agreed:
+        return said.agreed
     from pdml.study.people import in_words
 
-    for name, value in in_words(study).items():
+    for name, value in in_words(study, said.texts).items():
         typer.echo(f"{name}: {value}", err=True)
     with somebody("Do you agree?"):
         return typer.confirm("Do you agree?", err=True)
 
 
-def complete(
-    study: "Study", answers: "Mapping[str, float | str | None]"
-) -> "dict[str, float | str | None]":
+def complete(study: "Study", said: Said) -> "dict[str, float | str | None]":
     """All answers: those that are there, and the others asked for."""
-    asked = (one for one in study.attributes if one.name not in answers)
-    return {**answers, **{one.name: _ask(study, one) for one in asked}}
+    both = zip(study.attributes, said.texts.attributes, strict=True)
+    asked = ((one, put) for one, put in both if one.name not in said.answers)
+    return {**said.answers, **{one.name: _ask(study, one, put) for one, put in asked}}
 
 
-def _ask(study: "Study", attribute: "Attribute") -> float | str | None:
+def _ask(study: "Study", attribute: "Attribute", put: "Question") -> float | str | None:
     from pdml.contribute.answers import checked
     from pdml.study.attributes import NO_ANSWER
     from pdml.study.encoder import Number
 
-    wording = study.wording.get(attribute.name)
-    words = (wording.label if wording else "") or attribute.name
+    words = put.label
     if not isinstance(attribute, Number):
-        return (*attribute.levels, None)[_choose(words, attribute.choices)]
+        shown = (*put.levels, NO_ANSWER) if attribute.missing else put.levels
+        return (*attribute.levels, None)[_choose(words, shown)]
     domain = f"from {attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
     domain += f"; empty: {NO_ANSWER}" if attribute.missing else ""
     silence = "" if attribute.missing else None
     while True:
         with somebody(words):
-            said = str(typer.prompt(f"{words} ({domain})", silence, show_default=False, err=True))
+            typed = str(typer.prompt(f"{words} ({domain})", silence, show_default=False, err=True))
         try:
-            return checked(study, {attribute.name: said})[attribute.name]
+            return checked(study, {attribute.name: typed})[attribute.name]
         except DataError as error:
             typer.echo(f"Please answer again: {error}.", err=True)
 
@@ -120,14 +124,14 @@ def _position(levels: "tuple[str, ...]", prompt: str, hide: bool) -> int | None:
     return number - 1 if 1 <= number <= len(levels) else None
 
 
-def epsilon_of(study: "Study", micro_epsilon: int | None) -> int:
+def epsilon_of(study: "Study", said: Said) -> int:
     """In millionths. Asked before the label: the service sees the choice."""
     from pdml.study.words import meaning
 
-    if micro_epsilon is not None:
-        return micro_epsilon
+    if said.micro_epsilon is not None:
+        return said.micro_epsilon
     micros = study.epsilon_micro
-    menu = tuple(f"{one / 1e6:g}: {meaning(one, study.classes)}" for one in micros)
+    menu = tuple(f"{one / 1e6:g}: {meaning(one, said.texts.classes)}" for one in micros)
     words = (
         "How private? (smaller is more private)\n"
         "The service sees which one you choose: choose without regard to your answer.\n"
@@ -136,9 +140,9 @@ def epsilon_of(study: "Study", micro_epsilon: int | None) -> int:
     return micros[_choose(words, menu)]
 
 
-def label_of(study: "Study", label: int | None) -> int:
+def label_of(said: Said) -> int:
     """The true class. After it chance decides, and it cannot be changed: nothing remembers it."""
-    if label is not None:
-        return label
-    said = "chance then decides what is reported, once; nothing remembers what you chose"
-    return _choose(f"{study.question} ({said})", study.classes, hidden=True)
+    if said.label is not None:
+        return said.label
+    then = "chance then decides what is reported, once; nothing remembers what you chose"
+    return _choose(f"{said.texts.question} ({then})", said.texts.classes, hidden=True)

@@ -19,6 +19,7 @@ from pdml.study.messages import CONSENT_VERSION
 
 if TYPE_CHECKING:
     from pdml.study.contract import Study
+    from pdml.study.languages import Texts
 
 LONGEST = 20_000  # letters of the notice and of what people agree to
 
@@ -146,20 +147,24 @@ def _version(f: Findings, path: Path, value: object) -> str:
     return ""
 
 
-def in_words(study: "Study") -> dict[str, str]:
-    """Who asks, what becomes of answers, and what people agree to, as far as the study says it."""
+def in_words(study: "Study", texts: "Texts | None" = None) -> dict[str, str]:
+    """Who asks, what becomes of answers, and what people agree to, as far as the study says it; in
+    its own words, or those of a translation.
+    """
     facts: dict[str, str] = {}
+    said = texts or study.texts()
     if (who := study.organiser) is not None:
         facts |= {"organiser": f"{who.name}, {who.address}", "contact": who.contact}
         facts |= {"about your data": who.for_data_protection}
     if (notice := study.notice) is not None:
-        facts |= {"purpose": notice.purpose, "legal basis": notice.legal_basis}
-        facts |= {"who sees what": notice.who_sees}
+        facts |= {"purpose": said.notice["purpose"], "legal basis": said.notice["legal_basis"]}
+        facts |= {"who sees what": said.notice["who_sees"]}
         facts |= {"reports are erased": f"{notice.retention:%Y-%m-%d %H:%M} UTC"}
-        more = "\n".join(filter(None, (notice.text.strip(), notice.link)))
+        whole = said.notice.get("text", "").strip(), said.notice.get("link", notice.link)
+        more = "\n".join(filter(None, whole))
         facts |= {"notice": more} if more else {}
     if (consent := study.consent) is not None:
-        facts |= {f"you agree to (version {consent.version})": consent.text.strip()}
+        facts |= {f"you agree to (version {consent.version})": said.consent["text"].strip()}
     return facts
 
 
