@@ -138,8 +138,7 @@ def test_the_operator_sees_totals_behind_a_token(
                 break
             browser.execute_async_script("setTimeout(arguments[0], 50)")
         assert (
-            "Not enough yet: 199 reports more"
-            in browser.find_element("css selector", "main").text
+            "Not enough yet: 199 reports more" in browser.find_element("css selector", "main").text
         )
         assert browser.find_element("css selector", ".card .big").text == "1"
         assert complaints(browser) == []
