@@ -66,6 +66,10 @@ def test_a_table_becomes_a_nodes_data_set(kit, capsys):
     )
     code, out, _ = run(capsys, "node", "status", kit)
     assert code == 0 and "150 records" in out and "does not run" in out
+    code, out, _ = run(capsys, "node", "status", kit, "--study")
+    assert code == 0 and "No statement of alice, bob: no job has ended with them." in out
+    told = json.loads(run(capsys, "node", "status", kit, "--study", "--json")[1])
+    assert (told["members"], told["silent"]) == ([], ["alice", "bob"])
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ class TestReports:
 
         answer = talk(sqlite, conversation)
         assert_problem(answer, "id_conflict")
-        assert "withdrawn" in answer.json()["detail"] and sqlite.totals().reports == 0
+        assert "erased" in answer.json()["detail"] and sqlite.totals().reports == 0
 
     @pytest.mark.parametrize(
         "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]

@@ -232,7 +232,7 @@ def test_other_databases_and_newer_ones_are_refused(tmp_path):
         SqliteStore(tmp_path / "other.db", ALICE)
     SqliteStore(tmp_path / "newer.db", ALICE).close()
     with contextlib.closing(sqlite3.connect(tmp_path / "newer.db")) as db:
-        db.execute("PRAGMA user_version = 3")
+        db.execute("PRAGMA user_version = 4")
     with pytest.raises(InvalidInput, match="a pdml newer than"):
         SqliteStore(tmp_path / "newer.db", ALICE)
 
@@ -240,7 +240,7 @@ def test_other_databases_and_newer_ones_are_refused(tmp_path):
 def test_a_newer_postgresql_collection_is_refused(postgres_database, tmp_path):
     PostgresStore(postgres_database, ALICE, keys=tmp_path / "keys").close()
     with psycopg.connect(postgres_database) as db:
-        db.execute("UPDATE pdml_collection SET schema = 3")
+        db.execute("UPDATE pdml_collection SET schema = 4")
     with pytest.raises(InvalidInput, match="a pdml newer than"):
         PostgresStore(postgres_database, ALICE, keys=tmp_path / "keys")
 

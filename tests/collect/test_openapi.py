@@ -71,7 +71,8 @@ def test_good_reports_match_the_document_and_bad_ones_do_not():
         {"id": "x"},
         {"study": "0" * 64},
         {"features": "short"},
-        {"version": 2},
+        {"version": 1},
+        {"consent": "0" * 64, "consent_version": "1"},
     ):
         assert not validator.is_valid(json.loads(report(**changes)))
 

@@ -156,6 +156,11 @@ class Visitor:
         """The whole study: 34 years, the first sex, the third region, "no", and the more private
         level; from the first step to the receipt.
         """
+        if self.shown() == "agree":
+            self.tabs_to("consent")
+            self.types(Keys.SPACE)
+            self.types(Keys.ENTER)
+            self.waits_for("about")
         self.tabs_to("a0")
         self.types("34")
         self.tabs_to("a1")

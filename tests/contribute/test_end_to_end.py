@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from browsing import Visitor, chromium
 from collector_process import Collector, certificate, collecting, pdml
-from form_study import ABOUT
+from form_study import ABOUT, TOLD
 from scipy.stats import binom
 from selenium.webdriver import Chrome
 from selenium.webdriver.remote.webdriver import WebDriver
@@ -110,13 +110,17 @@ def test_from_the_form_to_the_frozen_data_set(
 
 
 def test_the_whole_study_by_keyboard_alone(
-    engine: WebDriver, study: Study, study_file: Path, tmp_path: Path
+    engine: WebDriver, study_file: Path, tmp_path: Path
 ) -> None:
+    """From the consent to the receipt."""
+    study_file.write_text(template.render(TOLD), encoding="utf-8")
     with collecting(study_file, tmp_path, "--open") as collector:
         visitor = Visitor(engine, collector.url).opens(fresh=True)
+        assert visitor.shown() == "agree"
         visitor.answers_by_keyboard()
         report = decode_report(visitor.text("#done pre").encode())
-        assert study.decode(features_of(report))["region"] == "south" and report.epsilon == 400_000
+        assert TOLD.decode(features_of(report))["region"] == "south" and report.epsilon == 400_000
+        assert TOLD.consent and report.consent == TOLD.consent.digest
         assert collector.command("status", study_file)["reports"] == 1
 
 
@@ -138,8 +142,7 @@ def test_the_operator_sees_totals_behind_a_token(
                 break
             browser.execute_async_script("setTimeout(arguments[0], 50)")
         assert (
-            "Not enough yet: 199 reports more"
-            in browser.find_element("css selector", ".verdict").text
+            "Not enough yet: 199 reports more" in browser.find_element("css selector", "main").text
         )
         assert browser.find_element("css selector", ".card .big").text == "1"
         assert complaints(browser) == []

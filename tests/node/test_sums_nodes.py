@@ -23,6 +23,8 @@ from pdml.errors import InvalidInput
 from pdml.mechanisms import whole_noise
 from pdml.node import desk as states
 from pdml.node import summing
+from pdml.node.account import look
+from pdml.node.everybody import everybody
 from pdml.node.journal import FINISHED
 from pdml.release.model import load_model
 from pdml.release.nodes import gather
@@ -75,6 +77,27 @@ def finished(federation, job, name):
     with federation.journal(name) as journal:
         known = journal.job(job)
         return known is not None and known.state == FINISHED
+
+
+def test_every_member_sees_what_each_has_released_and_has_left(federation):
+    """By the statements in its own journal; the same at all, and what each says of itself."""
+    for name in NAMES:
+        federation.wait(lambda name=name: finished(federation, "first", name))
+    views = [everybody(federation.homes[name]) for name in NAMES]
+    assert [each.server for each in views[0].released] == list(NAMES)
+    assert views[0].silent == () == views[0].unread
+    for view in views:
+        for mine, theirs in zip(view.released, views[0].released, strict=True):
+            if mine.job == theirs.job:  # another test may be training
+                assert mine.to_dict() == theirs.to_dict()
+    for name, each in zip(NAMES, views[0].released, strict=True):
+        (own,) = look(federation.homes[name]).datasets
+        assert each.releases <= own.releases and each.releases >= 1
+        assert each.records == look(federation.homes[name]).records
+        if each.releases == own.releases:
+            spent = own.ledger.line("features", "other servers").epsilon
+            assert each.ledger.line("features", "other servers").epsilon == spent
+            assert each.next_job == own.next_job
 
 
 def test_the_commands_train_verify_and_keep_a_house_model(federation, tmp_path):

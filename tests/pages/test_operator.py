@@ -249,3 +249,44 @@ def test_minutes_are_bars_in_proportion() -> None:
 def test_the_state_is_said(state: str, window: bool, words: str) -> None:
     now = summary(1, 1, state=State(state), in_window=window)
     assert words in render(now, preview(STUDY, now))
+
+
+# What people were told
+
+
+TOLD = replace(
+    example_study.ASKING,
+    title="A <b>told</b> study",
+    organiser=replace(example_study.ASKING.organiser, name="City <i>Hospital</i>"),
+)
+
+
+def shown(study: Study, found: Summary) -> str:
+    text = re.sub(r"<[^>]+>", " ", render(found, preview(study, found)).split("<main")[1])
+    return " ".join(html.unescape(text).split())
+
+
+def test_consent_retention_and_organiser_are_shown() -> None:
+    assert TOLD.consent is not None
+    page = shown(TOLD, summary(60, 40))
+    assert "City <i>Hospital</i>" in page and "study@hospital.example" in page
+    assert "version 2026-03" in page and TOLD.consent.digest[:16] in page
+    assert "2036-01-01 00:00 UTC" in page and "3,504 days left" in page
+    assert "which the study does not name" in page and "Only tried out" not in page
+    assert "Withdrawn 2 and erased, by people themselves or for them" in page
+
+
+def test_the_end_of_retention_is_told() -> None:
+    late = summary(0, 0, state=State.ERASED, taken_at=2.1e9)
+    page = render(late, preview(TOLD, late))
+    assert "all reports were erased" in page and "days left" not in page and "erased</span>" in page
+
+
+def test_languages_are_those_of_the_studys_texts() -> None:
+    tongues = replace(TOLD, language="nl")
+    assert "Languages nl of the study’s own texts" in shown(tongues, summary(1, 0))
+
+
+def test_a_study_that_is_tried_out_is_called_so() -> None:
+    assert "Only tried out" in shown(STUDY, summary(60, 40))
+    assert "Only tried out" in shown(replace(TOLD, notice=None), summary(60, 40))

@@ -2,7 +2,9 @@
 what it was.
 """
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from example_study import STUDY, TEXT, TOLD
@@ -168,3 +170,15 @@ def test_a_language_stands_there_once() -> None:
 def test_a_mistake_among_the_attributes_is_not_told_again_for_each_language() -> None:
     wrong = BOTH.replace("range = [18, 100]", "range = [100, 18]", 1)
     assert all("languages" not in sentence for _, sentence in told(wrong))
+
+
+def test_the_documentation_s_example_translates_that_of_a_study() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    study, words = (
+        re.search(r"```toml\n(.*?)```", (docs / name).read_text(encoding="utf-8"), flags=re.S)
+        for name in ("study.md", "languages.md")
+    )
+    assert study and words
+    text = study[1].replace("[study]", '[study]\nlanguage = "en"', 1)
+    both = Study.from_text(text + "[[languages]]" + words[1].partition("[[languages]]")[2])
+    assert both.texts("de").classes == ("nein", "ja") and both.texts("de").consent

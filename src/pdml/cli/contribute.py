@@ -209,8 +209,9 @@ def withdraw(
     from pdml.contribute.withdrawal import withdraw as take_back
     from pdml.study import Study
 
-    places = {"receipt": receipt, "record": record, "memory": memory, "ca": ca}
-    done = take_back(Study.load(study), server, **places)
+    done = take_back(
+        Study.load(study), server, receipt=receipt, record=record, memory=memory, ca=ca
+    )
     erased = "had erased" if done.before else "has erased"
     screen.answer(
         as_json,

@@ -27,6 +27,7 @@ _RANDOMISE = "They are true: randomise them now. This organisation saw them."
 _OTHERS = "Nobody in these records is in a data set that this node has trained on."
 _BEFORE = "An earlier revision that this folder has not seen; repeat, oldest first."
 _RELAY = "Another way to the relay, a leaf node, say.  [default: the study's address]"
+_EVERYBODY = "What each member of the study has released, and has left."
 _METRICS = "Figures for Prometheus, on this machine only."
 _SIMULATED = "For tests: repeatable noise, which protects nobody."
 Job = Annotated[str, argument("The job's name.", "JOB")]
@@ -206,16 +207,29 @@ def run(
 
 
 @node.command()
-def status(folder: NodeFolder, as_json: Json = False) -> None:
+def status(
+    folder: NodeFolder,
+    study: Annotated[bool, flag("--study", _EVERYBODY)] = False,
+    as_json: Json = False,
+) -> None:
     """Say what a node is doing, and what its data sets have given away so far: the journal's word.
+
+    With --study, what each member of the study has released and has left, by the statements that
+    all have signed at the end of jobs.
 
     \b
     Example:
       pdml node status alice
+      pdml node status alice --study
     """
     from pdml.cli import node_status
     from pdml.node.account import look
+    from pdml.node.everybody import everybody
 
+    if study:
+        members = everybody(_home(folder))
+        screen.tell(as_json, members.to_dict(), lambda: node_status.show_members(members))
+        return
     found = look(_home(folder))
     screen.tell(as_json, found.to_dict(), lambda: node_status.show(found))
 

@@ -8,6 +8,7 @@ from pdml.accounting.provenance import note
 from pdml.cli import screen
 from pdml.node.account import Account
 from pdml.node.desk import ENDED, Attempt
+from pdml.node.everybody import Everybody
 from pdml.pages import numbers
 
 
@@ -41,6 +42,26 @@ def show(account: Account) -> None:
         screen.show_privacy(found.ledger.overview(), heading=heading)
         if found.next_job is not None and study and study.plan and study.budget:
             screen.say("", _next(found.next_job, study.plan.rounds, study.budget))
+
+
+def show_members(found: Everybody) -> None:
+    """The whole consortium, one data set after the other."""
+    study = found.study
+    screen.say(f"study {study.id}, hash {study.hash}", whole=True)
+    for each in found.released:
+        heading = (
+            f"{each.server}, data set {each.dataset[:12]}: {each.records:,} records, "
+            f"{each.releases} vectors released by the end of job {each.job}"
+        )
+        screen.show_privacy(each.ledger.overview(), heading=heading)
+        if each.next_job is not None and study.plan and study.budget:
+            screen.say("", _next(each.next_job, study.plan.rounds, study.budget))
+    if found.silent:
+        screen.say("", f"No statement of {', '.join(found.silent)}: no job has ended with them.")
+    for one in found.unread:
+        screen.say(f"The statement of {one} does not fit the study's keys, and is not counted.")
+    if found.released:
+        screen.say("", "As each has signed; what it has released since then is not counted.")
 
 
 def offered(job: Attempt) -> str:

@@ -206,14 +206,16 @@ class PostgresStore:
 
     def withdraw(self, report: bytes) -> bool:
         with self._sealing() as (db, state, held):
+            # first: it finishes the withdrawals that a restored database has forgotten
+            tallied = None if state is State.FROZEN else self._tallied(db, state, held)
             found = db.execute(_KNOWN, (report,)).fetchone()
             if found is None:
                 raise NoSuchReport(report)
             key, sealed = found
             if sealed is not None:
-                if state is State.FROZEN:
+                if tallied is None:
                     raise Ended(state, "nothing can be withdrawn from it any more")
-                tallies, held = self._tallied(db, state, held)
+                tallies, held = tallied
                 content = self._vault.open(key, report, sealed)
                 used = partial(postgres_schema.used, db)
                 now = self._vault.seal_tallies(without(tallies, content), held, used, anew=True)

@@ -134,7 +134,9 @@ def seal_first(db: Connection, vault: Vault) -> None:
         while rows := old.fetchmany(1000):
             copy(
                 db,
-                vault.seal([Entry(*row, token=b"") for row in rows], lambda first, last: ()),
+                vault.seal(
+                    [Entry._make((*row, b"", "", b"")) for row in rows], lambda first, last: ()
+                ),
                 "pdml_sealed",
             )
     counts = db.execute("SELECT epsilon, label, reports FROM pdml_tallies").fetchall()

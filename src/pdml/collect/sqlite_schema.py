@@ -111,7 +111,9 @@ def seal_first(db: sqlite3.Connection, vault: Vault) -> None:
     columns = "id, digest, epsilon, label, hour, features"
     old = db.execute(f"SELECT {columns} FROM reports WHERE features IS NOT NULL ORDER BY row")
     while rows := old.fetchmany(1000):
-        sealed = vault.seal([Entry(*row, token=b"") for row in rows], lambda first, last: ())
+        sealed = vault.seal(
+            [Entry._make((*row, b"", "", b"")) for row in rows], lambda first, last: ()
+        )
         db.executemany("INSERT INTO ids VALUES (?, ?)", [(id, key) for key, id, _ in sealed])
         db.executemany(
             "INSERT INTO sealed_reports VALUES (?, ?)", [(key, bytes_) for key, _, bytes_ in sealed]

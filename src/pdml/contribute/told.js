@@ -12,7 +12,7 @@ async function consentOf({ consent }) {
 }
 
 /* Opened beside this page, whose answers would be lost; nobody is told where it was opened. */
-const linked = (href) => make("a", { href, target: "_blank", rel: "noopener noreferrer" }, href);
+const linked = (href) => make("a", { href, target: "_blank", rel: "noreferrer" }, href);
 
 /* A fact in the words of the study, or of its organiser; others' words keep their direction. */
 function quoted(key, value, style, mark = (element) => (element.dir = "auto")) {

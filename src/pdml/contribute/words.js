@@ -64,7 +64,7 @@ function retell(element, sentence) {
   if (sentence.study) sentence.study.mark(element);
 }
 
-/* Everything on the page in this language; in no other place does the choice leave a trace. */
+/* Everything on the page in this language. */
 function speak(code) {
   const same = (tag) => languageOf(tag) === code;
   [language, locale] = [code, navigator.languages.find(same) ?? code];
@@ -84,8 +84,8 @@ function speak(code) {
 }
 
 /* What somebody chose, or the first of the browser's languages that the study has, or at least the
-   page. The choice stands in the address's fragment (#l=de), which no server sees: nothing is
-   stored. */
+   page. The choice stands in the address's fragment (#l=de), which no server sees; the page stores
+   nothing of it. */
 function preferred({ study: { language: own }, languages = [] }) {
   const chosen = /[#&]l=([a-z]+)/.exec(location.hash)?.[1] ?? "";
   const speaks = (code) => Object.hasOwn(CATALOGUES, code);

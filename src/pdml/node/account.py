@@ -1,17 +1,25 @@
 """What a node has released and spent, and what is left: read from its journal, whoever holds it."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pdml.accounting import Budget, Ledger, last_safe_round
-from pdml.accounting.events import CountsReleased, IterateReleased, SumsReleased
+from pdml.accounting import Ledger, last_safe_round
+from pdml.accounting.events import (
+    CountsReleased,
+    Event,
+    IterateReleased,
+    LabelFlipped,
+    SumsReleased,
+)
 from pdml.accounting.provenance import UNSAID
 from pdml.errors import PDMLError
 from pdml.node.desk import DESK, ENDED, Attempt, Desk
 from pdml.node.home import JOURNAL, Home
 from pdml.node.journal import Job, Journal
 from pdml.node.party import Holdings
+from pdml.plan.place import Place
 from pdml.study import Study
 
 _SENT = IterateReleased | SumsReleased | CountsReleased
@@ -193,12 +201,8 @@ def _account(study: Study, journal: Journal, name: str, held: Holdings | None) -
     are taken to have the largest ε of the menu."""
     unknown = study.place(study.servers[0].name, records=1, epsilons=study.menu[-1:])
     flip = held.flip() if held else unknown.flip(UNSAID)
-    spent, classes, further = journal.spent(name), len(study.classes), None
-    if held is not None and study.plan is not None and study.budget is not None:
-        planned = study.plan.events(held.server.place)
-        further = last_safe_round(
-            [(flip, *planned)], budget=study.budget or Budget(), classes=classes, already=[spent]
-        )
+    spent, classes = journal.spent(name), len(study.classes)
+    further = None if held is None else next_job(study, held.server.place, flip, spent)
     return DataSet(
         digest=name,
         current=held is not None,
@@ -209,4 +213,16 @@ def _account(study: Study, journal: Journal, name: str, held: Holdings | None) -
             classes=classes,
         ),
         next_job=further,
+    )
+
+
+def next_job(study: Study, place: Place, flip: LabelFlipped, spent: Sequence[Event]) -> int | None:
+    """The last safe round of another job by the study's plan, after what a data set has spent; None
+    if there is no plan or no budget.
+    """
+    if study.plan is None or study.budget is None:
+        return None
+    planned = [(flip, *study.plan.events(place))]
+    return last_safe_round(
+        planned, budget=study.budget, classes=len(study.classes), already=[spent]
     )

@@ -58,11 +58,25 @@ class Spending:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Promised:
+    """What people were told before they were asked."""
+
+    organiser: str
+    contact: str
+    consent_version: str
+    consent_digest: str  # sha256 of the text, in hex
+    languages: tuple[str, ...]  # of the study's texts; the first is its own, if it says so
+    retention: str  # when the reports are erased
+    days_left: int | None  # until then; None once it has come
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outlook:
     """What a training with the present reports would be."""
 
     title: str
     question: str
+    promised: Promised | None  # None in a study that is only tried out
     records: int
     min_records: int
     estimates: tuple[Estimate, ...]
@@ -99,6 +113,7 @@ def preview(study: Study, summary: Summary) -> Outlook:
     held = Outlook(
         title=study.title,
         question=study.question,
+        promised=_promised(study, summary.taken_at),
         records=m,
         min_records=study.min_records,
         estimates=estimates(study.classes, summary.per_epsilon_and_class),
@@ -109,6 +124,22 @@ def preview(study: Study, summary: Summary) -> Outlook:
         _with_plan(held, study, study.plan, summary.server, [epsilon / MILLION for epsilon in used])
         if used and study.plan is not None
         else held
+    )
+
+
+def _promised(study: Study, now: float) -> Promised | None:
+    who, notice, consent = study.organiser, study.notice, study.consent
+    if who is None or notice is None or consent is None:
+        return None
+    left = notice.retention.timestamp() - now
+    return Promised(
+        organiser=who.name,
+        contact=who.contact,
+        consent_version=consent.version,
+        consent_digest=consent.digest,
+        languages=tuple(filter(None, (study.language, *(each.code for each in study.languages)))),
+        retention=f"{notice.retention:%Y-%m-%d %H:%M} UTC",
+        days_left=int(left // 86_400) if left > 0 else None,
     )
 
 

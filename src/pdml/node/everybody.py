@@ -1,0 +1,154 @@
+"""What every member of a study has released, and has left: as each has signed it.
+
+At the end of a job every node holds everybody's statement, which tells what the data set behind it
+has spent, in that job and in all before. So any member sees the whole consortium, and nobody has to
+be asked. What a member has released since its last statement (in a job that was stopped, say) is
+not in it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pdml.accounting import Ledger
+from pdml.errors import PDMLError, PeerError
+from pdml.node.account import next_job
+from pdml.node.home import Home
+from pdml.node.statement import DIGEST, Statement, signed_by
+from pdml.study import Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class Released:
+    """One data set of one member, by its last statement."""
+
+    server: str
+    dataset: str  # its alias
+    job: str  # whose end the statement tells of
+    records: int
+    releases: int
+    ledger: Ledger
+    # the last safe round of another job by the study's plan; None without plan or budget
+    next_job: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "server": self.server,
+            "dataset": self.dataset,
+            "job": self.job,
+            "records": self.records,
+            "releases": self.releases,
+            "last_safe_round_of_next_job": self.next_job,
+            "privacy": self.ledger.to_dict(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Everybody:
+    """The members of a study, and what their statements tell."""
+
+    study: Study
+    released: tuple[Released, ...]  # by server in the study's order; several data sets of one
+    unread: tuple[str, ...] = ()  # statements that the study's keys do not vouch for
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """Members of whom no statement is here: they have finished no job with this node."""
+        told = {each.server for each in self.released}
+        return tuple(server.name for server in self.study.servers if server.name not in told)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "study": self.study.id,
+            "study_hash": self.study.hash,
+            "members": [each.to_dict() for each in self.released],
+            "silent": list(self.silent),
+            "unread": list(self.unread),
+        }
+
+
+def everybody(home: Home) -> Everybody:
+    """What each member has released and has left, by the statements in a node's journal.
+
+    Parameters
+    ----------
+    home : Home
+        Any member's folder, `Home.open("alice")`; its process may be running.
+
+    Returns
+    -------
+    Everybody
+
+    Raises
+    ------
+    InvalidInput
+        If the node has joined no study.
+
+    Examples
+    --------
+    >>> everybody(Home.open("alice")).released[0].ledger.lines()  # doctest: +SKIP
+    """
+    study = home.checked_study()
+    said: list[Statement] = []
+    unread: list[str] = []
+    journal = home.committed()
+    if journal is not None:
+        try:
+            for job in journal.jobs():
+                for server, data in journal.statements(job.job).items():
+                    try:
+                        said.append(signed_by(data, server, study.signing_keys))
+                    except PeerError:  # its keys were renewed since
+                        unread.append(f"{server} on job {job.job}")
+        finally:
+            journal.close()
+    return Everybody(study=study, released=told_by(study, said), unread=tuple(unread))
+
+
+def told_by(study: Study, said: Iterable[Statement]) -> tuple[Released, ...]:
+    """The last word on every data set.
+
+    Parameters
+    ----------
+    study : Study
+    said : iterable of Statement
+        In any order: what a data set has released only grows.
+
+    Returns
+    -------
+    tuple of Released
+    """
+    last: dict[tuple[str, str], Statement] = {}
+    for each in said:
+        known = last.get((each.server, each.dataset))
+        if known is None or _releases(each) > _releases(known):
+            last[each.server, each.dataset] = each
+    order = [server.name for server in study.servers]
+    kept = sorted(last.values(), key=lambda each: (order.index(each.server), each.dataset))
+    return tuple(_released(study, each) for each in kept)
+
+
+def _releases(said: Statement) -> int:
+    return said.before + len(said.sent) // DIGEST
+
+
+def _released(study: Study, said: Statement) -> Released:
+    place = study.place(
+        said.server, records=said.records, epsilons=(said.epsilon, said.label_epsilon)
+    )
+    flip, spent = place.flip(said.randomised_by), (*said.spent_before, *said.spent)
+    try:
+        further = next_job(study, place, flip, spent)
+    except PDMLError:  # a plan that does not fit its records
+        further = None
+    return Released(
+        server=said.server,
+        dataset=said.dataset,
+        job=said.job,
+        records=said.records,
+        releases=_releases(said),
+        ledger=Ledger(((flip, *spent),), source=said.source, classes=len(study.classes)),
+        next_job=further,
+    )
