@@ -63,7 +63,7 @@ def test_whoever_gains_nothing_is_warned_before_and_served_all_the_same():
         hopeless.fit(x, y)
     assert not hopeless.proposal_.pays and spent(hopeless) <= 0.1
     assert len(told) == 1 and str(told[0].message) == " ".join(hopeless.doubts_)
-    named = [each for each in hopeless.proposal_.remedies if each.value is not None]
+    named = [each for each in hopeless.proposal_.remedies if each.clearly]
     assert named and all(str(each) in hopeless.doubts_[0] for each in named)
 
 

@@ -32,11 +32,15 @@ def _kept(method: Callable[..., _Answer]) -> Callable[..., _Answer]:
         with one_thread():  # many small matrices: threads would only wait for one another
             return method(own, *asked)
 
-    remembered = lru_cache(maxsize=256)(lambda sizes, *asked: found(Rehearsals(sizes), *asked))
+    remembered = lru_cache(maxsize=256)(
+        lambda sizes, first, *asked: found(Rehearsals(sizes, first=first), *asked)
+    )
 
     @wraps(method)
     def answered(self: "Rehearsals", *asked: Any) -> _Answer:
-        return remembered(self.sizes, *asked) if self.like is None else found(self, *asked)
+        if self.like is not None:
+            return found(self, *asked)
+        return remembered(self.sizes, self.first, *asked)
 
     return answered
 
@@ -44,20 +48,28 @@ def _kept(method: Callable[..., _Answer]) -> Callable[..., _Answer]:
 class Rehearsals:
     """Of sums, of rounds, and of what needs no training together: shares of records for which each
     gives the class of an unprotected model, and the right one, as (populations, times, 2).
+
+    ``first`` of the populations, once each, give a first impression; by default all.
     """
 
-    def __init__(self, sizes: Sizes, like: tuple[Matrix, IntArray] | None = None) -> None:
-        self.sizes, self.like = sizes, like
+    def __init__(
+        self,
+        sizes: Sizes,
+        like: tuple[Matrix, IntArray] | None = None,
+        *,
+        first: int | None = None,
+    ) -> None:
+        self.sizes, self.like, self.first = sizes, like, first
 
     @cached_property
     def populations(self) -> tuple[Population, ...]:
         """What is rehearsed on."""
-        return populations(self.sizes, self.like)
+        return populations(self.sizes, self.like)[: self.first]
 
     @property
     def times(self) -> int:
         """How often on each."""
-        return -(-_LEAST // len(self.populations))
+        return 1 if self.first is not None else -(-_LEAST // len(self.populations))
 
     @_kept
     def sums(
@@ -83,14 +95,7 @@ class Rehearsals:
         """The best choice, how often rounds could be right at the most, and how often it is; where
         the most is no more than what has them ``beaten``, that alone.
         """
-        search = Search(
-            self.sizes,
-            graph,
-            self.populations,
-            loss=loss,
-            most_rounds=most_rounds,
-            settled=dict(settled),
-        )
+        search = self._search(graph, loss, most_rounds, settled)
         most = None
         hoped = None if isinf(beaten) else search.at_most(budget)
         if hoped is not None:
@@ -98,6 +103,32 @@ class Rehearsals:
         choice = search.best(budget) if most is None or most > beaten else None
         right = None if choice is None else np.array(search.judged(choice, self.times))
         return choice, most, right
+
+    @_kept
+    def hoped(
+        self,
+        budget: Budget,
+        graph: Graph,
+        loss: str,
+        most_rounds: int,
+        settled: tuple[tuple[str, float], ...],
+    ) -> Array | None:
+        """What rounds could be right on at the most, or with features in the clear are."""
+        search = self._search(graph, loss, most_rounds, settled)
+        choice = search.at_most(budget) or search.best(budget)
+        return None if choice is None else np.array(search.judged(choice, self.times))
+
+    def _search(
+        self, graph: Graph, loss: str, most_rounds: int, settled: tuple[tuple[str, float], ...]
+    ) -> Search:
+        return Search(
+            self.sizes,
+            graph,
+            self.populations,
+            loss=loss,
+            most_rounds=most_rounds,
+            settled=dict(settled),
+        )
 
     @_kept
     def apart(self, loss: str) -> dict[str, Array]:
