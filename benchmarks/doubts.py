@@ -62,13 +62,15 @@ def one_hot(rng, latent):
 
 
 def judged(model, x, y, test_x, test_y):
-    """(Whether what was released leaves doubts, what the model truly gains)."""
+    """(Whether what was released leaves doubts, what the model truly gains); nothing after rounds,
+    which tell neither.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(x, y)
     classes, counts = np.unique(y, return_counts=True)
     gain = model.score(test_x, test_y) - np.mean(test_y == classes[counts.argmax()])
-    return bool(doubts(None, model._gain)), gain
+    return [] if model._gain is None else [(bool(doubts(None, model._gain)), gain)]
 
 
 def synthetic(each, seed):
@@ -80,7 +82,7 @@ def synthetic(each, seed):
             drawn = int(rng.integers(10**6))
             if len(set(y[:records])) == 2:
                 model = PDMLClassifier(n_servers=servers, feature_scales=scales, random_state=drawn)
-                yield judged(model, x[:records], y[:records], x[records:], y[records:])
+                yield from judged(model, x[:records], y[:records], x[records:], y[records:])
 
 
 def breast_cancer(splits):
@@ -90,7 +92,7 @@ def breast_cancer(splits):
     for seed in range(splits):
         x0, x1, y0, y1 = train_test_split(x, y, test_size=0.3, random_state=seed, stratify=y)
         model = PDMLClassifier(n_servers=5, feature_scales=scales, random_state=seed)
-        yield judged(model, x0, y0, x1, y1)
+        yield from judged(model, x0, y0, x1, y1)
 
 
 def adult(records, splits):
@@ -99,7 +101,7 @@ def adult(records, splits):
     for seed in range(splits):
         order = np.random.default_rng(seed).permutation(len(y))
         train, test = order[:records], order[-5000:]
-        yield judged(PDMLClassifier(random_state=seed), x[train], y[train], x[test], y[test])
+        yield from judged(PDMLClassifier(random_state=seed), x[train], y[train], x[test], y[test])
 
 
 def doubts_rows(each=30, seeds=(11, 12), splits=8):
@@ -111,7 +113,8 @@ def doubts_rows(each=30, seeds=(11, 12), splits=8):
 
 
 def _row(name, found):
-    warned, gain = map(np.array, zip(*found, strict=True))
+    warned, gain = np.array(found, dtype=float).reshape(-1, 2).T
+    warned = warned > 0
     useless, ahead = gain <= 0, gain > 0.1
     counts = (len(gain), useless, warned, warned & useless, ahead, warned & ahead)
     return name, *(each if isinstance(each, int) else int(each.sum()) for each in counts)

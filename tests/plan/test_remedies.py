@@ -69,7 +69,7 @@ def test_the_planner_says_the_same_of_everything_that_is_named(asked: Asked) -> 
 
 
 def test_what_would_not_do_is_named_only_where_nothing_does() -> None:
-    some, none = (ASKED[name].answer().remedies for name in ("one of many", "nothing does"))
+    some, none = (ASKED[name].answer().remedies for name in ("two classes", "nothing does"))
     assert all(each.pays for each in some) and sum(each.clearly for each in some) == 2
     assert not any(each.pays for each in none)
     assert [each.setting for each in none] == ["features_epsilon", "records", "epsilon"]

@@ -15,11 +15,11 @@ from math import inf, isinf
 import numpy as np
 
 from pdml.accounting import Budget
-from pdml.plan.compared import Within, compare, glanced
+from pdml.plan.compared import Compared, Within, compare, glanced
 from pdml.plan.rehearsals import Rehearsals
 from pdml.plan.sizes import Sizes
 
-_TIMES = (5, 25, 125, 625)  # as many records
+_TIMES = (5, 25, 125)  # as many records
 _FEATURES = (0.25, 1.0, 4.0, 16.0, inf)
 _LABELS = (1.0, 2.0, 4.0)
 _FREE = "no limit on features (features_epsilon=None)"
@@ -135,22 +135,30 @@ def _levers(budget: Budget, sizes: Sizes, within: Within) -> Iterator[_Lever]:
 
 def _least(lever: _Lever, within: Within) -> Remedy | None:
     """The least change that clearly does, or just, looked for where it seems to."""
-
-    def seems(value: float) -> bool:
-        budget, sizes = lever.changed(value)
-        return glanced(sizes.rounded(), budget, within).pays
-
-    if lever.setting in _LESS_NOISE and not seems(lever.ladder[-1]):
-        return None
-    start = next((k for k, value in enumerate(lever.ladder) if seems(value)), None)
-    if start is None:
-        return None
     asked = []
-    for value in lever.ladder[start : start + 3]:
+    for value in _seeming(lever, within):
         asked.append(_asked(lever, value, within))
         if asked[-1].clearly:
             return asked[-1]
     return next((each for each in asked if each.pays), None)
+
+
+def _seeming(lever: _Lever, within: Within) -> tuple[float, ...]:
+    """Three values to ask about: from the first that seems to do clearly, or to do at all."""
+
+    def impression(value: float) -> Compared:
+        budget, sizes = lever.changed(value)
+        return glanced(sizes.rounded(), budget, within)
+
+    if lever.setting in _LESS_NOISE and not impression(lever.ladder[-1]).pays:
+        return ()
+    start = None
+    for at, value in enumerate(lever.ladder):
+        seen = impression(value)
+        start = at if seen.pays and start is None else start
+        if seen.clearly:
+            return lever.ladder[at : at + 3]
+    return () if start is None else lever.ladder[start : start + 3]
 
 
 def _asked(lever: _Lever, value: float, within: Within) -> Remedy:
