@@ -59,8 +59,8 @@ x, x_test, y, y_test = train_test_split(
 # looks at public sizes alone. `classes` are declared too: which answers there are is public.
 #
 # Accuracy means little by itself, so it is printed beside two others: always the larger class, and
-# what a model would reach that protects nobody. `doubts_` is empty: neither the planner nor what was
-# released says that the model may be of no use.
+# what a model would reach that protects nobody. `doubts_` is empty: neither the planner nor what
+# was released says that the model may be of no use.
 
 # %%
 CLASSES = ["benign", "malignant"]
