@@ -18,7 +18,7 @@ from pdml.plan.rounds_search import Choice
 from pdml.plan.sizes import Sizes
 
 _RARELY, _BEHIND = 1 / 3, 0.005  # of populations may be so far behind: a mean may be a few's
-_FEW = 6  # populations for a first impression: every kind of signal
+_PART = 4  # of the populations, one in so many for a first impression
 
 Judged = Mapping[str, Array]
 """(Agreement, accuracy) of rehearsals, (populations, times, 2), by the name of each candidate."""
@@ -134,7 +134,7 @@ def glanced(sizes: Sizes, budget: Budget, within: Within) -> Compared:
     """A first impression of `compare`, at a small part of its price: few populations, one way to
     divide the noise, and rounds as good as they can be. What it says may be wrong.
     """
-    worth = Rehearsals(sizes, first=min(_FEW, len(Rehearsals(sizes).populations) // 2))
+    worth = Rehearsals(sizes, first=max(2, len(Rehearsals(sizes).populations) // _PART))
     if within.sums(sizes):
         name, (_, right) = "sums", worth.sums(budget, within.loss, sums_search.SHARES[1:2])
     else:
