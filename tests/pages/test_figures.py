@@ -4,9 +4,7 @@ from math import inf, nan
 
 import numpy as np
 import pytest
-from scipy.special import ndtri
 
-from pdml.accounting import profiles
 from pdml.pages.figures import accuracy_figure, agreement_figure, risk_figure, spent_figure
 
 T = 40
@@ -52,13 +50,11 @@ def test_rounds_without_a_guarantee_are_said_and_shown():
 
 @pytest.mark.parametrize(("first", "scale"), [(0.4, float), (0.1, np.log)])
 def test_the_second_scale_translates_epsilon_into_certainty(first, scale):
-    """75% are odds of 3 to 1, which a Gaussian of this ε exceeds with at most δ."""
+    """90% are odds of 9 to 1: e^ε twice, which whatever keeps to (ε, δ) exceeds with at most 2δ."""
     ticks = heights(spent_figure([first, 3.0], 1e-6))
-    mu = ndtri(1e-6) - ndtri(1e-6 / 3)
-    epsilon = profiles.epsilon_at(profiles.gaussian_profile(mu), 1e-6)
-    share = (scale(epsilon) - scale(1.0)) / (scale(2.0) - scale(1.0))
-    assert ticks["75%"] == pytest.approx(ticks["1"] + share * (ticks["2"] - ticks["1"]), abs=0.3)
-    assert "75%" not in words(spent_figure([first, 3.0], None))
+    share = (scale(np.log(9 / 2)) - scale(1.0)) / (scale(2.0) - scale(1.0))
+    assert ticks["90%"] == pytest.approx(ticks["1"] + share * (ticks["2"] - ticks["1"]), abs=0.3)
+    assert "90%" not in words(spent_figure([first, 3.0], None))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-7, 0.01, 12.0, 1e6])

@@ -14,18 +14,20 @@ It also learns Fisher's test from the messages, which sees noise that is used tw
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 from scipy.special import gammaincinv
 
 from pdml._types import Array
 from pdml.accounting import Ledger
-from pdml.accounting.events import IterateReleased, ObjectiveNoised
+from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
 from pdml.audit.deployment import Seen, claimed_events, live
 from pdml.audit.evidence import DELTAS, sharpest
 from pdml.audit.finding import FALSE_ALARM, Finding, compare
 from pdml.audit.inference import MU, flip_first, record_victims, three_classes, with_both
 from pdml.audit.victim import Effort, Victim
+from pdml.mechanisms.label_flip import LabelFlip
 
 WEAK = 8.0  # μ of the noise that is not the main one
 SHARE, FEWEST = 20, 200  # a life takes many times longer than a transcript of `Node`
@@ -67,7 +69,8 @@ def cases() -> tuple[Case, ...]:
 
 def told_apart(case: Case, seen: list[Seen]) -> Finding:
     """The better of two tests, each at half the false-alarm rate, against the journal's ledger."""
-    claims = {delta: _claim(seen[0].ledger, case.data, delta) for delta in DELTAS}
+    ledger = _of_reports(seen[0].ledger)
+    claims = {delta: _claim(ledger, case.data, delta) for delta in DELTAS}
     scores = [_scores(case, one)[:, None] for one in seen]
     flat = [one.sent.reshape(len(one.sent), -1) for one in seen]
     best = sharpest([(scores[0], scores[1]), (flat[0], flat[1])], claims)
@@ -81,6 +84,18 @@ def told_apart(case: Case, seen: list[Seen]) -> Finding:
     )
     uncounted = max(one.uncounted for one in seen)
     return replace(finding, passed=False, sentence=uncounted) if uncounted else finding
+
+
+def _of_reports(ledger: Ledger) -> Ledger:
+    """What the journal says the releases tell of what was reported: the worlds differ in that, so
+    that no device's coin protects, and a person's ε has set the length of the code alone.
+    """
+    told = LabelFlip(inf).event()
+    events = tuple(
+        tuple(told if isinstance(event, LabelFlipped) else event for event in server)
+        for server in ledger.events
+    )
+    return replace(ledger, events=events)
 
 
 def _claim(ledger: Ledger, data: str, delta: float) -> float:

@@ -6,7 +6,6 @@ round the node dies and starts again. What leaves it is opened as a neighbour wo
 
 from contextlib import closing
 from dataclasses import dataclass, replace
-from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -155,10 +154,9 @@ class _Twin:
 
 
 def _server(victim: Victim, source: Simulated | Secure) -> Server:
-    """Beside the neighbour; a label that no device randomised is told as it is."""
+    """Beside the neighbour."""
     server = victim.server(source)
-    used = (victim.epsilon,) if victim.randomise else (victim.epsilon, inf)
-    return replace(server, place=replace(server.place, server=INDEX, epsilons=used))
+    return replace(server, place=replace(server.place, server=INDEX))
 
 
 def _contract(victim: Victim, job: str = "run") -> Contract:

@@ -27,7 +27,6 @@ from pdml.plan.training_plan import TrainingPlan
 
 SHARES = noise_table.SHARES
 WIDEST = 300  # columns: S has d(d+1)/2 numbers, and a model from it costs d³
-_COMPARED, _NARROW = 12, 40  # populations on which shares are compared, half of more columns
 
 
 def calibrated(
@@ -110,8 +109,6 @@ def best(
 ) -> tuple[float, Array] | None:
     """The share with which a calibrated plan is right most often in rehearsals, and `judged` of its
     plan; None if no noise meets the budget.
-
-    Shares are compared on the first few populations.
     """
     place = sizes.apart(int(np.argmax(sizes.records)))
     tried = shares if not isinf(budget.features_epsilon) else shares[:1]
@@ -119,11 +116,9 @@ def best(
     plans = {share: plan for share, plan in found.items() if plan is not None}
     if not plans:
         return None
-    many = _COMPARED if sizes.width <= _NARROW else _COMPARED // 2
-    few, rest = (populations[:many], populations[many:]) if len(plans) > 1 else ((), populations)
-    compared = {share: judged(plan, sizes, few, times) for share, plan in plans.items()}
+    compared = {share: judged(plan, sizes, populations, times) for share, plan in plans.items()}
     share = max(plans, key=lambda each: float(np.sum(compared[each][..., 1])))
-    return share, np.concatenate([compared[share], judged(plans[share], sizes, rest, times)])
+    return share, compared[share]
 
 
 def judged(
