@@ -13,7 +13,7 @@ from pdml._types import Array
 from pdml.accounting import Budget
 from pdml.core.graph import Graph
 from pdml.plan import sums_search
-from pdml.plan.rehearsals import Rehearsals
+from pdml.plan.rehearsals import Rehearsals, RoundsAsked
 from pdml.plan.rounds_search import Choice
 from pdml.plan.sizes import Sizes
 
@@ -39,7 +39,7 @@ class Within:
         return self.method != "rounds" and sizes.width <= sums_search.WIDEST
 
     @property
-    def rounds(self) -> tuple[Graph, str, int, tuple[tuple[str, float], ...]]:
+    def rounds(self) -> RoundsAsked:
         """What rounds are looked for by."""
         return self.graph, self.loss, self.most_rounds, self.settled
 
@@ -124,7 +124,7 @@ def compare(
     known = enough and "sums" in judged and pays(judged | apart, "sums")
     if within.method != "sums" and not known:
         beaten = _mean(judged["sums"]) if judged else -inf
-        choice, most, right = worth.rounds(budget, *within.rounds, beaten)
+        choice, most, right = worth.rounds(budget, within.rounds, beaten)
         judged |= {} if right is None else {"rounds": right}
     told()
     return Compared(judged=judged | apart, share=share, choice=choice, most=most)
@@ -138,7 +138,7 @@ def glanced(sizes: Sizes, budget: Budget, within: Within) -> Compared:
     if within.sums(sizes):
         name, (_, right) = "sums", worth.sums(budget, within.loss, sums_search.SHARES[1:2])
     else:
-        name, right = "rounds", worth.hoped(budget, *within.rounds)
+        name, right = "rounds", worth.hoped(budget, within.rounds)
     judged = {} if right is None else {name: right}
     return Compared(judged=judged | worth.apart(within.loss))
 

@@ -24,6 +24,9 @@ from pdml.plan.training_plan import TrainingPlan
 _LEAST = 12  # rehearsals of each candidate, on all populations together
 _Answer = TypeVar("_Answer")
 
+RoundsAsked = tuple[Graph, str, int, tuple[tuple[str, float], ...]]
+"""Who is linked to whom, the loss, the most rounds, and what is not to be chosen."""
+
 
 def _kept(method: Callable[..., _Answer]) -> Callable[..., _Answer]:
     """Answers from made-up populations; public records are asked anew."""
@@ -86,16 +89,13 @@ class Rehearsals:
     def rounds(
         self,
         budget: Budget,
-        graph: Graph,
-        loss: str,
-        most_rounds: int,
-        settled: tuple[tuple[str, float], ...],
+        asked: RoundsAsked,
         beaten: float,
     ) -> tuple[Choice | None, float | None, Array | None]:
         """The best choice, how often rounds could be right at the most, and how often it is; where
         the most is no more than what has them ``beaten``, that alone.
         """
-        search = self._search(graph, loss, most_rounds, settled)
+        search = self._search(asked)
         most = None
         hoped = None if isinf(beaten) else search.at_most(budget)
         if hoped is not None:
@@ -105,22 +105,14 @@ class Rehearsals:
         return choice, most, right
 
     @_kept
-    def hoped(
-        self,
-        budget: Budget,
-        graph: Graph,
-        loss: str,
-        most_rounds: int,
-        settled: tuple[tuple[str, float], ...],
-    ) -> Array | None:
+    def hoped(self, budget: Budget, asked: RoundsAsked) -> Array | None:
         """What rounds could be right on at the most, or with features in the clear are."""
-        search = self._search(graph, loss, most_rounds, settled)
+        search = self._search(asked)
         choice = search.at_most(budget) or search.best(budget)
         return None if choice is None else np.array(search.judged(choice, self.times))
 
-    def _search(
-        self, graph: Graph, loss: str, most_rounds: int, settled: tuple[tuple[str, float], ...]
-    ) -> Search:
+    def _search(self, asked: RoundsAsked) -> Search:
+        graph, loss, most_rounds, settled = asked
         return Search(
             self.sizes,
             graph,
