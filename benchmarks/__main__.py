@@ -15,6 +15,8 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from benchmarks.defaults import measured
+from benchmarks.doubts import HEAD as DOUBTS
+from benchmarks.doubts import doubts_rows
 from benchmarks.forecast import forecast, strangers
 from benchmarks.noise import noise_speed
 from benchmarks.problems import HARD, adult_records, federation, reference
@@ -416,6 +418,11 @@ def default_speed():
     show("PDMLClassifier().fit, all at its defaults", head, measured())
 
 
+def doubts_after():
+    """Of which models of one exchange what was released leaves doubts, and how rightly."""
+    show("The check after an exchange", DOUBTS, list(doubts_rows()))
+
+
 ALL = {
     "defaults": default_speed,
     "adult": adult_speed,
@@ -432,6 +439,7 @@ ALL = {
     "forecast": forecast,
     "strangers": strangers,
     "table": table_command,
+    "doubts": doubts_after,
 }
 
 if __name__ == "__main__":

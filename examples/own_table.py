@@ -59,7 +59,8 @@ x, x_test, y, y_test = train_test_split(
 # looks at public sizes alone. `classes` are declared too: which answers there are is public.
 #
 # Accuracy means little by itself, so it is printed beside two others: always the larger class, and
-# what a model would reach that protects nobody.
+# what a model would reach that protects nobody. `doubts_` is empty: neither the planner nor what
+# was released says that the model may be of no use.
 
 # %%
 CLASSES = ["benign", "malignant"]
@@ -69,6 +70,7 @@ majority = max(np.mean(y_test == each) for each in CLASSES)
 unprotected = make_pipeline(StandardScaler(), LogisticRegression()).fit(x, y).score(x_test, y_test)
 print(f"right on {fitted.score(x_test, y_test):.1%} of the records that were held back")
 print(f"always the larger class: {majority:.1%}; without any protection: {unprotected:.1%}")
+print(f"doubts: {fitted.doubts_}")
 
 # %% [markdown]
 # ## Who can learn what
@@ -88,7 +90,7 @@ for leak in fitted.leaks_:
 # Ask for much more privacy with so few records, and `fit` still fits, with a
 # `PrivacyUtilityWarning` (`doubts_` has its sentences). The first speaks before anything is
 # released, from public sizes alone: the planner has rehearsed on made-up populations, compared with
-# what each hospital could do alone, and names what would do, if anything would. The second speaks
+# what each hospital could do alone, and names what would make joining pay. The second speaks
 # afterwards, from what was released alone.
 #
 # Neither has seen a record. So a model may be better than they dare to say, as this one is. Other

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from results import SHORT, Studied
+from results import SHORT, Studied, counted
 from running import run
 
 from pdml.study import template
@@ -51,6 +51,20 @@ def test_machines_read_the_same(ended, capsys):
         assert (code == 0) is told["ok"] is good
     assert {problem["kind"] for problem in told["problems"]} == {"statement"}
     assert told["problems"][0]["servers"] == ["bob", "alice"]
+
+
+def test_what_members_measured_is_verified_with_it(ended, capsys, tmp_path):
+    result = str(ended.folder / "result")
+    files = [counted(ended, name, tmp_path / f"{name}.json") for name in ("alice", "bob")]
+    each = [part for file in files for part in ("--evaluation", str(file))]
+    code, out, err = run(capsys, "verify", result, *each)
+    assert (code, err) == (0, "") and "Verified" in out and "200 records" in out
+    assert "bob signed for 100 records, counted once: epsilon" in out
+    code, out, _ = run(capsys, "verify", result, *each, "--json")
+    assert json.loads(out)["evaluation"]["records"] == 200
+    counted(ended, "bob", files[1], model="0" * 64)
+    code, out, err = run(capsys, "verify", result, *each)
+    assert code == 1 and err.startswith("pdml: the files must be evaluations of one model")
 
 
 def test_no_folder_no_traceback(capsys, tmp_path):

@@ -38,6 +38,15 @@ def test_clip_holds_the_bound_and_keeps_directions(x, bound):
 
 
 @given(matrices(), st.floats(0.1, 2))
+def test_a_matrix_of_ones_own_is_clipped_to_the_same_numbers_in_its_place(x, bound):
+    expected, many = rows.clip(x, bound)
+    own = x.copy()
+    found, count = rows.clip(own, bound, own=True)
+    assert found is own and count == many
+    np.testing.assert_array_equal(found, expected)
+
+
+@given(matrices(), st.floats(0.1, 2))
 def test_clipping_is_rowwise(x, bound):
     """A record's clipped form never depends on anybody else's."""
     whole, _ = rows.clip(rows.as_rows(x), bound)

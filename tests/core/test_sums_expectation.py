@@ -5,7 +5,7 @@ import pytest
 from test_sums_model import exact, population, with_noise
 
 from pdml.core.losses import LOGISTIC, SOFTMAX
-from pdml.core.sums_expectation import expect, gain
+from pdml.core.sums_expectation import Range, expect, gain
 from pdml.core.sums_model import Noise, fit_measured, fit_sums, measured
 from pdml.errors import InvalidInput
 
@@ -86,3 +86,12 @@ def test_a_clear_model_is_ahead_and_one_of_noise_is_not():
     for seed in range(5):
         drowned = with_noise(exact(x, y), loud, np.random.default_rng(seed))
         assert gained(drowned, loud)[0].low <= 0
+
+
+@pytest.mark.parametrize(
+    ("low", "middle", "chance"), [(-0.2, 0.0, 0.5), (0.0, 0.2, 0.1), (-0.4, 0.2, 1 / 3)]
+)
+def test_how_likely_nothing_is_gained(low, middle, chance):
+    """Half where the middle is 0, a tenth where the tenth is."""
+    assert Range(low=low, middle=middle, high=0.9).none == pytest.approx(chance, abs=2e-3)
+    assert Range(low=low + 0.01, middle=middle + 0.01, high=0.9).none < chance

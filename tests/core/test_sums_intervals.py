@@ -9,9 +9,9 @@ import pytest
 
 from pdml.core import labels, sums
 from pdml.core.losses import LOGISTIC, SOFTMAX
-from pdml.core.posterior import gain, posterior
+from pdml.core.posterior import Moments, gain, posterior
 from pdml.core.sums_intervals import deviations
-from pdml.core.sums_model import Noise, fit_measured, fit_sums, measured, posterior_of
+from pdml.core.sums_model import Noise, fit_measured, fit_sums, measured, moments_of
 from pdml.mechanisms.label_flip import flip_labels
 
 EPSILON, RECORDS, SIGNAL, WIDTH = 1.0, 1200, 3, 9
@@ -70,7 +70,7 @@ def test_without_noise_in_the_squares_intervals_hold_what_noise_was_added_to():
         totals = exchanged(x, chance, noise, np.random.default_rng(seed))
         given = measured(totals, noise, loss=LOGISTIC)
         model = fit_measured(given, LOGISTIC)
-        maps = gain(**posterior_of(given, model.moments, LOGISTIC))[0]
+        maps = gain(moments_of(given, model.moments, LOGISTIC))[0]
         maps += model.share * np.diag([1.0] * (WIDTH - 1) + [0.0])
         quiet = LOGISTIC.label_weight * (2 * chance - 1) @ x / RECORDS
         meant = model.scale * maps @ quiet
@@ -88,10 +88,12 @@ def test_the_gain_is_the_posterior_as_a_map():
         values, vectors = np.linalg.eigh(half @ half.T / (2 * width**2))
         q = 0.02 * rng.normal(size=(codes, width))
         for label in (1e-3, 0.1):
-            known = {"label": label, "report": 1e-3, "deviation": 0.5}
-            mean = posterior(q, values, vectors, **known)
-            maps = gain(q, values, vectors, **known)
-            np.testing.assert_allclose(np.einsum("cij,cj->ci", maps, q), mean, rtol=1e-6)
+            known = Moments(
+                q=q, values=values, vectors=vectors, label=label, report=1e-3, deviation=0.5
+            )
+            np.testing.assert_allclose(
+                np.einsum("cij,cj->ci", gain(known), q), posterior(known), rtol=1e-6
+            )
 
 
 def test_the_same_totals_give_the_same_and_a_longer_bound_shorter_ones():

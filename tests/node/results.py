@@ -5,14 +5,19 @@ import hashlib
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 from consortium import EDGES, NAMES, PLAN, Consortium
 
+from pdml.mechanisms.randomness import Simulated
 from pdml.node import holdings, statement
 from pdml.pages.result import result_page
 from pdml.release.agreement import KINDS
+from pdml.release.model import load_model
 from pdml.release.result import assemble, write_result
+from pdml.release.signed_counts import Signed, digest_of
 from pdml.release.verify import verify_result
 from pdml.study import Study
+from pdml.train.counts import Counting
 
 SHORT = replace(PLAN, rounds=3)
 
@@ -124,3 +129,28 @@ def bent(data, rng):
         lambda: data + data[-rng.randrange(1, 100) :],
     ]
     return rng.choice(changes)()
+
+
+def counted(made, name, path, **changes):
+    """A file in which a member tells counts of how the result in ``made.folder`` does."""
+    counting = Counting(stddev=8.0, classes=2, bins=1)
+    units = counting.released(np.array([[[40], [10]], [[5], [45]]]), Simulated(1))
+    said = Signed(
+        **{
+            "study": made.study.hash,
+            "server": name,
+            "job": "checked",
+            "model": digest_of(load_model(made.folder / "result" / "model.json")),
+            "classes": list(made.study.classes),
+            "records": 100,
+            "bins": 1,
+            "stddev": 8.0,
+            "source": "simulated",
+            "counts": units.ravel().tolist(),
+            "spent": [8.0],
+        }
+        | changes
+    )
+    signature = made.identities[name].sign(said.signable()).hex()
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(said, signature=signature)))
+    return path

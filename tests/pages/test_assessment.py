@@ -75,8 +75,8 @@ def test_a_model_that_guesses_is_called_one():
     view = Assessment(evaluation=poor)
     assert "no better than guessing: always saying no is right in 60.0%" in view.verdict
     assert Assessment(evaluation=EXACT).verdict == "" == Assessment(evaluation=NOISY).verdict
-    text = render(replace(PAGE, warning=view.verdict))
-    assert "Read this first." in text and "no better than guessing" in text
+    text = render(replace(PAGE, doubts=(view.verdict,)))
+    assert "The model may be of no use." in text and "no better than guessing" in text
 
 
 def test_many_classes_are_listed_by_their_recall():
@@ -99,7 +99,10 @@ def test_the_reference_is_marked_as_a_simulation():
 def test_an_evaluation_has_a_page_of_its_own():
     exact = render(evaluation_page(MODEL, EXACT, source="others.csv"))
     inert(exact)
-    assert KEEP in exact and "assume that everybody can learn everything" in exact
+    assert (
+        f"Keep this page inside.</strong> {KEEP}" in exact
+        and "assume that everybody can learn everything" in exact
+    )
     lines = charged(MODEL, NOISY, same_people=False)
     noisy = render(evaluation_page(MODEL, NOISY, source="others.csv", privacy=lines))
     inert(noisy)

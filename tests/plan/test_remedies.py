@@ -1,13 +1,15 @@
-"""What would make joining pay: the planner itself agrees with whatever is named."""
+"""What would make joining pay: the planner itself says the same of whatever is named."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import isinf
 
 import numpy as np
 import pytest
 
 from pdml.accounting import Budget
 from pdml.core.graph import Graph
-from pdml.plan.planner import Sizes, propose
+from pdml.plan.planner import Proposal, Sizes, propose
 from pdml.plan.remedies import Remedy, advice
 
 GRAPH = Graph.ring(4)
@@ -15,41 +17,73 @@ SIZES = Sizes(records=(60,) * 4, width=8, epsilon=1.0)
 STRICT = Budget(features_epsilon=0.5)
 
 
-def changed(remedy: Remedy, budget: Budget, sizes: Sizes) -> tuple[Budget, Sizes]:
-    match remedy.setting:
-        case "records":
-            each = -(-int(remedy.value) // len(sizes.records))
-            return budget, replace(sizes, records=(each,) * len(sizes.records))
-        case "epsilon":
-            return budget, replace(sizes, epsilon=remedy.value)
-        case "features_epsilon":
-            return replace(budget, features_epsilon=remedy.value), sizes  # may be infinite
-    return replace(budget, colluding=int(remedy.value)), sizes
+@dataclass(frozen=True)
+class Asked:
+    """A question to the planner, and the same with another value of one setting."""
+
+    budget: Budget
+    sizes: Sizes
+    more: Mapping[str, object] = field(default_factory=dict)
+
+    def answer(self) -> Proposal:
+        graph = Graph.complete(len(self.sizes.records))
+        return propose(self.budget, self.sizes, graph, **self.more)
+
+    def having(self, remedy: Remedy) -> "Asked":
+        match remedy.setting:
+            case "records":
+                share = remedy.value / sum(self.sizes.records)
+                grown = tuple(round(share * each) for each in self.sizes.records)
+                return replace(self, sizes=replace(self.sizes, records=grown))
+            case "epsilon":
+                return replace(self, sizes=replace(self.sizes, epsilon=remedy.value))
+            case "features_epsilon":
+                return replace(self, budget=replace(self.budget, features_epsilon=remedy.value))
+        return replace(self, budget=replace(self.budget, colluding=int(remedy.value)))
 
 
-@pytest.mark.parametrize("sizes", [SIZES, replace(SIZES, classes=4)], ids=["two", "four"])
-def test_what_is_named_would_do_by_the_planner_and_what_is_there_does_not(sizes: Sizes) -> None:
-    found = propose(STRICT, sizes, GRAPH, method="sums")
-    assert not found.pays and {each.setting for each in found.remedies} == {
-        "records",
-        "features_epsilon",
-        "epsilon",
-        "colluding",
-    }
-    named = [each for each in found.remedies if each.value is not None]
-    assert named
-    for remedy in named:
-        assert propose(*changed(remedy, STRICT, sizes), GRAPH, method="sums").pays, remedy
+ASKED = {
+    "two classes": Asked(STRICT, SIZES, {"method": "sums"}),
+    "four classes": Asked(STRICT, replace(SIZES, classes=4), {"method": "sums"}),
+    "rounds": Asked(STRICT, SIZES, {"method": "rounds"}),
+    "one of many": Asked(
+        Budget(features_epsilon=0.1), Sizes(records=(79, 80, 79, 80, 80), width=11, epsilon=1.0)
+    ),
+    "no limit": Asked(Budget(), Sizes(records=(3,) * 3, width=12, epsilon=0.05)),
+    "nothing does": Asked(
+        Budget(features_epsilon=0.01),
+        Sizes(records=(3,) * 3, width=2, epsilon=0.05),
+        {"method": "rounds"},
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_the_planner_says_the_same_of_everything_that_is_named(asked: Asked) -> None:
+    found = asked.answer()
+    assert not found.pays and found.remedies
+    for remedy in found.remedies:
         assert str(remedy) in found.advice
+        there = asked.having(remedy).answer()
+        assert there.pays == remedy.pays and remedy.pays >= remedy.clearly, remedy
 
 
-def test_of_a_ladder_the_first_that_does_is_named() -> None:
-    found = propose(STRICT, SIZES, GRAPH, method="sums")
-    step = next(each for each in found.remedies if each.setting == "features_epsilon").value
-    less = propose(replace(STRICT, features_epsilon=step / 2), SIZES, GRAPH, method="sums")
-    right = {name: each[..., 1].mean(axis=1) for name, each in less.judged.items()}
+def test_what_would_not_do_is_named_only_where_nothing_does() -> None:
+    some, none = (ASKED[name].answer().remedies for name in ("two classes", "nothing does"))
+    assert all(each.pays for each in some) and sum(each.clearly for each in some) == 2
+    assert not any(each.pays for each in none)
+    assert [each.setting for each in none] == ["features_epsilon", "records", "epsilon"]
+    assert isinf(none[0].value)  # the farthest there is
+
+
+def test_a_value_that_pays_in_the_mean_alone_is_passed_over_for_one_that_clearly_does() -> None:
+    """At features ε = 1 the mean is ahead and more than a third of the populations are behind."""
+    asked = ASKED["one of many"]
+    near = replace(asked, budget=Budget(features_epsilon=1.0)).answer()
+    right = {name: each[..., 1].mean(axis=1) for name, each in near.judged.items()}
     behind = np.mean(right["sums"] < np.maximum(right["alone"], right["majority"]) - 0.005)
-    assert step >= 1.0 and (not less.pays or behind > 1 / 3)
+    assert near.pays and behind > 1 / 3
+    assert "features epsilon 4" in asked.answer().advice
 
 
 def test_where_joining_pays_nothing_is_advised() -> None:
@@ -72,12 +106,22 @@ def test_settings_that_cannot_be_changed_are_not_named() -> None:
 
 
 def test_the_words() -> None:
-    some = Remedy(setting="records", value=1234.0, last=5000.0)
-    one = Remedy(setting="colluding", value=1.0, last=1.0)
-    none = Remedy(setting="epsilon", value=None, last=8.0)
+    def remedy(setting: str, value: float, *, pays: bool = True, clearly: bool = True) -> Remedy:
+        return Remedy(setting=setting, value=value, pays=pays, clearly=pays and clearly)
+
+    some, one = remedy("records", 1300.0), remedy("colluding", 1.0)
+    just = remedy("features_epsilon", 4.0, clearly=False)
+    free, label = remedy("features_epsilon", np.inf, pays=False), remedy("epsilon", 4.0, pays=False)
     assert advice([some]) == "by itself this would do: 1,300 records in all"
-    assert advice([some, one, none]) == (
-        "by itself any of these would do: 1,300 records in all or at most 1 colluding server; no "
-        "label epsilon up to 8 would by itself"
+    assert advice([some, one]) == (
+        "by itself either of these would do: 1,300 records in all or at most 1 colluding server"
     )
-    assert advice([none]) == "no label epsilon up to 8 would by itself" and advice([]) == ""
+    assert advice([just, some]) == (
+        "by itself this would do: 1,300 records in all; by itself features epsilon 4 would only "
+        "just do"
+    )
+    assert advice([free, label]) == (
+        "by itself no limit on features (features_epsilon=None) would not do, nor would label "
+        "epsilon 4"
+    )
+    assert str(remedy("colluding", 2.0)) == "at most 2 colluding servers" and advice([]) == ""

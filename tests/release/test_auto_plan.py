@@ -10,8 +10,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from pdml import Budget, PDMLClassifier, TrainingPlan
+from pdml.core.sums_expectation import Range
 from pdml.errors import BudgetExceeded, ClippingWarning, InvalidInput, PrivacyUtilityWarning
-from pdml.release.settling import NO_LIMIT, OVERRIDES
+from pdml.release.settling import NO_LIMIT, OVERRIDES, doubts
 
 
 def people(seed=0, records=1200, width=6):
@@ -63,7 +64,7 @@ def test_whoever_gains_nothing_is_warned_before_and_served_all_the_same():
         hopeless.fit(x, y)
     assert not hopeless.proposal_.pays and spent(hopeless) <= 0.1
     assert len(told) == 1 and str(told[0].message) == " ".join(hopeless.doubts_)
-    named = [each for each in hopeless.proposal_.remedies if each.value is not None]
+    named = [each for each in hopeless.proposal_.remedies if each.clearly]
     assert named and all(str(each) in hopeless.doubts_[0] for each in named)
 
 
@@ -95,7 +96,7 @@ def test_a_model_that_is_only_the_largest_class_is_told_from_what_was_released()
     y = (x[:, 0] + x[:, 1] > 2000 - 0.9).astype(int)  # 74% of one class
     with (
         pytest.warns(ClippingWarning),
-        pytest.warns(PrivacyUtilityWarning, match="not clearly right more often"),
+        pytest.warns(PrivacyUtilityWarning, match="one in three or more"),
     ):
         model = PDMLClassifier(n_servers=4, random_state=0).fit(x, y)
     assert model.proposal_.pays
@@ -104,6 +105,23 @@ def test_a_model_that_is_only_the_largest_class_is_told_from_what_was_released()
         warnings.simplefilter("error")
         fine = PDMLClassifier(n_servers=4, random_state=0).fit((x - 1000) / 4, y)
     assert fine.doubts_ == [] and fine.score((x - 1000) / 4, y) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("low", "middle", "how"),
+    [
+        (-0.3, 0.0, "the chance is one in three or more that the model is right no more often"),
+        (-0.1, 0.2, None),
+        (0.1, 0.2, None),
+    ],
+)
+def test_what_was_released_is_held_against_a_model_only_where_it_speaks_against_it(
+    low: float, middle: float, how: str | None
+) -> None:
+    """Not wherever it leaves the question open: then nearly every model of few people is doubted,
+    the good ones too."""
+    told = doubts(None, Range(low=low, middle=middle, high=0.4))
+    assert len(told) == (how is not None) and (how is None or how in told[0])
 
 
 def test_no_limit_is_no_limit_and_says_so():

@@ -39,7 +39,8 @@ from pdml.node.home import Home
 from pdml.node.offers import Offer
 from pdml.node.sealing import Context, Sealer, SealingKey
 from pdml.plan.saved import SavedPlan
-from pdml.release.node_evaluation import NodeEvaluation, Signed
+from pdml.release.node_evaluation import NodeEvaluation
+from pdml.release.signed_counts import Signed
 from pdml.release.table import train_table
 from pdml.study import frozen, template
 from pdml.study.draft import new_study
@@ -142,11 +143,12 @@ def of_an_evaluation(place: Path) -> None:
         stddev=2.0,
         source="simulated",
         counts=counting.released(np.full(counting.shape, 10), Simulated(1)).ravel().tolist(),
+        spent=[4.0, 2.0],
     )
     signature = made.identities["alice"].sign(said.signable()).hex()
     signed = msgspec.structs.replace(said, signature=signature)
     NodeEvaluation(signed=signed, ledger=Ledger(((counting.event,),))).save(place / "e.json")
-    keep("evaluation-1.json", (place / "e.json").read_bytes())
+    keep("evaluation-2.json", (place / "e.json").read_bytes())
     made.close()
 
 

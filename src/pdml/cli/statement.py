@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _RESULT = "A model.json, or the folder of a result; without it, what the study plans and allows."
 _FORMAT = "Only html, markdown or registry.  [default: all three]"
+_EVALUATION = "With RESULT: what a member released of its model; once for each member."
 _TRAININGS = "Without RESULT: how many trainings by the study's plan to count."
 _PUBLISHED = "When the model was published, for the registry."
 
@@ -21,6 +22,7 @@ _PUBLISHED = "When the model was published, for the registry."
 def statement(
     study: options.StudyFile,
     result: Annotated[Path | None, argument(_RESULT, "RESULT")] = None,
+    evaluation: Annotated[list[Path] | None, option(_EVALUATION, "FILE")] = None,
     form: Annotated[str, option(_FORMAT, "FORMAT", "--format")] = "",
     trainings: Annotated[int, option(_TRAININGS)] = 1,
     published: Annotated[str, option(_PUBLISHED, "YYYY-MM-DD")] = "",
@@ -50,7 +52,13 @@ def statement(
 
     files = {each: out / name for each, name in file_names(form).items()}
     outputs.check(list(files.values()), force=force)
-    made = state(Study.load(study), result, trainings=trainings, published=_date(published))
+    made = state(
+        Study.load(study),
+        result,
+        evaluations=evaluation or (),
+        trainings=trainings,
+        published=_date(published),
+    )
     outputs.commit(
         {path: partial(atomic_write, data=made.text(each)) for each, path in files.items()}
     )

@@ -8,7 +8,10 @@ from pdml.cli.options import Json, argument, option
 from pdml.errors import plain
 
 if TYPE_CHECKING:
+    from pdml.release.signed_counts import Evaluated
     from pdml.release.verdict import Verification
+
+_EVALUATION = "What a member released of this model (`pdml node evaluate`); once for each member."
 
 
 def verify(
@@ -16,6 +19,7 @@ def verify(
     study: Annotated[
         Path | None, option("The study you agreed on, to compare with.", "FILE")
     ] = None,
+    evaluation: Annotated[list[Path] | None, option(_EVALUATION, "FILE")] = None,
     as_json: Json = False,
 ) -> None:
     """Check a result from its folder alone: signatures, what was sent and heard,
@@ -27,21 +31,29 @@ def verify(
     The folder cannot prove that its study is yours: compare the hash that is
     printed, or give your own copy with --study.
 
+    With --evaluation also what members have released of the model's quality:
+    signatures, counts, and that nobody says to have spent more of its records
+    than the study allows.
+
     \b
     Example:
       pdml verify result --study study.toml
+      pdml verify result --evaluation alice.json --evaluation bob.json
     """
     from pdml.pages.result import result_page
+    from pdml.release.signed_counts import verify_evaluations
     from pdml.release.verify import verify_result
     from pdml.study import Study
 
     wanted = Study.load(study).hash if study is not None else ""
     found = verify_result(result, page=result_page, study=wanted)
-    screen.tell(as_json, found.to_dict(), lambda: _show(found, wanted))
+    checked = verify_evaluations(result, evaluation) if evaluation and found.ok else None
+    told = found.to_dict() | ({} if checked is None else {"evaluation": checked.to_dict()})
+    screen.tell(as_json, told, lambda: _show(found, wanted, checked))
     found.check()
 
 
-def _show(found: "Verification", wanted: str) -> None:
+def _show(found: "Verification", wanted: str, checked: "Evaluated | None") -> None:
     from pdml.pages import numbers
 
     said = []
@@ -62,3 +74,9 @@ def _show(found: "Verification", wanted: str) -> None:
         why = "drawn by an earlier version of pdml, or where last digits differ"
         said += [f"{unsure}: {name}, {why}." for name in found.unchecked]
     screen.say(*said, whole=True)
+    if checked is not None:
+        from pdml.cli import evaluated_words
+        from pdml.pages.assessment import Assessment
+
+        evaluated_words.show(Assessment(evaluation=checked.evaluation))
+        screen.say("", *map(plain, checked.sentences()), whole=True)

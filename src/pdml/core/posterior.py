@@ -28,66 +28,54 @@ _FREEDOM = 2.0  # of the Student-t weights
 _STEPS = 6
 
 
-def posterior(
-    q: Array,
-    values: Array,
-    vectors: Array,
-    *,
-    label: float,
-    report: float,
-    deviation: float,
-    intercept: bool = True,
-) -> Array:
-    """The posterior mean of β, (C, d).
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """Label moments with their noise, and the S that they belong to, which is taken as exact."""
+
+    q: Array  # (C, d)
+    values: Array  # of S, ascending and positive
+    vectors: Array  # of S
+    label: float  # each row of q has the covariance label² I + report·S
+    report: float
+    deviation: float  # of one label's code: what τ is relative to
+    intercept: bool = True  # whether the last column is the constant one, e
+
+
+def posterior(known: Moments) -> Array:
+    """The posterior mean of β.
 
     Parameters
     ----------
-    q : (C, d) array
-        Label moments.
-    values, vectors : arrays
-        Eigenvalues (ascending, positive) and eigenvectors of S, which is taken as exact.
-    label, report : float
-        N = label² I + report·S is the covariance of each row of q.
-    deviation : float
-        What τ is relative to: the deviation of one label's code.
-    intercept : bool
-        Whether the last column is the constant one, e.
+    known : Moments
+        What is known of β.
 
     Returns
     -------
     (C, d) array
     """
-    return _found(q, values, vectors, label, report, deviation, intercept)[0]
+    return _found(known)[0]
 
 
-def gain(
-    q: Array,
-    values: Array,
-    vectors: Array,
-    *,
-    label: float,
-    report: float,
-    deviation: float,
-    intercept: bool = True,
-) -> Array:
+def gain(known: Moments) -> Array:
     """The linear map that `posterior` is once its priors are weighed: its row c is gain[c] @ q[c].
 
     Parameters
     ----------
-    q, values, vectors, label, report, deviation, intercept
-        As in `posterior`.
+    known : Moments
+        As for `posterior`.
 
     Returns
     -------
     (C, d, d) array
         What noise in q goes through, as long as it does not change which priors count.
     """
-    _, chance, priors, sparse = _found(q, values, vectors, label, report, deviation, intercept)
+    _, chance, priors, sparse = _found(known)
+    vectors = known.vectors
     flat = slice(0 if sparse is None else len(_EXPLAINED), None)  # the sparse ones stand for j = 0
     mixed = np.zeros_like(vectors)
     for k in np.flatnonzero(chance[flat] > 1e-9) + flat.start:
-        mixed += chance[k] * priors.means(np.eye(len(values)), slice(k, k + 1))[0]
-    every = np.repeat((vectors @ mixed.T @ vectors.T)[None], len(q), axis=0)
+        mixed += chance[k] * priors.means(np.eye(len(vectors)), slice(k, k + 1))[0]
+    every = np.repeat((vectors @ mixed.T @ vectors.T)[None], len(known.q), axis=0)
     return every if sparse is None else every + sparse
 
 
@@ -125,22 +113,15 @@ class _Priors:
         )
 
 
-def _found(
-    q: Array,
-    values: Array,
-    vectors: Array,
-    label: float,
-    report: float,
-    deviation: float,
-    intercept: bool,
-) -> tuple[Array, Array, _Priors, Array | None]:
+def _found(known: Moments) -> tuple[Array, Array, _Priors, Array | None]:
     """The posterior mean, what each prior counts, the priors, and the linear map (C, d, d) of the
     sparse ones times what they count, if they do.
     """
-    along, noise = q @ vectors, label**2 + report * values
+    q, values, vectors, intercept = known.q, known.values, known.vectors, known.intercept
+    along, noise = q @ vectors, known.label**2 + known.report * values
     shapes = (values / values[-1]) ** _POWERS[:, None]
     shapes /= (shapes @ values)[:, None]
-    sizes = np.tile((deviation * _EXPLAINED) ** 2, len(shapes))  # τ² of every prior
+    sizes = np.tile((known.deviation * _EXPLAINED) ** 2, len(shapes))  # τ² of every prior
     prior = sizes[:, None] * np.repeat(shapes, len(_EXPLAINED), axis=0)  # τ²A_j, (K, d)
     own = vectors[-1] if intercept else np.zeros(len(values))  # e
     free = _INTERCEPT * sizes / max(float(own**2 @ values), 1e-300) if intercept else 0 * sizes  # G
@@ -163,29 +144,28 @@ def _found(
     if anywhere > 0.02:
         scale = np.full(len(values), float(chance[flat] @ prior[flat, 0]) / anywhere)
         scale[-1] += float(chance[flat] @ free[flat]) / anywhere
-        maps = anywhere * _student(q, values, vectors, noise, scale, intercept)
+        maps = anywhere * _student(known, noise, scale)
         sparse = np.einsum("cij,cj->ci", maps, q)
         mean += sparse @ vectors - np.einsum("k,kcd->cd", chance[flat], means[flat])
     return np.asarray(mean @ vectors.T), chance, priors, maps
 
 
-def _student(
-    q: Array, values: Array, vectors: Array, noise: Array, scale: Array, intercept: bool
-) -> Array:
+def _student(known: Moments, noise: Array, scale: Array) -> Array:
     """The maps (C, d, d) from each row of q to its mean under Student-t weights of the prior's
     variances, the intercept's kept Gaussian.
     """
-    s, known = (vectors * values) @ vectors.T, (vectors * noise) @ vectors.T
-    maps = np.empty((len(q), *s.shape))
-    for row, target in enumerate(q):
+    vectors = known.vectors
+    s, spread = (vectors * known.values) @ vectors.T, (vectors * noise) @ vectors.T
+    maps = np.empty((len(known.q), *s.shape))
+    for row, target in enumerate(known.q):
         variance = scale.copy()
         for _ in range(_STEPS):
             reach = s * variance
-            solved = np.linalg.solve(reach @ s + known, reach)
+            solved = np.linalg.solve(reach @ s + spread, reach)
             found = solved.T @ target
             left = variance - np.einsum("ij,ij->j", solved, reach)
             variance = (found**2 + left + _FREEDOM * scale) / (_FREEDOM + 1)
-            if intercept:
+            if known.intercept:
                 variance[-1] = scale[-1]
         maps[row] = solved.T
     return maps

@@ -74,8 +74,10 @@ def norms(x: Matrix) -> Array:
     )
 
 
-def clip(x: Matrix, bound: float) -> tuple[Matrix, int]:
+def clip(x: Matrix, bound: float, *, own: bool = False) -> tuple[Matrix, int]:
     """Shrink rows longer than ``bound`` onto it; return a new matrix and how many rows were shrunk.
+    With ``own`` nobody else has ``x``, and a dense one is changed in its place: pages of fresh
+    memory cost more than the arithmetic.
 
     Each row is treated by itself, so clipping reveals nothing about other records. The target is a
     hair inside the bound, so that rounding cannot leave a row longer than the sensitivity assumes.
@@ -86,7 +88,10 @@ def clip(x: Matrix, bound: float) -> tuple[Matrix, int]:
     factor = np.ones_like(length)
     factor[long] = bound * (1 - resolution) / length[long]
     if not long.any():
-        return x.copy(), 0
+        return x if own else x.copy(), 0
+    if own and not sp.issparse(x):
+        np.multiply(x, factor.astype(x.dtype)[:, None], out=x)
+        return x, int(long.sum())
     return scale(x, factor), int(long.sum())
 
 

@@ -75,8 +75,8 @@ class PrimalSolver:
             bent = self.loss.curvature(np.zeros((1, 1)))[0, 0, 0]
             fast = self._compiled
             if fast is None or not sp.issparse(self.matrix):  # BLAS is faster than any loop
-                self.state.moment[:] = rows.gram(self.matrix) / m
-                self.state.hessian[:] = bent * self.state.moment
+                np.divide(rows.gram(self.matrix), m, out=self.state.moment)
+                np.multiply(bent, self.state.moment, out=self.state.hessian)
             else:
                 code = fast.CODES[self.loss.name]
                 fast.hessian(self._rows, code, zero, self.state.hessian, self.width)

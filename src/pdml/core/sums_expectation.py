@@ -36,6 +36,7 @@ _CORRELATIONS = np.linspace(-0.3, 0.97, 52)
 # A model may have learnt nothing, or anything.
 _PRIOR = 4 * np.exp(-0.5 * (_CORRELATIONS / 0.1) ** 2) + (_CORRELATIONS > 0)
 _VARIANCES = np.linspace(-1.0, 1.6, 27)
+_TENTH = -1.2815515655446004  # below it lies a tenth of a normal variable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,11 @@ class Range:
     low: float
     middle: float
     high: float
+
+    @property
+    def none(self) -> float:
+        """The chance that the truth is 0 or less, as if what lies below the middle were normal."""
+        return float(_special.ndtr(self.middle * _TENTH / max(self.middle - self.low, 1e-9)))
 
 
 _UNKNOWN = Range(low=0.0, middle=0.5, high=1.0)

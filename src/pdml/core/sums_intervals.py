@@ -25,7 +25,7 @@ from pdml.core.sums_model import (
     SumsModel,
     fit_measured,
     measured,
-    posterior_of,
+    moments_of,
     without_constant,
 )
 
@@ -68,7 +68,7 @@ def deviations(
 def _of_labels(given: Measured, model: SumsModel, loss: Loss) -> Array:
     """Variances by noise in Q."""
     codes, width = given.q.shape
-    maps = gain(**posterior_of(given, model.moments, loss))
+    maps = gain(moments_of(given, model.moments, loss))
     maps = maps + model.share * without_constant(np.eye(width), given.intercept)
     noise = given.label**2 * np.eye(width) + given.report * model.moments
     centred = 1.0 if codes == 1 else 1 - 1 / codes

@@ -17,7 +17,6 @@ costs no privacy.
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import hypot, inf, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from pdml import _special, _validate
 from pdml._types import Array
 from pdml.core import denoise, labels
 from pdml.core.losses import Loss
-from pdml.core.posterior import posterior
+from pdml.core.posterior import Moments, posterior
 from pdml.core.sums import Sums
 from pdml.errors import InvalidInput
 
@@ -155,9 +154,9 @@ def fit_measured(given: Measured, loss: Loss) -> SumsModel:
     SumsModel
     """
     s = denoise.denoised(given.s, given.square, intercept=given.intercept)
-    known = posterior_of(given, s, loss)
-    q, linear = known["q"], posterior(**known)
-    doubt = min(1.0, denoise.radius(len(s), given.square) / float(known["values"][-1]))
+    known = moments_of(given, s, loss)
+    q, linear = known.q, posterior(known)
+    doubt = min(1.0, denoise.radius(len(s), given.square) / float(known.values[-1]))
     share = _share(linear, q, s, given.intercept) * _SHARE * doubt
     direction = linear + share * without_constant(q, given.intercept)
     wanted = float(np.sum((linear @ s) * direction))
@@ -166,20 +165,19 @@ def fit_measured(given: Measured, loss: Loss) -> SumsModel:
     return SumsModel(weights=scale * direction, moments=s, linear=linear, share=share, scale=scale)
 
 
-def posterior_of(given: Measured, s: Array, loss: Loss) -> dict[str, Any]:
-    """What `posterior.posterior` takes, of moments whose S without noise is ``s``."""
+def moments_of(given: Measured, s: Array, loss: Loss) -> Moments:
+    """What `posterior` takes, of moments whose S without noise is ``s``."""
     q = given.q if len(given.q) == 1 else given.q - given.q.mean(axis=0)  # codes add up to 1
     values, vectors = np.linalg.eigh(s)
-    variance = labels.code_variance(inf, loss, max(2, len(q)))
-    return {
-        "q": q,
-        "values": values,
-        "vectors": vectors,
-        "label": given.label,
-        "report": given.report,
-        "deviation": float(np.sqrt(variance)),
-        "intercept": given.intercept,
-    }
+    return Moments(
+        q=q,
+        values=values,
+        vectors=vectors,
+        label=given.label,
+        report=given.report,
+        deviation=float(np.sqrt(labels.code_variance(inf, loss, max(2, len(q))))),
+        intercept=given.intercept,
+    )
 
 
 def _check(totals: Sums, norm_bound: float) -> None:

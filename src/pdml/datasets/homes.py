@@ -64,6 +64,7 @@ def _csv(name: str) -> str:
 
 
 _UCI = "https://archive.ics.uci.edu"
+_RAETSCH = "tdiethe/gunnar_raetsch_benchmark_datasets"
 _MATLAB = "47c19e4bc4716edc4077cfa5ea61edf4d02af4ec51a0ecfe035626ae8b561c75"
 
 HOMES: Mapping[str, Home] = MappingProxyType(
@@ -83,8 +84,8 @@ HOMES: Mapping[str, Home] = MappingProxyType(
             ways=tuple(
                 (Address(url=url, sha256=_MATLAB, unpack=matlab),)
                 for url in (
-                    "https://github.com/tdiethe/gunnar_raetsch_benchmark_datasets/raw/master/benchmarks.mat",
-                    "https://raw.githubusercontent.com/tdiethe/gunnar_raetsch_benchmark_datasets/master/benchmarks.mat",
+                    f"https://github.com/{_RAETSCH}/raw/master/benchmarks.mat",
+                    f"https://raw.githubusercontent.com/{_RAETSCH}/master/benchmarks.mat",
                 )
             ),
         ),

@@ -161,7 +161,7 @@ class Carrier:
                     tls_handshake_first=True,
                     signature_cb=self._identity.log_in,
                     connect_timeout=_CONNECT,
-                    reconnect_time_wait=_AGAIN,  # type: ignore[arg-type]  # seconds, and fractions do
+                    reconnect_time_wait=_AGAIN,  # type: ignore[arg-type]  # fractions of a second do
                     max_reconnect_attempts=-1,
                     ping_interval=_PING,
                     allow_reconnect=True,

@@ -7,8 +7,8 @@ rounds from here: what it heard, and what it sent.
 
 Guarantees
 ----------
-- `commit` is all or nothing and on disk when it returns: the release, its events, and what was heard
-  before it. What was heard since is asked for again after a crash.
+- `commit` is all or nothing and on disk when it returns: the release, its events, and what was
+  heard before it. What was heard since is asked for again after a crash.
 - A round is committed once; another release for it is refused.
 - Budgets belong to a data set: `spent` gathers the events of every job on it.
 - The un-noised state (q_i - η_i/n) is stored sealed, and overwritten by `finish`.
@@ -37,19 +37,24 @@ RUNNING, FINISHED = "running", "finished"
 
 _TABLES = """
 CREATE TABLE jobs (
-    job TEXT PRIMARY KEY, contract TEXT NOT NULL, server TEXT NOT NULL, dataset TEXT NOT NULL, source TEXT NOT NULL,
-    state TEXT NOT NULL, sealed BLOB, terms TEXT NOT NULL DEFAULT ''
+    job TEXT PRIMARY KEY, contract TEXT NOT NULL, server TEXT NOT NULL, dataset TEXT NOT NULL,
+    source TEXT NOT NULL, state TEXT NOT NULL, sealed BLOB, terms TEXT NOT NULL DEFAULT ''
 ) STRICT;
-CREATE TABLE outbox (job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (job, round)) STRICT;
+CREATE TABLE outbox (
+    job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, payload BLOB NOT NULL,
+    PRIMARY KEY (job, round)
+) STRICT;
 CREATE TABLE inbox (
-    job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, sender TEXT NOT NULL, digest TEXT NOT NULL, payload BLOB,
-    signature BLOB, PRIMARY KEY (job, round, sender)
+    job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, sender TEXT NOT NULL,
+    digest TEXT NOT NULL, payload BLOB, signature BLOB, PRIMARY KEY (job, round, sender)
 ) STRICT;
 CREATE TABLE events (
-    id INTEGER PRIMARY KEY, dataset TEXT NOT NULL, job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, event TEXT NOT NULL
+    id INTEGER PRIMARY KEY, dataset TEXT NOT NULL, job TEXT NOT NULL REFERENCES jobs,
+    round INTEGER NOT NULL, event TEXT NOT NULL
 ) STRICT;
 CREATE TABLE peers (
-    job TEXT NOT NULL REFERENCES jobs, sender TEXT NOT NULL, dataset TEXT NOT NULL, before INTEGER NOT NULL, PRIMARY KEY (job, sender)
+    job TEXT NOT NULL REFERENCES jobs, sender TEXT NOT NULL, dataset TEXT NOT NULL,
+    before INTEGER NOT NULL, PRIMARY KEY (job, sender)
 ) STRICT;
 CREATE TABLE statements (
     job TEXT NOT NULL REFERENCES jobs, server TEXT NOT NULL, content BLOB NOT NULL,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KEEP = (
     "These figures are computed from the records without noise: whoever is shown them is shown "
-    "something of these people. Keep this page inside."
+    "something of these people."
 )
 NO_NOISE = "none, these figures are exact"
 
@@ -61,7 +61,8 @@ def evaluation_page(
         released_accuracy=found if isinstance(found, float) else found.value,
         accuracy_note=on,
         assessment=view,
-        warning=" ".join(filter(None, [view.verdict, "" if view.noisy else KEEP])),
+        doubts=tuple(filter(None, [view.verdict])),
+        keep="" if view.noisy else KEEP,
         lines=lines,
         source=evaluation.source if isinstance(evaluation, CountedEvaluation) else NO_NOISE,
         notes=counted,

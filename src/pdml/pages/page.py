@@ -65,13 +65,13 @@ class Page:
     reference_accuracy: float | None = None
     reference_note: str = ""  # how it was trained
     accuracy_note: str = ""  # "on 5,000 fresh test records"
-    warning: str = ""  # one sentence where the model is not, or was not expected to be, of use
     assessment: Assessment | None = None  # how well it predicts
     coefficients: Figure | None = None  # with what noise does to them
     lines: tuple[Line, ...] = ()  # the ledger
     coalitions: tuple[Line, ...] = ()  # against one to all other servers, where that differs
     source: str  # of the noise; "simulated" protects nobody
-    doubts: tuple[str, ...] = ()  # why the model may be of no use, in sentences
+    doubts: tuple[str, ...] = ()  # why the model may be of no use: measured, told or expected
+    keep: str = ""  # why the page itself is not to be shown
     settings: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what no noise protects, and anything else a reader must know
     made: str = ""

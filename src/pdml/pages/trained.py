@@ -133,6 +133,7 @@ def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more:
     that was asked for.
     """
     assessment = assessed(trained)
+    measured = filter(None, [assessment.verdict] if accuracies and assessment else [])
     return Page(
         history=trained.history if trained.rounds else None,
         n_servers=trained.classifier.graph_.n,
@@ -144,14 +145,13 @@ def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more:
         ),
         released_accuracy=trained.accuracy if accuracies else None,
         assessment=assessment if accuracies else None,
-        warning=assessment.verdict if accuracies and assessment else "",
         coefficients=coefficient_figure(
             trained.intervals, trained.model.feature_names, trained.model.classes
         ),
         lines=tuple(trained.ledger.lines()),
         coalitions=trained.ledger.every_coalition,
         source=trained.ledger.source,
-        doubts=tuple(trained.classifier.doubts_),
+        doubts=(*measured, *trained.classifier.doubts_),
         settings=_settings(trained, told),
         notes=(*trained.model.provenance["leaks"], *trained.page_leaks, *remarks(trained)),
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",

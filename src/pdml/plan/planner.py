@@ -13,16 +13,16 @@ from types import MappingProxyType
 import numpy as np
 
 from pdml import _validate
-from pdml._types import Array, IntArray, Matrix
+from pdml._types import IntArray, Matrix
 from pdml.accounting import Budget
 from pdml.core import labels
 from pdml.core.graph import Graph
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.plan import sums_search
+from pdml.plan.compared import Within, compare
 from pdml.plan.proposal import Proposal
 from pdml.plan.rehearsal import Forecast
 from pdml.plan.rehearsals import Rehearsals
-from pdml.plan.remedies import Within
 from pdml.plan.rounds_search import SETTLED, Search
 from pdml.plan.sizes import Row, Sizes, ledger, spent
 from pdml.plan.training_plan import METHODS, TrainingPlan
@@ -106,50 +106,37 @@ def propose(
     _check_settled(settled, method)
     told = _Steps(progress, 4)
     worth = Rehearsals(sizes.rounded() if like is None else sizes, like)
+    within = Within(
+        graph=graph,
+        method=method,
+        loss=loss,
+        most_rounds=most_rounds,
+        settled=tuple(sorted(settled.items())),
+    )
     told.one()
-    judged: dict[str, Array] = {}
-    share: float | None = None
-    if method != "rounds" and sizes.width <= sums_search.WIDEST:
-        share, right = worth.sums(budget, loss, sums_search.SHARES)
-        judged |= {} if right is None else {"sums": right}
-    told.one()
-    choice, most = None, None
-    if method != "sums":
-        beaten = float(judged["sums"][..., 1].mean()) if judged else -inf
-        asked = (graph, loss, most_rounds, tuple(sorted(settled.items())), beaten)
-        choice, most, right = worth.rounds(budget, *asked)
-        judged |= {} if right is None else {"rounds": right}
-    told.one()
-    if not judged:
+    found = compare(worth, budget, within, told=told.one)
+    if found.method is None:
         raise BudgetExceeded(_impossible(budget))
-    chosen = max(judged, key=lambda name: float(judged[name][..., 1].mean()))
     plan: TrainingPlan | None
-    if chosen == "sums":
-        assert share is not None
+    if found.method == "sums":
+        assert found.share is not None
         place = sizes.apart(int(np.argmax(sizes.records)))
-        plan = sums_search.calibrated(budget, place, share, loss=loss)
+        plan = sums_search.calibrated(budget, place, found.share, loss=loss)
     else:
-        assert choice is not None
+        assert found.choice is not None
         search = Search(worth.sizes, graph, (), loss=loss, most_rounds=most_rounds, settled=settled)
-        plan = search.plan(choice, budget, sizes)
+        plan = search.plan(found.choice, budget, sizes)
     assert plan is not None  # what was rehearsed has one
-    judged |= worth.apart(loss)
     told.one()
     return Proposal(
         budget=budget,
         sizes=sizes,
-        within=Within(
-            graph=graph,
-            method=method,
-            loss=loss,
-            most_rounds=most_rounds,
-            settled=tuple(sorted(settled.items())),
-        ),
+        within=within,
         plan=plan,
-        judged=judged,
+        judged=found.judged,
         public=like is not None,
-        choice=choice,
-        most=most,
+        choice=found.choice,
+        most=found.most,
     )
 
 

@@ -145,7 +145,7 @@ def _public(sizes: Sizes, x: Matrix, y: IntArray) -> Population:
     )
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)  # those of now, and of more records
 def _made_up(width: int, classes: int, trained: int) -> tuple[Population, ...]:
     many = next((count for widest, count in _MANY if width <= widest), 4)
     many = many if classes == 2 else min(many, 12)  # a model of more rows takes longer

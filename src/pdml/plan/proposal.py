@@ -1,6 +1,5 @@
 """What a planner proposes: a plan, what it spends, what it is worth, and why."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isinf
@@ -12,9 +11,10 @@ from pdml._types import Array
 from pdml.accounting import Budget, Ledger
 from pdml.core.graph import Graph
 from pdml.core.sums_expectation import Range
+from pdml.plan.compared import Judged, Within, better_apart, pays
 from pdml.plan.explained import reasons, verdict
 from pdml.plan.rehearsal import Forecast
-from pdml.plan.remedies import Remedy, Within, advice, remedies
+from pdml.plan.remedies import Remedy, advice, remedies
 from pdml.plan.rounds_search import Choice
 from pdml.plan.saved import SavedPlan
 from pdml.plan.sizes import Row, Sizes, ledger, spent
@@ -49,7 +49,7 @@ class Proposal:
     sizes: Sizes
     within: Within = field(repr=False)
     plan: TrainingPlan
-    judged: Mapping[str, Array] = field(compare=False, repr=False)
+    judged: Judged = field(compare=False, repr=False)
     public: bool = False
     choice: Choice | None = field(default=None, repr=False)
     most: float | None = field(default=None, repr=False)
@@ -74,21 +74,14 @@ class Proposal:
         return {name: each[..., 1] for name, each in self.judged.items()}
 
     @property
-    def _apart(self) -> str:
-        """The better of those that need nobody."""
-        right = self._right
-        return max(("majority", "alone"), key=lambda name: float(right[name].mean()))
-
-    @property
     def pays(self) -> bool:
         """Whether joining is expected to: the plan is right more often than either alone."""
-        right = self._right
-        return bool(right[self.plan.method].mean() > right[self._apart].mean())
+        return pays(self.judged, self.plan.method)
 
     @property
     def verdict(self) -> str:
         """That in a sentence."""
-        right, apart = self._right, self._apart
+        right, apart = self._right, better_apart(self.judged)
         return verdict(right[self.plan.method], right[apart], apart, public=self.public)
 
     @property

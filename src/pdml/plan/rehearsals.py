@@ -24,6 +24,9 @@ from pdml.plan.training_plan import TrainingPlan
 _LEAST = 12  # rehearsals of each candidate, on all populations together
 _Answer = TypeVar("_Answer")
 
+RoundsAsked = tuple[Graph, str, int, tuple[tuple[str, float], ...]]
+"""Who is linked to whom, the loss, the most rounds, and what is not to be chosen."""
+
 
 def _kept(method: Callable[..., _Answer]) -> Callable[..., _Answer]:
     """Answers from made-up populations; public records are asked anew."""
@@ -32,11 +35,15 @@ def _kept(method: Callable[..., _Answer]) -> Callable[..., _Answer]:
         with one_thread():  # many small matrices: threads would only wait for one another
             return method(own, *asked)
 
-    remembered = lru_cache(maxsize=256)(lambda sizes, *asked: found(Rehearsals(sizes), *asked))
+    remembered = lru_cache(maxsize=256)(
+        lambda sizes, first, *asked: found(Rehearsals(sizes, first=first), *asked)
+    )
 
     @wraps(method)
     def answered(self: "Rehearsals", *asked: Any) -> _Answer:
-        return remembered(self.sizes, *asked) if self.like is None else found(self, *asked)
+        if self.like is not None:
+            return found(self, *asked)
+        return remembered(self.sizes, self.first, *asked)
 
     return answered
 
@@ -44,20 +51,28 @@ def _kept(method: Callable[..., _Answer]) -> Callable[..., _Answer]:
 class Rehearsals:
     """Of sums, of rounds, and of what needs no training together: shares of records for which each
     gives the class of an unprotected model, and the right one, as (populations, times, 2).
+
+    ``first`` of the populations, once each, give a first impression; by default all.
     """
 
-    def __init__(self, sizes: Sizes, like: tuple[Matrix, IntArray] | None = None) -> None:
-        self.sizes, self.like = sizes, like
+    def __init__(
+        self,
+        sizes: Sizes,
+        like: tuple[Matrix, IntArray] | None = None,
+        *,
+        first: int | None = None,
+    ) -> None:
+        self.sizes, self.like, self.first = sizes, like, first
 
     @cached_property
     def populations(self) -> tuple[Population, ...]:
         """What is rehearsed on."""
-        return populations(self.sizes, self.like)
+        return populations(self.sizes, self.like)[: self.first]
 
     @property
     def times(self) -> int:
         """How often on each."""
-        return -(-_LEAST // len(self.populations))
+        return 1 if self.first is not None else -(-_LEAST // len(self.populations))
 
     @_kept
     def sums(
@@ -74,23 +89,13 @@ class Rehearsals:
     def rounds(
         self,
         budget: Budget,
-        graph: Graph,
-        loss: str,
-        most_rounds: int,
-        settled: tuple[tuple[str, float], ...],
+        asked: RoundsAsked,
         beaten: float,
     ) -> tuple[Choice | None, float | None, Array | None]:
         """The best choice, how often rounds could be right at the most, and how often it is; where
         the most is no more than what has them ``beaten``, that alone.
         """
-        search = Search(
-            self.sizes,
-            graph,
-            self.populations,
-            loss=loss,
-            most_rounds=most_rounds,
-            settled=dict(settled),
-        )
+        search = self._search(asked)
         most = None
         hoped = None if isinf(beaten) else search.at_most(budget)
         if hoped is not None:
@@ -98,6 +103,24 @@ class Rehearsals:
         choice = search.best(budget) if most is None or most > beaten else None
         right = None if choice is None else np.array(search.judged(choice, self.times))
         return choice, most, right
+
+    @_kept
+    def hoped(self, budget: Budget, asked: RoundsAsked) -> Array | None:
+        """What rounds could be right on at the most, or with features in the clear are."""
+        search = self._search(asked)
+        choice = search.at_most(budget) or search.best(budget)
+        return None if choice is None else np.array(search.judged(choice, self.times))
+
+    def _search(self, asked: RoundsAsked) -> Search:
+        graph, loss, most_rounds, settled = asked
+        return Search(
+            self.sizes,
+            graph,
+            self.populations,
+            loss=loss,
+            most_rounds=most_rounds,
+            settled=dict(settled),
+        )
 
     @_kept
     def apart(self, loss: str) -> dict[str, Array]:

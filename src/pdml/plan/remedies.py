@@ -1,95 +1,68 @@
-"""What would make joining pay where it is not expected to: found by the planner, one setting at a
-time.
+"""What would make joining pay where it is not expected to: the planner itself is asked again, with
+one setting changed at a time.
 
-Each setting has a ladder of values to try. A larger ε of features and fewer who collude only make
-the joint model better: there the first value that does is found by halving the ladder. More records
-and surer labels help a server alone as well, so that a later value may not do where an earlier one
-did: there all are tried in turn.
+Asking takes as long as planning, so a first impression (`compared.glanced`) says where to ask: of
+each setting the least change that looks as if it would do, and the next one where it does not. Once
+two settings are known to do no more are looked for. Only where none does is the planner asked about
+the farthest value of each. So whatever is named, as what would do or as what would not, the planner
+itself has said; of anything else nothing is said.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isinf
-from types import MappingProxyType
 
 import numpy as np
 
 from pdml.accounting import Budget
-from pdml.core.graph import Graph
-from pdml.plan import sums_search
+from pdml.plan.compared import Compared, Within, compare, glanced
 from pdml.plan.rehearsals import Rehearsals
 from pdml.plan.sizes import Sizes
 
-_TIMES = tuple(4.0**k for k in range(1, 6))  # as many records
-_FEATURES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, inf)
-_LABELS = (1.0, 2.0, 4.0, 8.0)
-_RARELY, _BEHIND = 1 / 3, 0.005  # of populations may be so far behind: a mean may be a few's
-_SHARE = (sums_search.SHARES[1],)  # the planner tries others beside it
+_TIMES = (5, 25, 125)  # as many records
+_FEATURES = (0.25, 1.0, 4.0, 16.0, inf)
+_LABELS = (1.0, 2.0, 4.0)
 _FREE = "no limit on features (features_epsilon=None)"
-_HELP_ALL = ("records", "epsilon")  # a server alone, too
+_LESS_NOISE = ("features_epsilon", "colluding")  # and nothing else, the more the farther
+_ENOUGH = 2  # settings that would do
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """One setting that would do by itself.
+    """Another value of one setting, and what the planner says of it.
 
     Attributes
     ----------
     setting : str
-        "records" (of all servers together), "features_epsilon", "epsilon" (of every label) or
-        "colluding".
-    value : float, optional
-        The least change that was tried and would do; None if none would.
-    last : float
-        The last value that was tried for.
+        "features_epsilon", "colluding", "records" (of all servers together) or "epsilon" (of every
+        label).
+    value : float
+        That the planner was asked about.
+    pays : bool
+        Whether joining pays with it.
+    clearly : bool
+        Whether it does, and not in the mean alone: few populations are behind.
     """
 
     setting: str
-    value: float | None
-    last: float
+    value: float
+    pays: bool
+    clearly: bool
 
     def __str__(self) -> str:
-        """Words for a list: what would do, or what would not."""
-        if self.value is None:
-            return _WOULD_NOT[self.setting](self.last)
-        return _WOULD[self.setting](self.value)
-
-
-_WOULD_NOT: Mapping[str, Callable[[float], str]] = MappingProxyType(
-    {
-        "records": lambda v: f"no number of records up to {_two_digits(v):,}",
-        "features_epsilon": lambda v: "no features epsilon (not even None)",
-        "epsilon": lambda v: f"no label epsilon up to {v:g}",
-        "colluding": lambda v: f"no number of colluding servers down to {v:g}",
-    }
-)
-_WOULD: Mapping[str, Callable[[float], str]] = MappingProxyType(
-    {
-        "records": lambda v: f"{_two_digits(v):,} records in all",
-        "features_epsilon": lambda v: _FREE if isinf(v) else f"features epsilon {v:g}",
-        "epsilon": lambda v: f"label epsilon {v:g}",
-        "colluding": lambda v: f"at most {v:g} colluding server{'' if v == 1 else 's'}",
-    }
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Within:
-    """What a planner may choose from."""
-
-    graph: Graph
-    method: str | None = None
-    loss: str = "logistic"
-    most_rounds: int = 100
-    settled: tuple[tuple[str, float], ...] = ()
-
-    def sums(self, sizes: Sizes) -> bool:
-        """Whether sums are tried for these sizes."""
-        return self.method != "rounds" and sizes.width <= sums_search.WIDEST
+        """Words for a list."""
+        match self.setting:
+            case "features_epsilon":
+                return _FREE if isinf(self.value) else f"features epsilon {self.value:g}"
+            case "colluding":
+                return f"at most {self.value:g} colluding server{'' if self.value == 1 else 's'}"
+            case "records":
+                return f"{self.value:,.0f} records in all"
+        return f"label epsilon {self.value:g}"
 
 
 def remedies(budget: Budget, sizes: Sizes, within: Within) -> tuple[Remedy, ...]:
-    """What would do, by the planner's own rehearsals.
+    """What would do by itself, by the planner's own judgement.
 
     Parameters
     ----------
@@ -103,106 +76,112 @@ def remedies(budget: Budget, sizes: Sizes, within: Within) -> tuple[Remedy, ...]
     Returns
     -------
     tuple of Remedy
-        One for each setting that can be changed; a ``value`` of None where nothing on its ladder
-        does.
+        What would, until two clearly do; where nothing was found, the farthest value of each
+        setting with what the planner says of it.
+
+    Guarantees
+    ----------
+    - ``pays`` is what `propose` says with the ``value`` in the place of what was asked.
     """
-    found = []
-    for setting, ladder, changed in _levers(budget, sizes, within):
-        look = _first if setting in _HELP_ALL else _halving
-
-        def pays(value: float, at: _Changed = changed) -> bool:
-            budget, sizes = at(value)
-            return _pays(budget, sizes, within)
-
-        step = look(pays, ladder)
-        found.append(Remedy(setting=setting, value=step, last=ladder[-1]))
-    return tuple(found)
+    found: list[Remedy] = []
+    levers = tuple(_levers(budget, sizes, within))
+    for lever in levers:
+        each = _least(lever, within)
+        found += [each] if each else []
+        if sum(each.clearly for each in found) == _ENOUGH:
+            break
+    return tuple(found or (_asked(lever, lever.ladder[-1], within) for lever in levers))
 
 
 def advice(found: Sequence[Remedy]) -> str:
     """The same in a sentence; empty where nothing can be changed."""
-    would = [str(each) for each in found if each.value is not None]
-    none = [str(each) for each in found if each.value is None]
-    one = "by itself this would do" if len(would) == 1 else "by itself any of these would do"
-    said = [f"{one}: {_listed(would, 'or')}"] if would else []
-    said += [f"{_listed(none, 'and')} would by itself"] if none else []
+    would = [str(each) for each in found if each.clearly]
+    just = [str(each) for each in found if each.pays and not each.clearly]
+    none = [str(each) for each in found if not each.pays]
+    one = "by itself this would do" if len(would) == 1 else "by itself either of these would do"
+    said = [f"{one}: {' or '.join(would)}"] if would else []
+    said += [f"by itself {' or '.join(just)} would only just do"] if just else []
+    if none:
+        nor = "".join(f", nor would {each}" for each in none[1:])
+        said.append(f"by itself {none[0]} would not do{nor}")
     return "; ".join(said)
 
 
-_Changed = Callable[[float], tuple[Budget, Sizes]]
+@dataclass(frozen=True)
+class _Lever:
+    """A setting, values of it from near to far, and the question with one of them."""
+
+    setting: str
+    ladder: tuple[float, ...]
+    changed: Callable[[float], tuple[Budget, Sizes]]
 
 
-def _levers(
-    budget: Budget, sizes: Sizes, within: Within
-) -> Iterator[tuple[str, tuple[float, ...], _Changed]]:
-    total = sum(sizes.records)
-    yield (
-        "records",
-        tuple(float(total * each) for each in _TIMES),
-        lambda v: (budget, _grown(sizes, round(v / total))),
-    )
+def _levers(budget: Budget, sizes: Sizes, within: Within) -> Iterator[_Lever]:
+    """In the order in which they cost a consortium least."""
     if higher := tuple(v for v in _FEATURES if v > budget.features_epsilon):
-        yield "features_epsilon", higher, lambda v: (replace(budget, features_epsilon=v), sizes)
-    if higher := tuple(v for v in _LABELS if v > sizes.epsilon):
-        yield "epsilon", higher, lambda v: (budget, _everybody(sizes, v))
+        yield _Lever(
+            "features_epsilon", higher, lambda v: (replace(budget, features_epsilon=v), sizes)
+        )
     servers = len(sizes.records)
     most = servers if budget.colluding is None else budget.colluding
     fewer = tuple(float(k) for k in range(min(most, servers - 1) - 1, 0, -1))
     if fewer and within.sums(sizes):  # rounds hide nothing in a total
-        yield "colluding", fewer, lambda v: (replace(budget, colluding=int(v)), sizes)
+        yield _Lever("colluding", fewer, lambda v: (replace(budget, colluding=int(v)), sizes))
+    more = tuple(_two_digits(sum(sizes.records) * each) for each in _TIMES)
+    yield _Lever("records", more, lambda v: (budget, _grown(sizes, int(v))))
+    if higher := tuple(v for v in _LABELS if v > sizes.epsilon):
+        yield _Lever("epsilon", higher, lambda v: (budget, _everybody(sizes, v)))
 
 
-def _grown(sizes: Sizes, times: int) -> Sizes:
-    records = tuple(times * each for each in sizes.records)
-    return replace(sizes, records=records, reports=times * sizes.reports)
+def _least(lever: _Lever, within: Within) -> Remedy | None:
+    """The least change that clearly does, or just, looked for where it seems to."""
+    asked = []
+    for value in _seeming(lever, within):
+        asked.append(_asked(lever, value, within))
+        if asked[-1].clearly:
+            return asked[-1]
+    return next((each for each in asked if each.pays), None)
+
+
+def _seeming(lever: _Lever, within: Within) -> tuple[float, ...]:
+    """Three values to ask about: from the first that seems to do clearly, or to do at all."""
+
+    def impression(value: float) -> Compared:
+        budget, sizes = lever.changed(value)
+        return glanced(sizes.rounded(), budget, within)
+
+    if lever.setting in _LESS_NOISE and not impression(lever.ladder[-1]).pays:
+        return ()
+    start = None
+    for at, value in enumerate(lever.ladder):
+        seen = impression(value)
+        start = at if seen.pays and start is None else start
+        if seen.clearly:
+            return lever.ladder[at : at + 3]
+    return () if start is None else lever.ladder[start : start + 3]
+
+
+def _asked(lever: _Lever, value: float, within: Within) -> Remedy:
+    """What the planner says."""
+    budget, sizes = lever.changed(value)
+    found = compare(Rehearsals(sizes.rounded()), budget, within, enough=True)
+    return Remedy(setting=lever.setting, value=value, pays=found.pays, clearly=found.clearly)
+
+
+def _grown(sizes: Sizes, total: int) -> Sizes:
+    """So many records, divided as now."""
+    ends = np.cumsum(sizes.records) * (total / sum(sizes.records))
+    records = np.diff(np.round(ends), prepend=0.0)
+    reports = sizes.reports * total / sum(sizes.records)
+    return replace(sizes, records=tuple(int(each) for each in records), reports=reports)
 
 
 def _everybody(sizes: Sizes, epsilon: float) -> Sizes:
     return replace(sizes, epsilon=epsilon, smallest_epsilon=0.0, reports=0.0)
 
 
-def _first(does: Callable[[float], bool], ladder: Sequence[float]) -> float | None:
-    """The first value that does, or half of it if that does as well."""
-    found = next(filter(does, ladder), None)
-    return found / 2 if found and found / 2 not in ladder and does(found / 2) else found
-
-
-def _halving(does: Callable[[float], bool], ladder: Sequence[float]) -> float | None:
-    """The first value that does, if all later ones do as well."""
-    if not does(ladder[-1]):
-        return None
-    low, high = -1, len(ladder) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if does(ladder[middle]) else (middle, high)
-    return ladder[high]
-
-
-def _pays(budget: Budget, sizes: Sizes, within: Within) -> bool:
-    """Whether a plan of sums, or where there are none one of rounds, beats what needs nobody, in
-    the mean, and is rarely behind: the planner looks at more plans, and can only find a better
-    one.
-    """
-    worth = Rehearsals(sizes.rounded())
-    if within.sums(sizes):
-        _, joint = worth.sums(budget, within.loss, _SHARE)
-    else:
-        asked = (within.graph, within.loss, within.most_rounds, within.settled, -inf)
-        _, _, joint = worth.rounds(budget, *asked)
-    if joint is None:
-        return False
-    right = joint[..., 1].mean(axis=1)
-    apart = np.array([each[..., 1].mean(axis=1) for each in worth.apart(within.loss).values()])
-    behind = np.mean(right < apart.max(axis=0) - _BEHIND)
-    return bool(right.mean() > apart.mean(axis=1).max() and behind <= _RARELY)
-
-
-def _two_digits(value: float) -> int:
+def _two_digits(value: float) -> float:
     """Rounded up."""
     whole = int(value)
     power = int(10 ** max(0, len(str(whole)) - 2))
-    return -(-whole // power) * power
-
-
-def _listed(names: Sequence[str], last: str) -> str:
-    return f" {last} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return float(-(-whole // power) * power)

@@ -470,7 +470,7 @@ def prepare(
         prepared = _to_unit(prepared, ranges)
     if fit_intercept:
         prepared = rows.append_bias(prepared)
-    return rows.clip(prepared, norm_bound)
+    return rows.clip(prepared, norm_bound, own=fit_intercept)  # which has made a copy
 
 
 def _to_unit(x: Matrix, ranges: Array) -> Matrix:

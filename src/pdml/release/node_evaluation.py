@@ -8,69 +8,30 @@ from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 
 from pdml._types import IntArray, Matrix
 from pdml.accounting import Ledger
+from pdml.accounting.events import CountsReleased
 from pdml.errors import DataError, JournalError
 from pdml.files import write_private
-from pdml.formats import Format
 from pdml.mechanisms.randomness import Secure, Source, source_named
 from pdml.node import holdings, wire
 from pdml.node.contract import UNITS
 from pdml.node.home import Home
-from pdml.node.identity import verified
 from pdml.node.importing import refuse_fresh_budget
 from pdml.node.journal import Journal
 from pdml.release.counted import CountedEvaluation, count, exact_counts, pooled
 from pdml.release.model import Model
+from pdml.release.signed_counts import Signed, check_evaluations, digest_of
 from pdml.release.table import Readable, labelled_rows
 from pdml.study import Study
 from pdml.train.counts import BINS, Counting
 
-FORMAT = Format(name="evaluation", version=1)
 _DOMAIN = b"pdml evaluation 1\0"
 _DATASET = b"pdml evaluated records 1\0"
-_MOST_CELLS = 250_000
-
-
-class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a member releases of one evaluation: noisy or public things, and its signature."""
-
-    version: int = FORMAT.version
-    study: str  # its hash
-    server: str
-    job: str
-    model: str  # sha256 of the model's file
-    classes: list[str]
-    records: int
-    bins: int
-    stddev: float
-    source: str
-    counts: Annotated[list[int], Meta(max_length=_MOST_CELLS)]  # units of 2^-24, row by row
-    signature: str = ""  # of all the rest, in hex
-
-    def signable(self) -> bytes:
-        """What is signed."""
-        return _DOMAIN + msgspec.json.encode(msgspec.structs.replace(self, signature=""))
-
-    @property
-    def evaluation(self) -> CountedEvaluation:
-        """The figures that it tells."""
-        counting = Counting(stddev=self.stddev, classes=len(self.classes), bins=self.bins)
-        if len(self.counts) != int(np.prod(counting.shape)) or self.records < 1:
-            raise DataError(f"{self.server} tells {len(self.counts)} counts, which is no table")
-        return CountedEvaluation.of(
-            np.array(self.counts, dtype=np.int64).reshape(counting.shape),
-            counting,
-            classes=tuple(self.classes),
-            records=self.records,
-            source=self.source,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +121,7 @@ def evaluate_at_node(
     _check_model(study, home, model)
     x, truth = labelled_rows(model, table, label)
     counting = Counting.within(epsilon, delta, classes=len(model.classes), bins=bins)
-    made_of = hashlib.sha256(model.to_bytes()).hexdigest()
+    made_of = digest_of(model)
     dataset = _dataset(x, truth)
     terms = (study.hash, home.name, job, made_of, dataset, repr(counting), source.name)
     digest = hashlib.sha256(_DOMAIN + msgspec.json.encode(terms)).hexdigest()
@@ -188,6 +149,7 @@ def evaluate_at_node(
         stddev=counting.stddev,
         source=source.name,
         counts=sent.ravel().tolist(),
+        spent=[each.stddev for each in spent if isinstance(each, CountsReleased)],
     )
     signature = home.identity().sign(said.signable()).hex()
     return NodeEvaluation(
@@ -216,16 +178,10 @@ def add_up(study: Study, files: Sequence[str | PathLike[str]]) -> CountedEvaluat
     DataError
         If a file is no evaluation, was changed, or is about another model or study; or if one
         member is in two.
+    BudgetExceeded
+        If a member says that it has spent more of its records than the study allows.
     """
-    parts: dict[str, Signed] = {}
-    for file in files:
-        said = _read(Path(file), study)
-        if said.server in parts:
-            raise DataError(f"{said.server} is in two of the files: nobody may count twice")
-        parts[said.server] = said
-    if len({(said.model, tuple(said.classes), said.bins) for said in parts.values()}) != 1:
-        raise DataError("the files must be evaluations of one model in the same bins, and are not")
-    return pooled([said.evaluation for said in parts.values()])
+    return check_evaluations(study, files).evaluation
 
 
 def evaluate_study(
@@ -321,24 +277,3 @@ def _begin(
     Ledger((spent,), classes=counting.classes).check(study.budget)
     names = {"contract": digest, "server": home.name, "dataset": dataset, "source": source.name}
     journal.begin(job, **names, sealed=b"", terms="")
-
-
-def _read(path: Path, study: Study) -> Signed:
-    try:
-        content = path.read_bytes()
-        said = msgspec.json.decode(content, type=Signed)
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        why = FORMAT.refusal_of(content, str(path))
-        raise DataError(why or f"{path} is no evaluation of a node: {error}") from None
-    if why := FORMAT.refusal(said.version, str(path)):
-        raise DataError(why)
-    key = study.signing_keys.get(said.server, "")
-    try:
-        signature = bytes.fromhex(said.signature)
-    except ValueError:
-        signature = b""
-    if said.study != study.hash or not verified(key, said.signable(), signature):
-        raise DataError(f"{path} is not signed by a member of the study {study.id}, or was changed")
-    return said

@@ -23,6 +23,13 @@ OVERRIDES = tuple(each.name for each in fields(TrainingPlan) if each.name != "co
 
 NO_LIMIT = "no limit was set on what other servers may learn of features (features_epsilon)"
 
+_LIKELY = 1 / 3  # that nothing is gained: chosen on made-up populations (docs/defaults.md)
+_GAINS = {  # by whether that is likely, and whether the interval lies above 0
+    (True, False): "the chance is one in three or more that the model is right no more often than",
+    (False, False): "the model is expected to be right more often than",
+    (False, True): "the model is right more often than",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
@@ -123,17 +130,17 @@ def doubts(proposal: Proposal | None, gain: Range | None) -> list[str]:
     Returns
     -------
     list of str
-        Empty where joining is expected to pay, and what was released does not say otherwise.
+        Empty where joining is expected to pay, and what was released leaves a gain to expect.
     """
     said = []
     if proposal is not None and not proposal.pays:
         said.append(_sentence(proposal.advice))
-    if gain is not None and (said or gain.low <= 0):
-        how = "is not clearly" if gain.low <= 0 else "is"
+    likely = gain is not None and gain.none >= _LIKELY
+    if gain is not None and (said or likely):
         said.append(
-            f"By what was released the model {how} right more often than whoever always says the "
-            f"largest class: the difference is {100 * gain.low:+.1f} to {100 * gain.high:+.1f} "
-            "points, an interval of which about 80% hold the truth."
+            f"By what was released {_GAINS[likely, gain.low > 0]} whoever always says the largest "
+            f"class: the difference is {100 * gain.low:+.1f} to {100 * gain.high:+.1f} points, an "
+            "interval of which about 80% hold the truth."
         )
     return said
 

@@ -7,9 +7,9 @@ from typing import Any
 from pdml.study.contract import Study
 
 _HEAD = """\
-# The contract of a study: everybody who takes part has the same file. `pdml study check` finds its mistakes,
-# `pdml study show` says in words what it means. Its hash travels with every report and every training message,
-# so a change after the first report makes it another study.
+# The contract of a study: everybody who takes part has the same file. `pdml study check` finds its
+# mistakes, `pdml study show` says in words what it means. Its hash travels with every report and
+# every training message, so a change after the first report makes it another study.
 """
 _COMMENTS = {
     "study": "",
@@ -38,7 +38,7 @@ _COMMENTS = {
 # beforehand, never taken from people's records: answers outside a range are moved to its ends,
 # other levels cannot be given. A number with whole = true takes no fractions.
 # Most people lie within typical ± spread (by default the middle of the range and a sixth of its
-# width): the nearer to the truth, the better the model. Write what you would expect without looking.
+# width): the nearer to the truth, the better the model. Write what you expect without looking.
 # People may skip a question with missing = "typical" (a number) or missing = "level" (a category).
 """,
     "maps": """\

@@ -12,6 +12,7 @@ which NIST SP 800-226 asks.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -29,6 +30,7 @@ from pdml.pages.statement.facts import Facts
 from pdml.pages.statement.formulas import appendix
 from pdml.pages.statement.parts import Document
 from pdml.pages.statement.trust import trust
+from pdml.release.signed_counts import Evaluated
 from pdml.study import Study
 from pdml.study.trainable import MOST_JOBS
 
@@ -139,9 +141,14 @@ class Statement:
             "budget": study.to_dict().get("budget"),
             "lines": [each.to_dict() for each in self.facts.lines],
             "coalitions": [each.to_dict() for each in self.facts.coalitions],
+            "evaluation": None if self._evaluated is None else self._evaluated.to_dict(),
             "missing": list(self.missing),
             "registry": self.registry,
         }
+
+    @property
+    def _evaluated(self) -> Evaluated | None:
+        return None if self.facts.spent is None else self.facts.spent.evaluated
 
     @property
     def _uncounted(self) -> bool:
@@ -157,6 +164,7 @@ def statement(
     study: Study,
     result: str | os.PathLike[str] | None = None,
     *,
+    evaluations: Sequence[str | os.PathLike[str]] = (),
     trainings: int = 1,
     published: date | None = None,
 ) -> Statement:
@@ -169,6 +177,8 @@ def statement(
     result : path, optional
         A finished training: a model.json, or the folder of a result as `pdml verify` takes it,
         which is verified first. Without it the statement is about the study's plan and budget.
+    evaluations : sequence of path
+        With a result: what members have released of its model (`pdml node evaluate`), each checked.
     trainings : int
         Without a result: how many trainings by the study's plan to count on one data set.
     published : date, optional
@@ -183,6 +193,8 @@ def statement(
     ------
     InvalidInput
         If the result is no model of this study, or is one that must not be shared.
+    DataError, BudgetExceeded
+        If an evaluation is not what it says, or beyond the budget.
     NotVerified
         If the folder of a result does not hold what it says.
 
@@ -201,6 +213,11 @@ def statement(
     why = "each is counted before it happens"
     _validate.integer("trainings", trainings, low=1, high=MOST_JOBS, why=why)
     if result is None:
+        if evaluations:
+            raise InvalidInput(
+                "evaluations must be left out without a result: they are about its model",
+                setting="evaluations",
+            )
         return Statement(gathered.planned(study, trainings), published)
     if trainings != 1:
         raise InvalidInput(
@@ -208,4 +225,4 @@ def statement(
             "what it counts",
             setting="trainings",
         )
-    return Statement(gathered.told(study, result), published)
+    return Statement(gathered.told(study, result, evaluations), published)

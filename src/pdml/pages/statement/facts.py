@@ -4,6 +4,7 @@ Every number of a statement comes from here, and everything here from the study 
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isinf
@@ -22,6 +23,7 @@ from pdml.plan.training_plan import TrainingPlan
 from pdml.release.consortium import OWN_NODES
 from pdml.release.model import Model, load_model
 from pdml.release.result import MODEL
+from pdml.release.signed_counts import Evaluated, check_evaluations, digest_of
 from pdml.release.verify import verify_result
 from pdml.study import Study, ending, trainable
 
@@ -43,11 +45,13 @@ class Spent:
     leaks: tuple[str, ...]
     expected: Expectation | None
     verified: bool  # signatures, messages, spending and model, from the folder of a result
+    evaluated: Evaluated | None = None  # by members, on other records
 
     @property
     def simulated(self) -> bool:
         """Whether the noise came from a seeded generator, which protects nobody."""
-        return self.source == "simulated"
+        counted = () if self.evaluated is None else self.evaluated.parts
+        return "simulated" in (self.source, *(each.source for each in counted))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,9 +181,13 @@ class _Provenance(msgspec.Struct):
     earlier_releases: list[int] | None = None
 
 
-def told(study: Study, result: str | os.PathLike[str]) -> Facts:
+def told(
+    study: Study,
+    result: str | os.PathLike[str],
+    evaluations: Sequence[str | os.PathLike[str]] = (),
+) -> Facts:
     """What a finished training has spent: from a model's file, or from the folder of a result,
-    which is verified first."""
+    which is verified first; and what evaluations of its model have."""
     path, verified = Path(result), False
     if path.is_dir():
         verify_result(path, page=result_page, study=study.hash).check()
@@ -221,6 +229,11 @@ def told(study: Study, result: str | os.PathLike[str]) -> Facts:
                 leaks=tuple(told.leaks),
                 expected=model.expected,
                 verified=verified,
+                evaluated=(
+                    check_evaluations(study, evaluations, model=digest_of(model))
+                    if evaluations
+                    else None
+                ),
             ),
         ),
         path,

@@ -5,6 +5,7 @@ from pdml.pages import numbers
 from pdml.pages.statement.facts import OTHERS, Facts
 from pdml.pages.statement.guarantee import WHAT, epsilon
 from pdml.pages.statement.parts import Blank, Exact, Part, Section, Sheet
+from pdml.release.signed_counts import Evaluated
 from pdml.study.trainable import MOST_JOBS
 
 
@@ -17,6 +18,8 @@ def accounting(facts: Facts) -> Section:
         columns = ("Organisation", "Releases before this training")
         parts.append(Sheet("What each data set had released before", columns, rows))
         parts.append("Trainings after this one are not in it, and add to what others know.")
+        if spent.evaluated is not None:
+            parts += _evaluated(spent.evaluated)
     elif facts.plan is not None:
         parts += _trainings(facts)
     parts += [f"The software refuses to train under it: {why}." for why in facts.untrainable]
@@ -37,6 +40,30 @@ def accounting(facts: Facts) -> Section:
         "How is the guarantee accounted for over time and over several trainings?",
         tuple(parts),
     )
+
+
+def _evaluated(found: Evaluated) -> list[Part]:
+    """What evaluations on other records have spent of these."""
+    rows = tuple(
+        (
+            each.server,
+            numbers.count(each.records),
+            numbers.count(len(each.spent)) if each.spent else "not said",
+            ("" if each.spent else "at least ") + numbers.significant(found.line(each).epsilon),
+        )
+        for each in found.parts
+    )
+    columns = ("Organisation", "Records", "Releases on them", "ε of one record")
+    title = (
+        f"Evaluated afterwards, on records that were held back (δ = {numbers.delta(found.delta)})"
+    )
+    return [
+        Sheet(title, columns, rows),
+        "Each organisation counted, once for each release, how often the model is right on records "
+        "that it held back, and added noise to the counts. The ε is against everybody else; the "
+        "organisation itself has these records and their true answers. That nobody in them was "
+        "trained on, and that no release is left out, is each organisation's word.",
+    ]
 
 
 def _trainings(facts: Facts) -> list[Part]:
@@ -70,12 +97,22 @@ def utility(facts: Facts) -> Section:
             f"{numbers.percent(accuracy.middle)}; 80% of such intervals hold the truth. The model "
             f"gives its own choices a chance of {numbers.percent(sure)} on average."
         )
-    elif spent is not None:
+    if spent is not None and spent.evaluated is not None:
+        found = spent.evaluated.evaluation
+        parts.append(
+            f"On {numbers.count(found.records, 'record')} that its members held back the model is "
+            f"right in {numbers.percent(found.accuracy.low)} to "
+            f"{numbers.percent(found.accuracy.high)} of cases, about "
+            f"{numbers.percent(found.accuracy.value)}; 95% of such intervals hold the truth. "
+            f"Always saying {found.majority_class} would be right in about "
+            f"{numbers.percent(found.majority)}."
+        )
+    elif spent is not None and spent.expected is None:
         parts.append(
             "The model's file does not tell how good the model is: nothing was measured on "
             "anybody's records."
         )
-    else:
+    if spent is None:
         parts.append(
             "Nothing is known of the model's quality before a training. “pdml plan” rehearses a "
             "plan on made-up populations, or on public records."
@@ -105,7 +142,11 @@ def checking(facts: Facts) -> Section:
     if facts.spent is None:
         commands.append("pdml statement study.toml")
     elif facts.spent.own_nodes:
-        commands += ["pdml verify RESULT --study study.toml", "pdml statement study.toml RESULT"]
+        more = " --evaluation FILE ..." if facts.spent.evaluated is not None else ""
+        commands += [
+            f"pdml verify RESULT --study study.toml{more}",
+            f"pdml statement study.toml RESULT{more}",
+        ]
     else:
         commands += ["pdml privacy model.json", "pdml statement study.toml model.json"]
     rows = [("Study", facts.study.id), ("Hash of the study", facts.study.hash)]
