@@ -240,9 +240,9 @@ def _rights(facts: Facts) -> Section:
                 (
                     "The page and the client show exactly what would be sent before they send it.",
                     "Until the data set is frozen a report can be erased: by the person, with a "
-                    "code that only the device and its receipt know, or by the receiving organisation, "
-                    "by the number on the receipt. What training has released cannot be called "
-                    "back.",
+                    "code that only the device and its receipt know, or by the receiving "
+                    "organisation, by the number on the receipt. What training has released cannot "
+                    "be called back.",
                     *known,
                 )
             ),
