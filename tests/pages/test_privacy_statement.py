@@ -538,6 +538,10 @@ def test_the_end_of_retention_is_told():
     assert "2036-01-01 00:00 UTC" in statement(ASKING).markdown
 
 
+def test_the_languages_of_a_study_are_told():
+    assert "in these languages: nl" in statement(replace(BASE, language="nl")).markdown
+
+
 def test_languages_have_their_place(monkeypatch):
     before = statement(BASE)
     asked = len(before.missing)

@@ -65,7 +65,12 @@ def _processing(facts: Facts) -> Section:
             f"whether the answer to “{study.question}”, or any other answer, belongs to a "
             "special category of personal data"
         ),
-        _or_blank(study, said.languages, "in which languages people are asked and informed"),
+        _or_blank(
+            study,
+            said.languages,
+            "in which languages people are asked and informed",
+            "The study’s texts are in these languages: ",
+        ),
     ]
     asked = "What is done, by whom, and for what?"
     return Section("processing", "The processing", asked, tuple(parts))
@@ -234,9 +239,10 @@ def _rights(facts: Facts) -> Section:
             Items(
                 (
                     "The page and the client show exactly what would be sent before they send it.",
-                    "The receiving organisation can erase a report by the number on its receipt "
-                    "until the data set is frozen. What training has released cannot be called "
-                    "back.",
+                    "Until the data set is frozen a report can be erased: by the person, with a "
+                    "code that only the device and its receipt know, or by the receiving "
+                    "organisation, by the number on the receipt. What training has released cannot "
+                    "be called back.",
                     *known,
                 )
             ),

@@ -2,7 +2,7 @@
 where a study says it.
 
 A study says who asks, for what and until when in `[organiser]`, `[notice]` and `[consent]`. Where
-it does not, or has no place for it (sensitive attributes, languages), the answer is "" and the
+it does not, or has no place for it (sensitive attributes), the answer is "" and the
 statement leaves a blank.
 """
 
@@ -62,5 +62,6 @@ def randomised(study: Study, attribute: Attribute) -> str:
 
 
 def languages(study: Study) -> str:
-    """In which languages people are asked: `[[languages]]`."""
-    return ""
+    """In which languages people are asked: `[study] language` and `[[languages]]`."""
+    named = [study.language, *(texts.code for texts in study.languages)]
+    return ", ".join(filter(None, named))
