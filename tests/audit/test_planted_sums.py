@@ -97,8 +97,8 @@ def test_the_wrong_noise_in_a_part_of_s(monkeypatch, change, where):
 def test_squares_that_are_not_weighted(monkeypatch):
     real = core.exact
 
-    def unweighted(x, codes, loss):
-        return replace(real(x, codes, loss), square_sum=x.T @ x)
+    def unweighted(x, codes, loss, blocks):
+        return replace(real(x, codes, loss, blocks), square_sum=x.T @ x)
 
     monkeypatch.setattr(core, "exact", unweighted)
     assert not found("across").passed

@@ -15,6 +15,7 @@ from pdml.errors import ClippingWarning, DataError, InvalidInput
 from pdml.release.frames import Declared
 from pdml.release.inputs import RANGES_LEAK, SCALES_LEAK, Columns
 from pdml.release.model import Model, prepare
+from pdml.study.encoder import Encoder
 
 SUMS = TrainingPlan(method="sums", label_noise=0.5, square_noise=0.5)
 SCALES = [(50, 15), (3e4, 2e4)]
@@ -293,8 +294,8 @@ def test_an_encoder_of_version_2_makes_rows_of_its_own():
     table, y = frame()
     model = fitted(table, y, **FRAME).model_
     entries = model.features(table)
-    mass = model._mass
-    rows, _ = prepare(entries, norm_bound=1.0, fit_intercept=True, mass=mass)
-    np.testing.assert_array_equal(rows, scaling.finished(entries, mass)[0])
+    encoder = Encoder.from_dict(model.encoder)
+    rows, _ = prepare(entries, norm_bound=1.0, fit_intercept=True, encoder=encoder)
+    np.testing.assert_array_equal(rows, scaling.finished(entries, encoder.mass)[0])
     weights = np.append(model.coefficients[0], model.intercepts[0])
     np.testing.assert_allclose(model.decision_function(entries), rows @ weights, rtol=1e-12)

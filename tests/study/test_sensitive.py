@@ -144,11 +144,11 @@ def test_chance_decides_once_and_the_memory_holds_what_is_sent(tmp_path):
 
 
 def test_each_answer_has_a_coin_of_its_own(tmp_path):
-    """Chances of the device's own draws, 4,000 devices, within 6 deviations (a false alarm in
+    """Chances of the device's own draws, 1,500 devices, within 6 deviations (a false alarm in
     fewer than one of 10⁷ runs): ε of each answer, and no dependence between them.
     """
     told = []
-    for k in range(4_000):
+    for k in range(1_500):
         asked_for = asked.to_draw(SENSITIVE, ANSWERS, {"status": 2_000_000, "income": 500_000})
         memo = Memory(tmp_path).settle("0" * 64, str(k), 1, 1_000_000, 2, asked_for)
         told.append([memo.label, *(level for level, _ in memo.answers)])
