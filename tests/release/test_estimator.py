@@ -58,7 +58,8 @@ def test_it_learns_from_flipped_labels(data):
 
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
 @pytest.mark.parametrize(
-    "name", ["german", pytest.param("waveform", marks=pytest.mark.slow), "adult"]
+    "name",
+    ["german", *(pytest.param(name, marks=pytest.mark.slow) for name in ("waveform", "adult"))],
 )
 def test_without_privacy_it_is_scikit_learns_optimum(data_dir, name, storage):
     """ε = ∞, R = V = 0: the same objective, mean loss + (a/2n)|w|², so the same coefficients to
