@@ -40,7 +40,7 @@ test-fast: $(READY) ## the inner loop: the rooms that carry the proofs, in under
 	$(BIN)/pytest -n $$(getconf _NPROCESSORS_ONLN) --dist loadfile --hypothesis-profile=fast $(FAST)
 
 # What runs lines of the rooms below; tests of real processes run them where nobody measures.
-MEASURED := tests/core tests/mechanisms tests/accounting tests/train tests/node tests/release/test_equivocation.py tests/test_formats.py
+MEASURED := tests/study/test_sensitive.py tests/core tests/mechanisms tests/accounting tests/train tests/node tests/release/test_equivocation.py tests/test_formats.py
 
 coverage: $(READY) ## measure which lines of core, mechanisms, accounting and node no test runs: docs/coverage.md (minutes)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(MEASURED) --cov-report=term --cov-report=json:.coverage.json \
