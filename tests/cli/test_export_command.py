@@ -46,4 +46,29 @@ def test_json_and_an_existing_file(capsys):
 def test_another_ending_is_refused(capsys):
     code, out, err = run(capsys, "export", "model.json", "--out", "model.pmml")
     assert (code, out) == (1, "") and not Path("model.pmml").exists()
-    assert err == "pdml: the file to export to must end in .onnx or .joblib, got 'model.pmml'\n"
+    assert (
+        err == "pdml: the file to export to must end in .onnx, .joblib or .html, got 'model.pmml'\n"
+    )
+
+
+def test_a_page_asks_what_the_model_declares(capsys):
+    Path("people.csv").write_text("age,ill\n" + "\n".join(f"{k},{k % 2}" for k in range(60)))
+    told = ("--label", "ill", "--range", "age=0:100:50:20", "--servers", "2", "--rounds", "2")
+    code, _, err = run(capsys, "train", "people.csv", *told, "--seed", "1", "--out", "trained")
+    assert code == 0, err
+    code, out, err = run(capsys, "export", "trained/model.json", "--out", "predict.html")
+    assert (code, err) == (0, "") and out.endswith("bytes  predict.html\n")
+    page = Path("predict.html").read_text("utf-8")
+    assert "Predict ill" in page and "A number from 0 to 100." in page
+
+
+def test_a_page_of_a_model_without_questions_is_refused(capsys):
+    code, out, err = run(capsys, "export", "model.json", "--out", "predict.html")
+    assert (code, out) == (1, "") and not Path("predict.html").exists()
+    assert err.startswith("pdml: a page asks a person for declared answers, and this model")
+
+
+def test_words_of_a_study_are_for_pages(capsys):
+    given = ("export", "model.json", "--out", "model.onnx", "--study", "study.toml")
+    code, _, err = run(capsys, *given)
+    assert (code, err) == (1, "pdml: --study must be left out: it is for an .html file\n")

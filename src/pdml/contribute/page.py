@@ -6,13 +6,12 @@ what a server sends.
 """
 
 import hashlib
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 
 from pdml.contribute import languages
-from pdml.markup import Markup, templates
+from pdml.markup import Markup, policy_hash, templates
 from pdml.study import Study, people
 
 _SCRIPTS = ("device.js", "encoding.js", "words.js", "form.js", "told.js")
@@ -76,8 +75,8 @@ def render(study: Study) -> ContributorPage:
 
 def _headers(style: str, script: str) -> dict[str, str]:
     policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src "
-        "data:; connect-src 'self'; "
+        f"default-src 'none'; script-src {policy_hash(script)}; "
+        f"style-src {policy_hash(style)}; img-src data:; connect-src 'self'; "
         "form-action 'none'; base-uri 'none'; frame-ancestors 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
     )
@@ -92,10 +91,6 @@ def _headers(style: str, script: str) -> dict[str, str]:
         "cross-origin-resource-policy": "same-origin",
         "cache-control": "no-cache",
     }
-
-
-def _hash(source: str) -> str:
-    return f"'sha256-{b64encode(hashlib.sha256(source.encode('utf-8')).digest()).decode('ascii')}'"
 
 
 def _asset(name: str) -> str:

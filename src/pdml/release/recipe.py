@@ -106,12 +106,7 @@ def recipe(model: Model) -> Recipe:
     InvalidInput
         If the model does something with a record that is no step of a recipe.
     """
-    for each in fields(model):
-        if each.name not in _TRANSLATED | _DESCRIBES and getattr(model, each.name):
-            raise InvalidInput(
-                f"the model's {each.name} cannot be expressed in other programs: use the model "
-                "itself"
-            )
+    refuse_untranslated(model)
     encoder = None if model.encoder is None else Encoder.from_dict(model.encoder)
     if encoder is not None and encoder.sensitive:
         raise InvalidInput(
@@ -146,6 +141,22 @@ def recipe(model: Model) -> Recipe:
         bound=bound,
         weights=weights * (factor * unit),
     )
+
+
+def refuse_untranslated(model: Model) -> None:
+    """Refuse a model with a field that no other program knows of.
+
+    Raises
+    ------
+    InvalidInput
+        If it has one.
+    """
+    for each in fields(model):
+        if each.name not in _TRANSLATED | _DESCRIBES and getattr(model, each.name):
+            raise InvalidInput(
+                f"the model's {each.name} cannot be expressed in other programs: use the model "
+                "itself"
+            )
 
 
 def turns_of(each: Fourier, inputs: Inputs) -> tuple[Array, Array]:
