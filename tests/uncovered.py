@@ -3,68 +3,97 @@ reason why that is so.
 
     python tests/uncovered.py coverage.json
 
-Reasons are kept from the file that is there, by the line's text. Without a reason a line is a task,
-and this ends with 1.
+Reasons are kept from the page that is there, by the file, the function and the line's text; "..."
+in place of the text, or of both, is one reason for all that has no other. Without a reason a line is
+a task, and this ends with 1.
 """
 
+import ast
 import json
 import re
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "coverage.md"
 ROOMS = ("core", "mechanisms", "accounting", "node")
+ALL = "..."
 HEAD = """\
 # What no test runs
 
 Made by `make coverage` from the tests that it names. There is no percentage to reach: it would be reached by tests that prove nothing. Instead every line of
-`core`, `mechanisms`, `accounting` and `node` that no test runs stands here with the reason. Processes that tests start are not measured, nor what numba compiles.
+`core`, `mechanisms`, `accounting` and `node` that no test runs stands here with the reason; `...` stands for all lines of a function or a file that have no reason of their own.
+Processes that tests start are measured, unless they are killed; what numba compiles is not.
 
-| file | first line | lines | why |
-|---|---|---|---|
+| file | function | first line | lines | why |
+|---|---|---|---|---|
 """
+Place = tuple[str, str, str]  # file, function, text
 
 
-def reasons() -> dict[tuple[str, str], str]:
-    """(file, text): why, from the page as it stands."""
+def reasons() -> dict[Place, str]:
+    """Why, from the page as it stands."""
     rows = PAGE.read_text().splitlines() if PAGE.exists() else []
-    cells = [re.fullmatch(r"\| `(.+?)` \| `(.*)` \| \d+ \| (.*) \|", row) for row in rows]
-    return {(each[1], each[2]): each[3].strip() for each in cells if each}
+    cells = [
+        re.fullmatch(r"\| `(.+?)` \| `(.*?)` \| `(.*)` \| \d+ \| (.*) \|", row) for row in rows
+    ]
+    return {(each[1], each[2], each[3]): each[4].strip() for each in cells if each}
 
 
-def uncovered(measured: dict) -> list[tuple[str, str, int]]:
-    """(file, text of the first line, how many lines) of each block that did not run."""
-    found = []
+def functions(source: str) -> Iterator[tuple[int, int, str]]:
+    """(first line, last line, name) of each function, outer ones before inner ones."""
+
+    def within(node: ast.AST, prefix: str) -> Iterator[tuple[int, int, str]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                name = f"{prefix}{child.name}"
+                if not isinstance(child, ast.ClassDef):
+                    yield child.lineno, child.end_lineno or child.lineno, name
+                yield from within(child, f"{name}.")
+            else:
+                yield from within(child, prefix)
+
+    return within(ast.parse(source), "")
+
+
+def uncovered(measured: dict) -> Iterator[tuple[Place, int]]:
+    """Where each block begins that did not run, and how many lines it has."""
     for name, told in sorted(measured["files"].items()):
         room = re.search(rf"src/(pdml/(?:{'|'.join(ROOMS)})/.*)", name)
         if not room or not told["missing_lines"]:
             continue
-        lines = (ROOT / "src" / room[1]).read_text().splitlines()
+        source = (ROOT / "src" / room[1]).read_text()
+        lines, known = source.splitlines(), list(functions(source))
         numbered = enumerate(told["missing_lines"])
         for _, block in groupby(numbered, key=lambda pair: pair[1] - pair[0]):
             numbers = [number for _, number in block]
-            text = lines[numbers[0] - 1].strip().replace("|", "¦").replace("`", "'")
-            found.append((room[1], text, len(numbers)))
-    return found
+            text = lines[numbers[0] - 1].strip()
+            if text.endswith("("):  # what is raised, or returned, begins in the next line
+                text += lines[numbers[0]].strip()
+            around = [each for first, last, each in known if first <= numbers[0] <= last]
+            text = text.replace("|", "¦").replace("`", "'")
+            yield (room[1], around[-1] if around else "", text), len(numbers)
 
 
 def main(report: Path) -> int:
-    known, tasks, rows = reasons(), 0, []
-    for file, text, count in uncovered(json.loads(report.read_text())):
-        why = known.get((file, text), "") or known.get((file, "..."), "")
-        tasks += not why
-        rows.append((file, text, count, why))
-    whole = {file: why for (file, text), why in known.items() if text == "..."}
-    for file, why in whole.items():  # one reason for all of a file
-        count = sum(row[2] for row in rows if row[0] == file and row[3] == why)
-        rows = [row for row in rows if row[0] != file or row[3] != why]
-        rows += [(file, "...", count, why)] if count else []
-    table = [
-        f"| `{file}` | `{text}` | {count} | {why} |\n" for file, text, count, why in sorted(rows)
+    known, found = reasons(), Counter[Place]()
+    for place, count in uncovered(json.loads(report.read_text())):
+        file, function, _ = place
+        for wider in (place, (file, function, ALL), (file, ALL, ALL)):
+            if known.get(wider):
+                found[wider] += count
+                break
+        else:
+            found[place] += count
+    rows = [
+        f"| `{file}` | `{function}` | `{text}` | {count} | {known.get((file, function, text), '')} |\n"
+        for (file, function, text), count in sorted(found.items())
     ]
-    PAGE.write_text(HEAD + "".join(table))
+    PAGE.write_text(HEAD + "".join(rows))
+    tasks = sum(not known.get(place) for place in found)
     print(f"{PAGE.relative_to(ROOT)}: {len(rows)} entries, {tasks} without a reason")
     return int(tasks > 0)
 

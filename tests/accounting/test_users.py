@@ -245,6 +245,8 @@ def test_extremes():
         replace(ledger(plan, [1.0]), reports=None).user_lines()
     with pytest.raises(InvalidInput, match=r"^weights must lie"):
         Reports(np.zeros(1, dtype=np.int64), np.ones(1), np.full(1, 1.5))
+    with pytest.raises(InvalidInput, match=r"^epsilons must be > 0"):
+        Reports(np.array([0]), np.array([0.0]), np.array([1.0]))
     with pytest.raises(InvalidInput, match="one entry per record"):
         Reports(np.zeros(1, dtype=np.int64), np.ones(2), np.ones(2))
     with pytest.raises(InvalidInput, match="name servers from 0 to 0"):
@@ -282,3 +284,13 @@ def test_the_estimator_keeps_the_order_of_its_input():
         worst = fitted.privacy_.line("features", "other servers", int(servers[j])).epsilon
         assert features <= worst + 4e-9
     assert lines.label_other_servers.max() <= fitted.privacy_.line("label", "other servers").epsilon
+
+
+def test_a_server_without_reports_changes_nobody_s_line():
+    plan, alone = TrainingPlan(), ledger(TrainingPlan(), [0.5, 2.0])
+    events = (*alone.events, (PLACE.flip(), *plan.events(PLACE)))
+    both = Ledger(events, reports=alone.reports, delta=alone.delta, classes=2)
+    for name in ("label_own_server", "label_other_servers", "features_other_servers"):
+        np.testing.assert_array_equal(
+            getattr(both.user_lines(), name), getattr(alone.user_lines(), name)
+        )

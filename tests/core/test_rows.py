@@ -128,3 +128,9 @@ def test_deal_gives_everyone_a_fair_share(total, groups, seed):
     assert sorted(order) == list(range(total))
     sizes = np.diff(cuts)
     assert sizes.sum() == total and sizes.max() - sizes.min() <= 1
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_whole_numbers_become_doubles(kind):
+    found = rows.as_rows(kind(np.array([[1, 0], [0, 3]])))
+    assert found.dtype == np.float64 and dense(found).tolist() == [[1.0, 0.0], [0.0, 3.0]]

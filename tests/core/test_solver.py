@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdml.core import labels, rows, solver
+from pdml.core import kernel, labels, rows, solver
 from pdml.core.losses import BINARY, LOGISTIC, SOFTMAX
 from pdml.core.solver import PrimalSolver
 from pdml.errors import NotCertified
@@ -177,6 +177,27 @@ def test_an_unreachable_tolerance_fails_loudly():
         unit.solve(np.ones((1, 1, 5)), 1e-30)
 
 
+def test_many_servers_fail_as_loudly():
+    """Compiled rounds leave the rest to the safeguard, which says that it cannot."""
+    cuts, ridges = np.array([0, 30, 60]), np.array([0.1, 0.2])
+    many = solver.ManySolvers(
+        records(60, 5),
+        cuts,
+        LOGISTIC,
+        ridges,
+        codes=1,
+        runs=1,
+        threads=1,
+        use_numba=[True, True],
+        each=lambda function, which=range(2): [function(i) for i in which],
+    )
+    targets = np.ones((2, 1, 1, 5))
+    _, reached = many.solve(targets, np.full(2, 1e-8))
+    assert (reached <= 1e-8).all()
+    with pytest.raises(NotCertified, match="above the tolerance 1e-30"):
+        many.solve(targets, np.array([1e-8, 1e-30]))
+
+
 def test_softmax_is_certified():
     x = records(300, 5)
     unit = PrimalSolver(x, SOFTMAX, 0.05, codes=4)
@@ -235,3 +256,16 @@ def test_sensitivity_never_exceeds_its_bound():
             )
         worst = max(worst, float(np.linalg.norm(solutions[0] - solutions[1])) / bound)
     assert 0.3 < worst <= 1.0
+
+
+def test_an_inverse_is_one_or_says_that_there_is_none():
+    rng, size = np.random.default_rng(0), 6
+    half = rng.normal(size=(size, 2))
+    flat, out = half @ half.T, np.empty((size, size))  # of rank 2
+    kernel.invert(flat, 0.5, out)
+    np.testing.assert_allclose(out @ (flat + 0.5 * np.eye(size)), np.eye(size), atol=1e-12)
+    np.fill_diagonal(out, np.nan)
+    kernel.invert(flat - 1e-14 * np.eye(size), 0.0, out)  # rounding ate the ridge: lifted
+    assert np.isfinite(out).all() and np.linalg.eigvalsh(out).min() > 0
+    kernel.invert(np.full((size, size), np.nan), 1.0, out)
+    assert np.isnan(out).all()

@@ -1,5 +1,7 @@
 """What totals tell about their own model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_sums_model import exact, population, with_noise
@@ -95,3 +97,14 @@ def test_how_likely_nothing_is_gained(low, middle, chance):
     """Half where the middle is 0, a tenth where the tenth is."""
     assert Range(low=low, middle=middle, high=0.9).none == pytest.approx(chance, abs=2e-3)
     assert Range(low=low + 0.01, middle=middle + 0.01, high=0.9).none < chance
+
+
+def test_where_no_label_said_anything_anything_is_possible():
+    """As many and as loud in both directions: the model is 0."""
+    totals = exact(*population(200, 3))
+    totals = replace(totals, label_sum=np.zeros_like(totals.label_sum))
+    noise = Noise(label=1.0, square=2.0)
+    found = expect(totals, noise, loss=LOGISTIC)
+    anything = Range(low=0.0, middle=0.5, high=1.0)
+    assert (found.accuracy, found.auc, found.confidence) == (anything, anything, 0.5)
+    assert gained(totals, noise)[0] == Range(low=-1.0, middle=0.0, high=1.0)

@@ -727,3 +727,18 @@ def test_what_secure_noise_makes_lies_on_its_grid_and_other_noise_does_not() -> 
     assert not exact.on_grid(source.settle(point) + rng.standard_normal(200))
     assert not exact.on_grid(np.array([np.nan])) and not exact.on_grid(np.array([np.inf]))
     assert not exact.on_grid(np.array([2.0**14])) and exact.on_grid(np.zeros(3))
+
+
+def test_what_was_rejected_is_proposed_again():
+    """First words that keep nothing: the values are those of the words that follow."""
+    count, calls = 5, []
+
+    def entropy(many):
+        calls.append(many)
+        return seeded(3)(many) if len(calls) > 1 else np.full(many, 2**64 - 1, dtype=np.uint64)
+
+    found = exact.standard_normals(count, entropy)
+    assert len(calls) == 2 and len(found.k) == len(found.u) == len(found.negative) == count
+    straight = exact.standard_normals(count, seeded(3))
+    np.testing.assert_array_equal(found.k, straight.k)
+    np.testing.assert_array_equal(found.u, straight.u)

@@ -338,8 +338,8 @@ def test_figures_for_prometheus_on_this_machine_only(federation):
             )
         assert any(name.startswith("pdml_node_spent_epsilon") for name in shown)
     finally:
-        process.kill()
-        process.wait()
+        process.terminate()
+        process.wait(20)
         federation.start("bob")
 
 
