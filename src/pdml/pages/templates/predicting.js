@@ -8,7 +8,7 @@ function positionOf({ levels, bins }, answer) {
 }
 
 /* The row that the weights meet; answers are in the order of the questions. */
-function rowOf(sheet, answers) {
+function rowBy(sheet, answers) {
   const { attributes, version, kept, maps, factor, codes, constant, room, bound } = sheet;
   const entries = [], coded = [];
   attributes.forEach((one, i) => {
@@ -28,7 +28,7 @@ function rowOf(sheet, answers) {
 
 /* The probability of every class, and which one is chosen. */
 function predicted(sheet, answers) {
-  const row = rowOf(sheet, answers);
+  const row = rowBy(sheet, answers);
   const margins = sheet.weights.map((weights) =>
     weights.reduce((sum, weight, k) => sum + weight * row[k], 0));
   if (margins.length === 1) { // two classes: a positive margin means the second
