@@ -405,6 +405,42 @@ def test_finishing_early_is_refused(consortium):
         consortium.party("alice").finish()
 
 
+def test_a_party_goes_on_with_everybody_s_word_and_within_its_plan(consortium):
+    consortium.party("alice").advance()
+    with pytest.raises(InvalidInput, match="alice cannot go past round 1: it waits for bob"):
+        consortium.party("alice").advance()
+    consortium.run()
+    with pytest.raises(InvalidInput, match="past round 12: it waits for nobody, it is done"):
+        consortium.party("alice").advance()
+    journal = consortium.journals["alice"]
+    with pytest.raises(JournalError, match="round 14 of job job-1 cannot be committed"):
+        journal.commit("job-1", 14, payload=b"", events=())
+
+
+@pytest.mark.parametrize("round", [-1, 13, 5])
+def test_a_place_where_nobody_can_stand_is_refused(consortium, round):
+    """Beyond the plan, before its begin, or after more rounds than it says it has released."""
+    hello = msgspec.msgpack.decode(consortium.party("bob").hello("alice"), type=wire.Hello)
+    told = msgspec.structs.replace(hello, round=round, releases=min(round, 4) % 2**53)
+    data = wire._signed(consortium.identities["bob"], told)
+    with pytest.raises(PeerError, match=f"^bob says it stands at round {round} of 12"):
+        consortium.party("alice").welcome("bob", data)
+
+
+def test_records_of_another_place_and_unknown_names_are_refused(consortium):
+    consortium.servers[0] = consortium.servers[1]
+    with pytest.raises(InvalidInput, match="the records of alice do not fit the contract"):
+        consortium.party("alice")
+    with pytest.raises(InvalidInput, match="server must be one of alice, bob, carol, dave, got"):
+        consortium.contract.index("mallory")
+
+
+def test_a_neighbour_whose_key_is_not_known_is_refused(consortium):
+    del consortium.keys["carol"]
+    with pytest.raises(InvalidInput, match="the public key of carol is not known to alice"):
+        consortium.party("alice")
+
+
 def test_another_contract_under_the_same_name_is_refused(consortium, tmp_path):
     consortium.run(until=2)
     consortium.close()
