@@ -56,7 +56,7 @@ def test_without_a_pin_an_authority_must_vouch(tmp_path):
 
 
 def test_a_file_that_is_no_certificate_is_refused(tmp_path):
-    with pytest.raises(InvalidInput, match="cannot read .*no such file"):
+    with pytest.raises(InvalidInput, match=r"cannot read .*no such file"):
         tls.read(tmp_path / "none.crt")
     (tmp_path / "text.crt").write_text("text")
     with pytest.raises(InvalidInput, match=r"text.crt is no certificate in PEM form"):
