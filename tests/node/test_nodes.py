@@ -226,7 +226,9 @@ def test_a_signal_ends_a_node_whatever_it_does_just_then():
     """A handler that takes a lock which the interrupted thread holds hangs for ever: here, within a
     few of 300 signals.
     """
-    subprocess.run([sys.executable, "-c", SIGNALS], check=True, timeout=60)
+    env = dict(os.environ)
+    env.pop("COVERAGE_PROCESS_CONFIG", None)  # measuring takes locks of its own
+    subprocess.run([sys.executable, "-c", SIGNALS], check=True, timeout=60, env=env)
 
 
 def test_a_member_that_stays_away_is_named_and_the_job_resumes(federation):

@@ -380,6 +380,14 @@ def test_honest_releases_stay_far_below_the_cap(consortium):
     assert longest < consortium.contract.norm_cap / 10
 
 
+def test_releases_of_any_loss_have_a_cap(tmp_path):
+    """The square loss has no bounded slope; at 0 it is that of the label."""
+    made = Consortium(tmp_path, plan=replace(PLAN, loss="square"))
+    longest = max(np.linalg.norm(released) for released in made.run())
+    assert longest < made.contract.norm_cap / 10 < np.inf
+    made.close()
+
+
 def test_the_inner_state_is_sealed_and_then_gone(consortium, tmp_path):
     consortium.run()
     party, journal = consortium.party("alice"), consortium.journals["alice"]

@@ -1,6 +1,7 @@
 """What a node signs at the end of a job: the same bytes whenever asked."""
 
 import tracemalloc
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -10,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdml.accounting import Ledger
-from pdml.errors import Equivocation, InvalidInput, PeerError
+from pdml.errors import Equivocation, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Secure
-from pdml.node import evidence, statement, wire
+from pdml.node import ending, evidence, statement, wire
 from pdml.node.statement import digest_of, open_statement
 
 
@@ -320,3 +321,26 @@ def test_a_list_without_end_is_refused_before_it_is_built(ended):
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 4 * len(data)
+
+
+def test_two_statements_prove_something_of_one_job_in_one_spelling(ended):
+    elsewhere = changed(ended, terms="6" * 64)
+    proof = evidence.packed(statements=[ended.party("bob").statement(), elsewhere])
+    with pytest.raises(PeerError, match="the statements of bob are about another job"):
+        evidence.proof_of(proof, ended.contract.digest, ended.keys)
+    head = len(evidence._DOMAIN)
+    assert proof[head] == 0x82  # a map of two in one byte; here in three
+    with pytest.raises(PeerError, match="evidence in another spelling"):
+        evidence.proof_of(
+            proof[:head] + b"\xde\x00\x02" + proof[head + 1 :], ended.contract.digest, ended.keys
+        )
+
+
+def test_a_job_that_is_not_in_the_journal_is_not_told_of(ended):
+    other = replace(ended.contract, job="job-9")
+    held, journal = ended.party("alice").holdings, ended.journals["alice"]
+    with pytest.raises(JournalError, match="job job-9 is not in the journal of alice"):
+        ending.told(other, "alice", held, journal, alias=str)
+    began = replace(journal.job("job-1"), terms="")  # by a version that kept no plan
+    with pytest.raises(JournalError, match="does not hold the plan of job job-1"):
+        ending.plan_of(began)

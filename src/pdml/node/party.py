@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml.accounting import Budget, Ledger, last_safe_round
-from pdml.accounting.events import Event, IterateReleased, LabelFlipped, SumsReleased
+from pdml.accounting.events import IterateReleased, LabelFlipped, SumsReleased
 from pdml.accounting.provenance import UNSAID
 from pdml.errors import BudgetExceeded, Equivocation, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Source
@@ -193,11 +193,6 @@ class Party:
         return Ledger((events,), source=self._source.name, classes=self.contract.classes)
 
     @property
-    def earlier(self) -> tuple[Event, ...]:
-        """What other jobs have released from this data set."""
-        return self._journal.spent(self.holdings.dataset, but=self.contract.job)
-
-    @property
     def balance(self) -> str:
         """What an exchange of sums that ends early has cost here: it has no rounds to show for."""
         if not self.contract.sums:
@@ -206,17 +201,6 @@ class Party:
             return f"{self.name} has released nothing"
         unread = ", which nobody can read without everybody's," if self.contract.masked else ""
         return f"what {self.name} has released{unread} counts as spent; resume the job"
-
-    def apart(self) -> list[float]:
-        """How far this node's release of each round but the last lay from its farthest neighbour's:
-        a function of releases.
-        """
-        distances = []
-        for t in range(1, self.round):
-            own = self._unpacked(self._journal.outgoing(self.contract.job, t))
-            heard = self._in_order(self._journal.heard(self.contract.job, t))
-            distances.append(max(float(np.linalg.norm(own - other)) for other in heard))
-        return distances
 
     def advance(self) -> int:
         """Do and commit the next round."""
