@@ -39,13 +39,14 @@ FAST := tests/accounting tests/core tests/mechanisms tests/study tests/tables te
 test-fast: $(READY) ## the inner loop: the rooms that carry the proofs, in under a minute on two idle cores
 	$(BIN)/pytest -n $$(getconf _NPROCESSORS_ONLN) --dist loadfile --hypothesis-profile=fast $(FAST)
 
-# What runs lines of the rooms below; tests of real processes run them where nobody measures.
-MEASURED := tests/study/test_sensitive.py tests/core tests/mechanisms tests/accounting tests/train tests/node tests/release/test_equivocation.py tests/test_formats.py
+# What runs lines of the rooms below. Processes that tests start are measured, too, and write files of their own: pyproject.toml, tool.coverage.
+MEASURED := tests/study/test_sensitive.py tests/core tests/mechanisms tests/accounting tests/train tests/node tests/cli/test_node_command.py tests/release/test_equivocation.py tests/test_formats.py
 
 coverage: $(READY) ## measure which lines of core, mechanisms, accounting and node no test runs: docs/coverage.md (minutes)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(MEASURED) --cov-report=term --cov-report=json:.coverage.json \
-		--cov=pdml.core --cov=pdml.mechanisms --cov=pdml.accounting --cov=pdml.node
-	$(BIN)/python tests/uncovered.py .coverage.json
+	@set -e; scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
+	COVERAGE_FILE="$$scratch/data" $(BIN)/pytest -n $(WORKERS) --dist loadfile $(MEASURED) --cov-report=term --cov-report=json:"$$scratch/report.json" \
+		--cov=pdml.core --cov=pdml.mechanisms --cov=pdml.accounting --cov=pdml.node; \
+	$(BIN)/python tests/uncovered.py "$$scratch/report.json"
 
 test-pythons: ## the fast tests on every Python from 3.11 on that is found (needs the package index the first time)
 	@set -e; seen=; for candidate in $(if $(PYTHON),"$(PYTHON)",$(CANDIDATES) $(wildcard $(HOME)/.pyenv/versions/*/bin/python)); do \
