@@ -4,8 +4,9 @@ reason why that is so.
     python tests/uncovered.py coverage.json
 
 Reasons are kept from the page that is there, by the file, the function and the line's text; "..."
-in place of the text, or of both, is one reason for all that has no other. Without a reason a line is
-a task, and this ends with 1.
+in place of the text, or of both, is one reason for all that has no other. One that begins with
+"timing:" stays on the page when its lines happen to run. Without a reason a line is a task, and
+this ends with 1.
 """
 
 import ast
@@ -20,13 +21,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "coverage.md"
 ROOMS = ("core", "mechanisms", "accounting", "node")
-ALL = "..."
+ALL, TIMING = "...", "timing:"
 HEAD = """\
 # What no test runs
 
 Made by `make coverage` from the tests that it names. There is no percentage to reach: it would be reached by tests that prove nothing. Instead every line of
 `core`, `mechanisms`, `accounting` and `node` that no test runs stands here with the reason; `...` stands for all lines of a function or a file that have no reason of their own.
-Processes that tests start are measured, unless they are killed; what numba compiles is not.
+Processes that tests start are measured, unless they are killed; what numba compiles is not. Lines whose reason is timing run in some measurements: then they are counted as 0.
 
 | file | function | first line | lines | why |
 |---|---|---|---|---|
@@ -88,6 +89,7 @@ def main(report: Path) -> int:
                 break
         else:
             found[place] += count
+    found.update({place: 0 for place, why in known.items() if why.startswith(TIMING)})
     rows = [
         f"| `{file}` | `{function}` | `{text}` | {count} | {known.get((file, function, text), '')} |\n"
         for (file, function, text), count in sorted(found.items())

@@ -46,10 +46,10 @@ features = { epsilon = 20, delta = 1e-6 }
 """
 
 
-def join(folder: Path) -> Home:
+def join(folder: Path, text: str = STUDY) -> Home:
     """The folder of alice, in the study of ``folder``/study.toml with bob."""
     file = folder / "study.toml"
-    file.write_text(STUDY)
+    file.write_text(text)
     homes = [Home.create(folder / name, name) for name in ("alice", "bob")]
     edit.pin_in_file(file, [home.card().entry("") for home in homes])
     set_up(file, folder / "relay", address="127.0.0.1:4870")

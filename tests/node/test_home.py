@@ -23,6 +23,7 @@ from pdml.node.journal import Journal
 from pdml.node.judging import Judge
 from pdml.node.offers import Offer
 from pdml.study import Study
+from pdml.study.frozen import open_frozen
 
 
 @pytest.fixture
@@ -143,3 +144,24 @@ def test_a_job_that_is_known_is_resumed_or_has_another_name(alice):
         with pytest.raises(JournalError, match=said):
             who.check(Offer.of(contract, attempt=secrets.token_hex(16), **terms))
     committed.close()
+
+
+def test_true_answers_that_the_study_randomises_do_not_get_in_as_they_are(tmp_path):
+    """A table does not say which of its answers went through a coin, nor how."""
+    levels = 'levels = ["female", "male"]\n'
+    coin = "epsilon = { menu = [1], default = 1 }\n"
+    alice = join(tmp_path, STUDY.replace(levels, levels + coin) + "\n[encoder]\nversion = 2\n")
+    how = {"label": "diagnosed", "epsilon": 1.0}
+    with pytest.raises(InvalidInput, match="can be imported with --randomise only"):
+        import_table(alice, people(), randomise=False, **how)
+    held = import_table(alice, people(), randomise=True, **how)
+    assert held.server.place.records == 150
+
+
+def test_records_of_another_shape_are_another_study_s(alice):
+    import_table(alice, people(), label="diagnosed", epsilon=2.0, randomise=True)
+    alice = Home.open(alice.folder)
+    study, frozen = alice.study(), open_frozen(alice.path(alice.config.data))
+    wide = replace(frozen, manifest=replace(frozen.manifest, width=99))
+    with pytest.raises(DataError, match="alice has 99 features and 2 classes: another study's"):
+        holdings.hold(study, "alice", wide)
