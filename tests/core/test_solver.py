@@ -267,5 +267,6 @@ def test_an_inverse_is_one_or_says_that_there_is_none():
     np.fill_diagonal(out, np.nan)
     kernel.invert(flat - 1e-14 * np.eye(size), 0.0, out)  # rounding ate the ridge: lifted
     assert np.isfinite(out).all() and np.linalg.eigvalsh(out).min() > 0
-    kernel.invert(np.full((size, size), np.nan), 1.0, out)
-    assert np.isnan(out).all()
+    for bad in (np.full((size, size), np.nan), np.diag([-1.0, np.inf, *np.ones(size - 2)])):
+        kernel.invert(bad, 0.0, out)
+        assert np.isnan(out).all()

