@@ -178,6 +178,10 @@ class Visitor:
         self.waits_for("question")
         self.tabs_to(self.text("#label button"))
         self.types(Keys.SPACE)
+        self.finishes_by_keyboard()
+
+    def finishes_by_keyboard(self) -> None:
+        """From the last answer to the receipt."""
         self.tabs_to(self.text("#question .primary"))
         self.types(Keys.ENTER)
         self.waits_for("check")

@@ -14,6 +14,7 @@ from recording import Recorder
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
+from test_page_stored import WATCH
 
 from pdml.collect.rules import Refusal, Rules
 from pdml.contribute.client import preview
@@ -24,7 +25,7 @@ from pdml.study.messages import decode_report, features_of, report_id
 AGE = {"a1": "34"}
 TRUTH = {"a0": "1", "a2": "2"}  # married, 50.5 to below 100
 KEEPS = "crypto.getRandomValues = (array) => array.fill(array instanceof BigUint64Array ? "
-KEEPS += "WORD - 1n : 7)"  # chance lets every answer stand
+KEEPS += "WORD - 1n : 7);"  # chance lets every answer stand
 
 
 @pytest.fixture(scope="session")
@@ -84,7 +85,7 @@ def memo_of(visitor: Visitor, study: Study) -> dict[str, Any]:
 def test_what_is_asked_shown_stored_and_sent(
     person: Visitor, recorder: Recorder, study: Study
 ) -> None:
-    person.browser.execute_script(KEEPS)
+    person.browser.execute_script(KEEPS + WATCH)
     to_the_questions(person, {"epsilon-a0": "500000", "epsilon": "2000000"})
     person.answers({**TRUTH, "answer": "1"})
     assert holds_choices(person) == [3, 0]
@@ -112,12 +113,12 @@ def test_what_is_asked_shown_stored_and_sent(
     memo = memo_of(person, study)
     assert report_id(memo.pop("code")) == report.id
     assert json.loads(memo.pop("sent")) == json.loads(sent) and memo.pop("receipt")
-    assert memo == {
-        "id": report.id,
-        "epsilon": report.epsilon,
-        "label": report.label,
-        "answers": [list(one) for one in drawn],
-    }
+    levels = {"label": report.label, "answers": [list(one) for one in drawn]}
+    assert memo == {"id": report.id, "epsilon": report.epsilon, **levels}
+    for _, value in person.browser.execute_script("return window.puts"):  # whatever was stored ever
+        put = json.loads(value)
+        assert memo.items() <= put.items()
+        assert set(put) - set(memo) <= {"code", "token", "sent", "receipt"}
     person.opens()  # contributed already
     assert person.shown() == "done" and "with an ε below it" in person.text("#said")
 
@@ -194,12 +195,7 @@ def test_the_keyboard_alone_is_enough(person: Visitor, recorder: Recorder, study
     for name in ("single", "Prefer not to say", "yes"):
         person.tabs_to(name)
         person.types(Keys.SPACE)
-    person.tabs_to(person.text("#question .primary"))
-    person.types(Keys.ENTER)
-    person.waits_for("check")
-    person.tabs_to("send")
-    person.types(Keys.ENTER)
-    person.waits_for("done")
+    person.finishes_by_keyboard()
     report = decode_report(recorder.bodies[0])
     chosen = device.chosen(study.encoder, features_of(report))
     assert [micro for _, micro in chosen] == [500_000, 400_000] and report.epsilon == 400_000

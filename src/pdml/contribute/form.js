@@ -99,7 +99,8 @@ function secretsOf({ attributes, label }, texts) {
 /* A secret question. Its choices are buttons, because browsers store what is entered into fields
    (to restore a session, to fill in forms). The choice is forgotten when it leaves the screen. */
 function secretField({ id, asked, help, choices }) {
-  const note = saying("p", help, { class: "hint", id: `${id}-hint` });
+  const hint = () => (help() ? saying("span", help) : "");
+  const note = saying("p", hint, { class: "hint", id: `${id}-hint` });
   const kind = { type: "button", class: "choice", "aria-pressed": "false" };
   const button = (name, i) => make("button", { ...kind, value: i }, saying("span", name));
   const buttons = choices.map(button);
@@ -108,12 +109,12 @@ function secretField({ id, asked, help, choices }) {
   const box = make("fieldset", group, saying("legend", asked), note, options);
   const press = (one) => {
     for (const each of buttons) each.setAttribute("aria-pressed", String(each === one));
+    judged(box, note, hint, [true]); // nothing is wrong any more
   };
-  const correct = (one) => (press(one), judged(box, note, help, [true]));
-  for (const one of buttons) one.addEventListener("click", () => correct(one));
+  for (const one of buttons) one.addEventListener("click", () => press(one));
   const chosen = () => buttons.findIndex((one) => one.getAttribute("aria-pressed") === "true");
   const parse = (i) => (i < 0 ? [undefined, unanswered] : [i]);
-  const read = () => judged(box, note, help, parse(chosen()));
+  const read = () => judged(box, note, hint, parse(chosen()));
   return { box, first: buttons[0], read, forget: () => press(null) };
 }
 

@@ -128,8 +128,8 @@ async function start() {
     if (!agreeing.read()) return go("agree");
     const { coder } = study;
     const named = Object.fromEntries(coder.attributes.map(({ name }, i) => [name, answers[i]]));
-    const fresh = () => reportText(hash, memo, encode(coder, named, memo.answers), token, agreed);
-    prepared = memo.sent ?? fresh();
+    const made = () => reportText(hash, memo, encode(coder, named, memo.answers), token, agreed);
+    prepared = memo.sent ?? made();
     if (!memo.sent) keep(memo, { token });
     showReport(study, texts, prepared);
     say("problem", null);
