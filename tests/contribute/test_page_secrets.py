@@ -189,7 +189,8 @@ def test_the_keyboard_alone_is_enough(person: Visitor, recorder: Recorder, study
     for name in ("epsilon-a0", "epsilon-a2", "epsilon"):
         person.tabs_to(name)
         person.types(Keys.ARROW_UP)
-    assert "ε = 1.3" in person.text("#together")  # 0.5 + 0.4 + 0.4
+    assert "ε = 1.3. " in person.text("#together")  # 0.5 + 0.4 + 0.4
+    assert "can become 78.6% sure" in person.text("#together")
     person.types(Keys.ENTER)
     person.waits_for("question")
     for name in ("single", "Prefer not to say", "yes"):

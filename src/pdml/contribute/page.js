@@ -85,8 +85,9 @@ async function start() {
   at("label").append(asked.at(-1).box);
   at("menu").append(...boxes(menus));
   const together = () => {
-    const all = menus.reduce((sum, menu) => sum + menu.read(), 0);
-    say("together", several && because("privacy.together", { epsilon: all / 1e6 }));
+    const all = menus.reduce((sum, menu) => sum + menu.read(), 0), epsilon = all / 1e6;
+    const said = () => words("privacy.together", { epsilon, between: keptShare(all, 2) });
+    say("together", several && said);
   };
   at("menu").addEventListener("change", together);
   together();
