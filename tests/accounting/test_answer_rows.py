@@ -2,31 +2,22 @@
 hidden twice from others, and not at all once somebody has counted with the true ones.
 """
 
-from math import exp, inf, sqrt
+from math import exp, inf
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_counts import COUNTS, SUMS
 
 from pdml.accounting import Ledger
 from pdml.accounting.answers import TOGETHER
-from pdml.accounting.events import AnswerFlipped, CountsReleased, LabelFlipped, SumsReleased
+from pdml.accounting.events import AnswerFlipped, LabelFlipped
 from pdml.errors import InvalidInput
 
 STATUS = AnswerFlipped("status", 3, 0.5)
 INCOME = AnswerFlipped("income", 4, 2.0)
 FLIP = LabelFlipped(epsilon=1.0, epsilons=(1.0,), answers=(STATUS, INCOME))
-COUNTS = CountsReleased(stddev=6.0, shift=sqrt(2))
-SUMS = SumsReleased(
-    label_stddev=1.1,
-    square_stddev=1.9,
-    label_shift=0.46,
-    record_shift=0.46,
-    square_shift=0.3,
-    fixed_shift=0.0,
-    epsilon=1.0,
-)
 EPSILONS = np.array([0.0, 0.1, 0.7, 1.9, 3.0])
 
 
