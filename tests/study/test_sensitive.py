@@ -19,6 +19,7 @@ from pdml.contribute.client import prepare, preview
 from pdml.contribute.memo import Memory
 from pdml.errors import DataError, InvalidInput, StudyError
 from pdml.mechanisms.randomness import LABELS, Simulated
+from pdml.pages.prediction import prediction_page
 from pdml.plan.training_plan import TrainingPlan
 from pdml.study import Study, device
 from pdml.study.encoder import Category, Encoder, Menu, Number
@@ -232,6 +233,8 @@ def test_a_model_learns_from_answers_that_nobody_was_told(tmp_path):
     assert share > 0.8  # of 0.9 at best, and 0.63 for whoever always says "no"
     lines = {line.data for line in trained.ledger.lines()}
     assert "answer: status" in lines
+    page = prediction_page(trained.model, study).decode()  # the file names its study
+    assert study.question in page and "expected to be right for" in page
 
 
 def frozen(folder, study, server, features, y):
