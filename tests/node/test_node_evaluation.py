@@ -79,9 +79,8 @@ def test_a_crash_between_the_beginning_and_the_release_draws_once(tmp_path, monk
     assert done.signed == evaluated(home).signed
 
 
-def test_the_study_s_budget_ends_evaluations(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("joined.STUDY", STUDY.replace("epsilon = 20", "epsilon = 1.2"))
-    home = join(tmp_path)
+def test_the_study_s_budget_ends_evaluations(tmp_path: Path) -> None:
+    home = join(tmp_path, STUDY.replace("epsilon = 20", "epsilon = 1.2"))
     evaluated(home)
     with pytest.raises(BudgetExceeded, match="2 evaluations would spend"):
         evaluated(home, job="second")
