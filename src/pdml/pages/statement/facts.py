@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 
 from pdml.accounting import Budget, Ledger, Line
-from pdml.accounting.ledger import ADVERSARIES, DATA, few_coalitions
+from pdml.accounting.ledger import ADVERSARIES, DATA
+from pdml.accounting.lines import few_coalitions
 from pdml.accounting.provenance import DEVICES, RANDOMISED_BY, UNSAID
 from pdml.core.sums_expectation import Expectation
 from pdml.errors import DataError, InvalidInput
