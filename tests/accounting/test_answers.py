@@ -173,6 +173,18 @@ def test_a_line_that_counts_too_many_levels_is_seen():
     assert told(case, target) > SEEN
 
 
+def test_every_coin_counts_where_little_noise_hides_what_they_decided():
+    """The line of one answer fewer is seen."""
+    two = (question("a", 2, 1.0), question("b", 2, 1.0))
+    case = Case(TOGETHER, two, ((0, 0, 0), (1, 1, 1)), 2.0, (0.1, 0.05))
+    target = profiles.epsilon_at(case.ledger.profile(case.data, "other servers", 0), SEEN)
+    assert told(case, target) <= SEEN
+    flip = case.place.flip()
+    fewer = Ledger(((replace(flip, answers=flip.answers[:1]), case.event),))
+    target = profiles.epsilon_at(fewer.profile(case.data, "other servers", 0), SEEN)
+    assert told(case, target) > SEEN
+
+
 def likeliest(case: Case, *, coin: float = 1.0, shared: bool = False) -> float:
     """The largest ln P/Q of a report in two worlds, by the integers with which devices draw;
     ``shared``: an answer keeps its level exactly if the label does.
