@@ -22,9 +22,16 @@ from pdml.accounting.spending import Split
 TOGETHER = "label and randomised answers"
 
 
-def named(answer: AnswerFlipped) -> str:
-    """The name of its row."""
-    return f"answer: {answer.name}"
+def named(name: str) -> str:
+    """How the row of an answer is called."""
+    return f"answer: {name}"
+
+
+def names(asked: Sequence[str]) -> tuple[str, ...]:
+    """Of all rows that answers to these questions have: one for each, and one for all together
+    with the label.
+    """
+    return (*map(named, asked), TOGETHER) if asked else ()
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ def rows(sent: Sequence[Split]) -> tuple[Row, ...]:
     for answer in (each for one in sent for each in one.answers):
         known = found.setdefault(answer.name, answer)
         found[answer.name] = max(known, answer, key=lambda each: each.epsilon)
-    each = tuple(Row(named(answer), (answer,)) for answer in found.values())
+    each = tuple(Row(named(answer.name), (answer,)) for answer in found.values())
     return (*each, Row(TOGETHER, tuple(found.values()), label=True)) if each else ()
 
 
