@@ -9,11 +9,12 @@ from math import exp, log, sqrt
 import numpy as np
 import pytest
 
-from pdml.accounting import Ledger, profiles
+from pdml.accounting import Budget, Ledger, profiles
 from pdml.accounting.answers import TOGETHER
 from pdml.accounting.events import SumsReleased
 from pdml.core import labels, sums
 from pdml.core.losses import LOGISTIC
+from pdml.errors import BudgetExceeded
 from pdml.mechanisms.label_flip import WORD, LabelFlip
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
@@ -219,3 +220,27 @@ def test_no_report_tells_whoever_receives_it_more_than_its_line(name, adversary)
     assert likeliest(case, coin=2.0) > 1.5 * line.epsilon
     if case.data != TOGETHER:  # of which a shared coin tells less than two
         assert likeliest(case, shared=True) == np.inf
+
+
+def test_a_budget_counts_coins_where_every_answer_went_through_one():
+    """What a ledger says of features is what its budget allows: to the ε of the line, and no less;
+    by rounds as by sums. One answer in the clear, and only what hides the record counts.
+    """
+    case = CASES["features, all sensitive"]
+    flip = case.place.flip()
+    rounds = TrainingPlan(rounds=3, noise_scale=0.1, objective_noise="none")
+    for events in ((case.event,), rounds.events(case.place)):
+        book = Ledger(((flip, *events),))
+        spent = book.line("features", "other servers").epsilon
+        record = Ledger(((replace(flip, in_clear=True), *events),))
+        assert spent < 0.9 * record.line("features", "other servers").epsilon
+        for share, kept in ((1.001, True), (0.999, False)):
+            budget = Budget(features_epsilon=share * spent)
+            assert book.keeps(budget) is kept
+            last = len(events) if events[0] == case.event else rounds.rounds
+            assert (book.last_safe_round(budget) == last) is kept
+            assert not record.keeps(budget)
+        with pytest.raises(
+            BudgetExceeded, match=f"would spend epsilon {spent:.3g} on the features"
+        ):
+            book.check(Budget(features_epsilon=0.5 * spent))

@@ -80,6 +80,30 @@ def rows(sent: Sequence[Split]) -> tuple[Row, ...]:
     return (*each, Row(TOGETHER, tuple(found.values()), label=True)) if each else ()
 
 
-def features(sent: Split) -> Row:
-    """The row of features, where the server has none of them as they are."""
-    return Row("features", sent.answers)
+def features(sent: Sequence[Split]) -> Row | None:
+    """The row of features, where no server has any of them as they are; None elsewhere."""
+    if not sent or any(each.in_clear for each in sent):
+        return None
+    return Row("features", sent[0].answers)
+
+
+def against_others(data: str, row: Row | None, sent: Sequence[Split], spent: Exposure) -> Profile:
+    """δ(ε) of label, features or a row of answers against the other servers, for each kind of
+    person of these servers.
+    """
+    if row is None:
+        return bounds.against_others(data, spent, worst=True)
+    counted = next((each for each in sent if each.counts), sent[0])
+    return row.profile(counted, spent)
+
+
+def keeps(data: str, sent: Sequence[Split], spent: Exposure, epsilon: float, delta: float) -> bool:
+    """Whether δ(ε) of everybody's label or features is at most ``delta``: by what hides the record,
+    or by that and coins where every answer went through one.
+    """
+    if bounds.keeps(data, spent, epsilon, delta):
+        return True
+    row = features(sent) if data == "features" else None
+    return row is not None and bool(
+        (against_others(data, row, sent, spent)(epsilon) <= delta).all()
+    )

@@ -86,28 +86,20 @@ class Ledger:
         row = self._row(data, adversary, colluding)
         if adversary == "other servers":
             spent = self._exposure(server, colluding=colluding)
-            return profiles.worst_of(self._against_others(data, row, [self._sent[server]], spent))
+            found = answers.against_others(data, row, [self._sent[server]], spent)
+            return profiles.worst_of(found)
         if row is not None:
             return profiles.pure_profile(row.own_epsilon(self._sent[server]))
         if data == "features":
             return profiles.nothing_profile
         return profiles.pure_profile(self._sent[server].own_epsilon)
 
-    @staticmethod
-    def _against_others(
-        data: str, row: answers.Row | None, sent: Sequence[spending.Split], spent: Exposure
-    ) -> Profile:
-        if row is None:
-            return bounds.against_others(data, spent, worst=True)
-        counted = next((each for each in sent if each.counts), sent[0])
-        return row.profile(counted, spent)
-
     @cached_property
     def _rows(self) -> dict[str, answers.Row]:
         """Of answers that went through coins of their own; features, too, where all did."""
         found = {row.name: row for row in answers.rows(self._sent)}
-        none = bool(self._sent) and not any(each.in_clear for each in self._sent)
-        return found | ({"features": answers.features(self._sent[0])} if none else {})
+        whole = answers.features(self._sent)
+        return found if whole is None else found | {"features": whole}
 
     def _row(self, data: str, adversary: str, colluding: int | None) -> answers.Row | None:
         """None: the label, or features of which some came as they are."""
@@ -209,7 +201,7 @@ class Ledger:
     ) -> Line:
         """Whoever is worst off against other servers, of each server's people."""
         spent = side_by_side(people)
-        profile = self._against_others(data, row, sent, spent)
+        profile = answers.against_others(data, row, sent, spent)
         epsilons = profiles.epsilon_at(profile, self.delta)
         worst = int(np.argmax(epsilons))
         ends = np.cumsum([len(each.epsilon) for each in people])
@@ -297,7 +289,8 @@ class Ledger:
 
     def _within(self, data: str, budget: Budget) -> bool:
         spent = self._exposure(colluding=budget.colluding)
-        return bounds.keeps(data, spent, *budget.limit(data))
+        sent = [self._sent[i] for i in self._different]
+        return answers.keeps(data, sent, spent, *budget.limit(data))
 
     def check(self, budget: Budget) -> None:
         """Refuse, in one sentence, a ledger that spends more than ``budget`` against the other
