@@ -26,6 +26,18 @@ def test_others_that_are_all_noise_do_not_count():
     np.testing.assert_allclose(found.weights, alone.weights, rtol=1e-3)
 
 
+def test_own_sums_of_randomised_answers_are_not_taken_for_exact():
+    """People's own coins move a server's own sums as well."""
+    _, own, others = parts(0)
+    coins = Noise(label=0.0, square=0.0, coded=0.3)
+    loud = Noise(label=1e9, square=1e9, coded=coins.coded)
+    found = fit_house(own, with_noise(others, loud, np.random.default_rng(0)), loud, loss=LOGISTIC)
+    alone = fit_sums(own, coins, loss=LOGISTIC).weights
+    np.testing.assert_allclose(found.weights, alone, rtol=1e-3)
+    taken_for_exact = fit_sums(own, STILL, loss=LOGISTIC).weights
+    assert np.linalg.norm(taken_for_exact - alone) > 0.01 * np.linalg.norm(alone)
+
+
 def test_others_without_noise_count_as_own():
     _, own, others = parts(0)
     found = fit_house(own, others, STILL, loss=LOGISTIC).weights

@@ -6,6 +6,7 @@ the model is the one from the server's own records.
 """
 
 from dataclasses import replace
+from math import hypot
 
 import numpy as np
 
@@ -47,17 +48,19 @@ def fit_house(
     ----------
     - As the others' noise grows, the result tends to the model from ``own`` alone.
     """
-    mine = measured(own, Noise(label=0.0, square=0.0), loss=loss, norm_bound=norm_bound)
+    exact = Noise(label=0.0, square=0.0, coded=noise.coded)  # but for people's own coins
+    mine = measured(own, exact, loss=loss, norm_bound=norm_bound)
     theirs = measured(others, noise, loss=loss, norm_bound=norm_bound)
     features = np.diag(mine.s)[: own.width - intercept]
     typical = float(features.mean()) if features.size else 1.0  # of x_i x_k
     label = _share(mine.report * typical, theirs.report * typical + theirs.label**2)
-    square = _share(typical**2 / own.size, typical**2 / others.size + theirs.square**2 / 2)
+    here, there = typical**2 + noise.coded / 2, theirs.square**2 / 2
+    square = _share(here / own.size, typical**2 / others.size + there)
     both = Measured(
         q=(1 - label) * mine.q + label * theirs.q,
         s=(1 - square) * mine.s + square * theirs.s,
         label=label * theirs.label,
-        square=square * theirs.square,
+        square=hypot((1 - square) * mine.square, square * theirs.square),
         report=(1 - label) ** 2 * mine.report + label**2 * theirs.report,
         intercept=intercept,
     )

@@ -25,6 +25,11 @@ OF_SUMS = (
     "deviations to each side: of coefficients that are noise alone one in twenty at most has an "
     "interval without zero, as measured on made-up populations"
 )
+OF_CODES = (
+    "the noise of the exchange, the flips of the labels and the labels' own chance, 1.96 standard "
+    "deviations to each side. The coins of people's other answers move coefficients as well, those "
+    "of their own columns farther than this says"
+)
 OF_ROUNDS = (
     "the noise of the last round alone, which is known exactly: 95% of such intervals hold what "
     "the coefficient was before it. The noise of earlier rounds, that of the objective and the "
@@ -97,7 +102,10 @@ def of_sums(
         )
     columns = slice(-1) if intercept else slice(None)
     return Intervals(
-        coefficients=weights[:, columns], deviations=found[:, columns], covers=OF_SUMS, whole=True
+        coefficients=weights[:, columns],
+        deviations=found[:, columns],
+        covers=OF_CODES if place.blocks else OF_SUMS,
+        whole=not place.blocks,
     )
 
 
