@@ -244,3 +244,24 @@ def test_a_budget_counts_coins_where_every_answer_went_through_one():
             BudgetExceeded, match=f"would spend epsilon {spent:.3g} on the features"
         ):
             book.check(Budget(features_epsilon=0.5 * spent))
+
+
+@pytest.mark.parametrize(
+    ("by", "told"),
+    [
+        ("devices", "randomised on the device; training cannot weaken it"),
+        ("elsewhere", "as its server declares"),
+        ("operator", "no protection"),
+        ("", "no protection"),
+    ],
+)
+def test_who_tossed_the_coins_is_told(by, told):
+    """And coins hide nothing from whoever may have tossed them."""
+    case = CASES["together"]
+    book = Ledger(((case.place.flip(by), case.event),))
+    for data in ("answer: a", TOGETHER):
+        line = book.line(data, "own server")
+        assert told in line.reason and np.isinf(line.epsilon) == (told == "no protection")
+        others = book.line(data, "other servers")
+        assert others.epsilon == case.ledger.line(data, "other servers").epsilon
+    assert np.isfinite(book.line("answer: a", "other servers").epsilon)

@@ -179,7 +179,8 @@ class Ledger:
             return self._worst(data, row, self._people(server, colluding), sent, colluding)
         if row is not None:
             spent = [row.own_epsilon(each) for each in sent]
-            reason = reasons.answers_against_own(row, max(spent))
+            known = provenance.worst(*(each.by for each in sent))
+            reason = reasons.answers_against_own(row, known, max(spent))
         elif data == "features":
             spent, reason = [inf], reasons.features_against_own(adversary)
         else:
