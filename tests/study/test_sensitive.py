@@ -238,6 +238,11 @@ def test_a_model_learns_from_answers_that_nobody_was_told(tmp_path):
     assert share > 0.8  # of 0.9 at best, and 0.63 for whoever always says "no"
     lines = {line.data for line in trained.ledger.lines()}
     assert "answer: status" in lines
+    told = trained.user_lines()  # everybody's ε is the suggested one, not the menu's largest
+    assert len(told) == 6_000 and set(told.answers["answer: status"].own_server) == {1.0}
+    assert set(told.answers["label and randomised answers"].own_server) == {4.0}
+    worst = trained.ledger.line("answer: income", "other servers").epsilon
+    assert (told.answers["answer: income"].other_servers < worst).all()
 
 
 def frozen(folder, study, server, features, y):

@@ -7,8 +7,8 @@ Coins are independent, so that all answers together are as private as the sum of
 everything that holds for one coin holds for any pure mechanism with that sum.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from pdml.accounting import bounds, profiles, provenance
 from pdml.accounting.events import AnswerFlipped
 from pdml.accounting.exposure import Exposure
-from pdml.accounting.profiles import Profile
+from pdml.accounting.profiles import Profile, Values
 from pdml.accounting.spending import Split
 
 TOGETHER = "label and randomised answers"
@@ -46,6 +46,16 @@ class Row:
         """Of all its coins, at one server."""
         return sum(each.epsilon for each in self.answers) + (sent.epsilon if self.label else 0.0)
 
+    def coins(self, chosen: Mapping[str, Values]) -> Values:
+        """ε of its answers, added up, for people who chose these, by name; the largest where it is
+        not known."""
+        return sum(chosen.get(each.name, each.epsilon) for each in self.answers)
+
+    def chosen(self, chosen: Mapping[str, float]) -> "Row":
+        """The same for somebody who chose these ε, by name."""
+        each = (one._replace(epsilon=chosen.get(one.name, one.epsilon)) for one in self.answers)
+        return replace(self, answers=tuple(each))
+
     def own_epsilon(self, sent: Split) -> float:
         """Against whoever receives the report: coins hide nothing from who tossed them, nor from
         who evaluated a model with the true answers.
@@ -53,17 +63,21 @@ class Row:
         seen = provenance.is_seen(sent.by) or bool(sent.counts)
         return inf if seen else self.epsilon(sent)
 
-    def profile(self, sent: Split, spent: Exposure) -> Profile:
-        """δ(ε) against the other servers, for each kind of person of one server."""
+    def profile(self, sent: Split, spent: Exposure, chosen: Values = None) -> Profile:
+        """δ(ε) against the other servers, for each kind of person of one server.
+
+        ``chosen``: the ε of each one's answers here, added up. By default everybody has chosen the
+        largest, and only whoever is worst off matters.
+        """
         if self.label:  # the label may differ, too: what tells on its coin does not hold
             record = profiles.better_of(*bounds.closed("features", spent).values())
         else:
-            record = bounds.against_others("features", spent, worst=True)
+            record = bounds.against_others("features", spent, worst=chosen is None)
         if sent.counts:  # they tell of true answers, which no coin hides
             return record
         several = self.label or len(self.answers) > 1
         levels = 2 if several else self.answers[0].levels
-        total = sum(each.epsilon for each in self.answers)
+        total = sum(each.epsilon for each in self.answers) if chosen is None else chosen
         coins = np.asarray(spent.epsilon) + total if self.label else total
         return profiles.better_of(record, profiles.joint_profile(coins, record, levels))
 

@@ -359,14 +359,16 @@ class Ledger:
         server = int(self.reports.servers[record])
         kind = (self.reports.epsilons[record], self.reports.weights[record])
         own = exposure(self._sent[server], *kind, classes=self.classes)
+        chosen = {name: each[record] for name, each in self.reports.answers.items()}
         table = []
         for line in self.lines(server):
+            row = self._rows.get(line.data)
+            row = None if row is None else row.chosen(chosen)
             if line.adversary == "other servers":
-                row = self._rows.get(line.data)
                 line = self._worst(line.data, row, [own], [self._sent[server]])
-            elif line.data in ("label", answers.TOGETHER) and not isinf(line.epsilon):
-                more = line.epsilon - self._sent[server].epsilon  # of other answers
-                mine = float(own.epsilon[0]) + more
+            elif not isinf(line.epsilon):
+                mine = 0.0 if row is None else row.coins({})
+                mine += float(own.epsilon[0]) if row is None or row.label else 0.0
                 line = replace(line, epsilon=mine, certainty=float(expit(mine)))
             table.append(line)
         return table
