@@ -36,6 +36,7 @@ from pdml.node.offers import Offer
 from pdml.node.sealing import Sealer, SealingKey
 from pdml.plan.saved import SavedPlan
 from pdml.release.node_evaluation import add_up
+from pdml.study.device import chosen
 from pdml.study.frozen import open_frozen
 from pdml.study.messages import decode_report, encode_report, features_of, report_id
 from pdml.tables import Table
@@ -137,6 +138,7 @@ HASHES = {
     "study-1.toml": "8fb5fc6f70e431bddcc895f3cd509a3c903ec09e261a7622002a70c2145c532b",
     "study-1.second.toml": "10fef8ba459700338c5ff4693c3d86dd958f8c0fbaea86484b8c74b02e440d7b",
     "study-1.languages.toml": "dcd23712430365098e2a7c05a371cbfd848c62f2865b6ae3c391b7438d90bdf1",
+    "study-1.sensitive.toml": "30e3b169b49056c0be43f7ae0810da17a38acd11841dff5e01c8b38e46d6e839",
     "study-1.told.toml": "9a0e8d4a87916b7ecd5dcc2538405830af1f3b3f1a31466ff12f819c6fca1038",
 }
 
@@ -146,7 +148,7 @@ def read_study(path, version, newer, tmp_path):
     if newer:
         text = text.replace("[study]", "[study]\ncolour = 3\nformat = 2")
     study = Study.from_text(text)
-    second = path.name in ("study-1.second.toml", "study-1.languages.toml")
+    second = path.name not in ("study-1.toml", "study-1.told.toml")
     known = HASHES[path.name]
     assert study.hash == known and study.encoder.version == (2 if second else 1)
     assert [texts.title for texts in study.languages] == ["Zweite"] * ("languages" in path.name)
@@ -164,6 +166,11 @@ def read_report(path, version, newer, tmp_path):
         assert report.study == study.hash
         assert study.decode(features_of(report)) == {"age": 50, "job": "farm"}
         assert features_of(report).tobytes() == study.encode({"age": 50, "job": "farm"}).tobytes()
+    if path.name == "report-2.sensitive.json":
+        study, drawn = Study.load(STORED / "study-1.sensitive.toml"), ((1, 500_000), (3, 2_000_000))
+        assert report.study == study.hash
+        assert chosen(study.encoder, features_of(report)) == drawn
+        assert features_of(report).tobytes() == study.encode({"age": 50}, drawn).tobytes()
 
 
 def read_message(path, version, newer, tmp_path):

@@ -125,7 +125,7 @@ def test_questions_can_be_left_out_and_the_preview_says_so(tmp_path: Path) -> No
         "age prefer not to say",
         "job prefer not to say",
         "steps 18000 or more",
-        "made of these the square of every number",
+        "made of these the square of every number that is sent as it is",
     ):
         assert f"\n {line}\n" in shown
     report = decode_report(server.bodies[0])

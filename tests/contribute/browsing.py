@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
@@ -110,8 +111,8 @@ class Visitor:
         self.press(f"#{self.shown()} .primary")
 
     def answers(self, fields: Mapping[str, str]) -> None:
-        """What to enter by the id or the name of a field; radio buttons and lists take the level's
-        position.
+        """What to enter by the id or the name of a field; radio buttons, lists and the buttons of
+        secret questions take the level's position.
         """
         for name, value in fields.items():
             if lists := self.browser.find_elements(By.CSS_SELECTOR, f"select#{name}"):
@@ -119,8 +120,8 @@ class Visitor:
             elif texts := self.browser.find_elements(By.CSS_SELECTOR, f"input#{name}"):
                 texts[0].clear()
                 texts[0].send_keys(value)
-            elif name == "answer":
-                self.press(f"#label button[value='{value}']")
+            elif self.browser.find_elements(By.CSS_SELECTOR, f"fieldset#{name}.asked"):
+                self.press(f"#{name} button[value='{value}']")
             else:
                 self.press(f"label:has(input[name={name}][value='{value}'])")
 
@@ -177,6 +178,10 @@ class Visitor:
         self.waits_for("question")
         self.tabs_to(self.text("#label button"))
         self.types(Keys.SPACE)
+        self.finishes_by_keyboard()
+
+    def finishes_by_keyboard(self) -> None:
+        """From the last answer to the receipt."""
         self.tabs_to(self.text("#question .primary"))
         self.types(Keys.ENTER)
         self.waits_for("check")
@@ -185,12 +190,18 @@ class Visitor:
         self.waits_for("done")
         assert self.focus() == self.text("#done h2")
 
-    def fills(self, about: Mapping[str, str], label: int, epsilon: int | None = None) -> None:
-        """The same in one go, for tests about what comes after; once chance has decided the label
-        is not asked."""
+    def fills(
+        self,
+        about: Mapping[str, str],
+        label: int,
+        epsilon: int | None = None,
+        secrets: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """The same in one go, for tests about what comes after; once chance has decided neither
+        label nor ``secrets`` are asked."""
         self.browser.execute_script(
             """
-            const [about, label, epsilon] = arguments, form = (id) => document.getElementById(id);
+            const [about, label, epsilon, secrets] = arguments, form = (id) => document.getElementById(id);
             const enter = (name, value) => {
               const box = document.getElementById(name);
               if (box) box.value = value; else document.querySelector(`input[name="${name}"][value="${value}"]`).click();
@@ -200,11 +211,14 @@ class Visitor:
             if (form("privacy").hidden) return;
             if (epsilon !== null) enter("epsilon", epsilon);
             form("privacy").requestSubmit();
-            document.querySelector(`#label button[value="${label}"]`).click();
+            for (const [id, value] of Object.entries({ ...secrets, answer: label })) {
+              document.querySelector(`#${id} button[value="${value}"]`).click();
+            }
             form("question").requestSubmit();""",
             dict(about),
             label,
             epsilon,
+            dict(secrets),
         )
         self.waits_for("check")
 

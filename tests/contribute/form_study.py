@@ -5,7 +5,7 @@ from dataclasses import replace
 from example_study import ASKING, STUDY
 
 from pdml.study import Wording
-from pdml.study.encoder import Category, Encoder
+from pdml.study.encoder import Category, Encoder, Menu, Number
 from pdml.study.languages import Question, Texts
 
 REGION = Category(name="region", levels=("north", "east", "south", "west", "centre", "islands"))
@@ -85,3 +85,48 @@ TOLD_TRANSLATED = replace(
     ),
 )
 ABOUT = {"a0": "34", "a1": "0", "a2": "2"}  # 34 years, female, south
+
+# Studies with more secrets than the label: some of what they ask for, or all of it.
+MENU = Menu(menu=(0.5, 1.0, 2.0), default=1.0)
+STATUS = Category(name="status", levels=("single", "married", "widowed"), epsilon=MENU)
+INCOME = Number(
+    name="income",
+    low=0,
+    high=200,
+    bins=(20, 50.5, 100),
+    missing="level",
+    epsilon=Menu(menu=(0.4, 2.0), default=2.0),
+)
+SECRETS = replace(
+    TOLD,
+    encoder=Encoder(attributes=(STATUS, STUDY.attributes[0], INCOME), version=2),
+    wording={
+        "status": Wording(label="Are you married?"),
+        "age": Wording(label="How old are you?", help="In years."),
+        "income": Wording(label="What do you earn?", help="In thousands a year."),
+    },
+)
+ALL_SECRET = replace(
+    SECRETS,
+    encoder=Encoder(attributes=(STATUS, INCOME), version=2),
+    wording={name: SECRETS.wording[name] for name in ("status", "income")},
+)
+_ASKED = {
+    "de": (
+        Question("status", "Sind Sie verheiratet?", levels=("ledig", "verheiratet", "verwitwet")),
+        Question("age", "Wie alt sind Sie?", "In Jahren."),
+        Question("income", "Was verdienen Sie?", "In Tausend im Jahr."),
+    ),
+    "ar": (
+        Question("status", "هل أنتم متزوجون؟", levels=("أعزب", "متزوج", "أرمل")),
+        Question("age", "كم عمركم؟", "بالسنوات."),
+        Question("income", "كم دخلكم؟", "بالآلاف في السنة."),
+    ),
+}
+SECRETS_TRANSLATED = replace(
+    SECRETS,
+    language="en",
+    languages=tuple(
+        replace(texts, attributes=_ASKED[texts.code]) for texts in TOLD_TRANSLATED.languages
+    ),
+)

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from browsing import Visitor, chromium
 from collector_process import Collector, certificate, collecting, pdml
-from form_study import ABOUT, TOLD
+from form_study import ABOUT, SECRETS, TOLD
 from scipy.stats import binom
 from selenium.webdriver import Chrome
 from selenium.webdriver.remote.webdriver import WebDriver
 
 from pdml.mechanisms.label_flip import LabelFlip
-from pdml.study import Study, template
+from pdml.study import Study, device, template
 from pdml.study.frozen import open_frozen
 from pdml.study.messages import decode_report, features_of
 
@@ -122,6 +122,36 @@ def test_the_whole_study_by_keyboard_alone(
         assert TOLD.decode(features_of(report))["region"] == "south" and report.epsilon == 400_000
         assert TOLD.consent and report.consent == TOLD.consent.digest
         assert collector.command("status", study_file)["reports"] == 1
+
+
+def test_secret_answers_from_the_form_to_the_frozen_data_set(
+    engine: WebDriver, study_file: Path, tmp_path: Path
+) -> None:
+    """What the service takes, a person withdraws, and the data set holds, are the page's codes."""
+    study_file.write_text(template.render(SECRETS), encoding="utf-8")
+    with collecting(study_file, tmp_path, "--open") as collector:
+        sent = []
+        for secrets in ({"a0": "1", "a2": "2"}, {"a0": "0", "a2": "4"}):
+            visitor = Visitor(engine, collector.url).opens(fresh=True)
+            visitor.press("label:has(#consent)")
+            visitor.go_on()
+            visitor.waits_for("about")
+            visitor.fills({"a1": "34"}, label=1, secrets=secrets)
+            sent.append(features_of(decode_report(visitor.text("#check pre").encode())))
+            visitor.sends()
+        visitor.press("#withdraw summary")
+        visitor.press("#withdraw-now")
+        while "has erased everything" not in visitor.text("#said"):
+            engine.execute_async_script("setTimeout(arguments[0], 20)")
+        collector.command("close", study_file)
+        data = tmp_path / "frozen"
+        collector.command("export", study_file, "--out", str(data), "--force-small")
+    frozen = open_frozen(data, study_hash=SECRETS.hash)
+    assert np.array_equal(frozen.features, sent[:1])
+    drawn = device.chosen(SECRETS.encoder, frozen.features[0])
+    assert [micro for _, micro in drawn] == [1_000_000, 2_000_000]  # what the menus suggest
+    again = SECRETS.encode({"age": 34}, drawn)
+    assert np.array_equal(frozen.features[0], again)
 
 
 def test_the_operator_sees_totals_behind_a_token(

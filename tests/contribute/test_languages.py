@@ -101,7 +101,8 @@ def test_no_sentence_stands_outside_the_catalogues() -> None:
     """Between the tags of the page no letter; in the scripts no text of two words or more, but for
     what machines read."""
     assert Prose(SOURCES["page.html"]).found == []
-    machines = r'use strict|pdml( |-)|\["use|:is\(|input, select|label|choice|long code|hint|field asked|noopener'
+    machines = r'use strict|pdml( |-)|\["use|:is\(|input, select|label|choice|long code|hint'
+    machines += "|field (?:asked|brief)|noopener"
     for script in SCRIPTS:
         code = re.sub(r"/\*.*?\*/|//[^\n]*", "", script, flags=re.S)
         texts = [text for pair in re.findall(r'"([^"\n]*)"|`([^`\n]*)`', code) for text in pair]
@@ -182,5 +183,7 @@ def test_no_language_promises_more_than_chance_keeps(code: str) -> None:
     for key, sentence in CATALOGUES[code].items():
         text = " ".join(forms(sentence))
         assert not re.search(rf"(?i)(?<!\w)(?:{PROMISES[code]})(?!\w)", text), key
-    for key in ("question.sealed", "check.drawn", "done.intro", "server.unreached"):
+    asked = ("question.sealed", "check.drawn", "done.intro")
+    several = (*(f"{key}.several" for key in asked), "about.intro.every")
+    for key in (*asked, *several, "server.unreached"):
         assert re.search(f"(?i){MAYBE[code]}", " ".join(forms(CATALOGUES[code][key]))), key

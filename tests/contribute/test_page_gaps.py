@@ -98,8 +98,8 @@ def test_questions_can_be_left_out_by_keyboard(
     }
     assert facts(visitor)[4] == [
         "Also sent, made of these answers",
-        "the square of every number; the product of age and steps; "
-        "5 waves of every number, in directions that all know",
+        "the square of every number that is sent as it is; the product of age and steps; "
+        "5 waves of every number that is sent as it is, in directions that all know",
     ]
     visitor.sends()
     seen = preview(study, recorder.bodies[0])

@@ -11,6 +11,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from pdml import Budget, PDMLClassifier, TrainingPlan
 from pdml.core.sums_expectation import Range
+from pdml.datasets import adult
 from pdml.errors import BudgetExceeded, ClippingWarning, InvalidInput, PrivacyUtilityWarning
 from pdml.release.settling import NO_LIMIT, OVERRIDES, doubts
 
@@ -235,3 +236,20 @@ class TestSettingsByThemselves:
 def test_no_other_word_is_a_plan():
     with pytest.raises(InvalidInput, match="plan must be a TrainingPlan"):
         fitted(*people(), plan="best")
+
+
+def test_few_records_of_uneven_classes_are_no_worse_than_the_larger_class(data_dir):
+    """Adult, 5,000 records, 106 columns, all other servers colluding: over eight trainings the mean
+    gain was 1.3 points with a deviation of 1.7, so that the mean of three is below -1 in 1% of
+    draws; seeds are fixed. While the offset was scaled with the direction it was -3.4.
+    """
+    raw = adult.load()
+    order = np.random.default_rng(0).permutation(len(raw.y))
+    x, y = adult.unit_rows(raw)[order], (raw.y[order] > 0).astype(int)
+    test = slice(-5000, None)
+    gains = []
+    for seed in range(3):
+        part = slice(5000 * seed, 5000 * (seed + 1))
+        model = PDMLClassifier(random_state=seed).fit(x[part], y[part])
+        gains.append(model.score(x[test], y[test]) - np.mean(y[test] == 0))
+    assert np.mean(gains) > -0.01

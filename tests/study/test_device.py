@@ -52,14 +52,21 @@ def test_vectors(study: dict[str, Any], case: dict[str, Any]) -> None:
     shown again.
     """
     contract = Study.from_canonical(study["canonical"].encode())
-    features = contract.encode(case["answers"])
+    drawn = tuple(map(tuple, case.get("drawn", ())))
+    features = contract.encode(case["answers"], drawn)
+    assert device.chosen(contract.encoder, features) == drawn
     assert features.astype("<f4").tobytes().hex() == case["features_hex"]
-    assert contract.decode(features) == case["decoded"]
+    told = contract.decode(features)
+    assert {each.name: told[each.name] for each in contract.encoder.clear} == case["decoded"]
+    for each, (level, _) in zip(contract.encoder.sensitive, drawn, strict=True):
+        assert told[each.name] == each.choices[level]
     assert pack_features(features) == case["report"]["features"]
     report = Report(**case["report"])
     assert encode_report(report).decode() == case["report_bytes"]
     assert decode_report(case["report_bytes"].encode()) == report
     assert features_of(report).tobytes() == features.tobytes()
+    if drawn:  # a table of true answers would be drawn anew
+        return
     columns = {
         name: np.array([value], dtype=None if isinstance(value, (int, float)) else object)
         for name, value in case["answers"].items()
@@ -77,10 +84,10 @@ new Function(scripts.join("\\n") + `
     const found = [];
     for (const { canonical, cases } of studies) {
       const coder = await coderOf(JSON.parse(canonical));
-      for (const { answers } of cases) {
-        const features = encode(coder, answers);
-        const decoded = { ...decode(coder, features) };
-        found.push([hex(new Uint8Array(features.buffer)), decoded, coder.maps.map(mapInWords)]);
+      for (const { answers, drawn } of cases) {
+        const features = encode(coder, answers, drawn);
+        const told = [{ ...decode(coder, features) }, drawnIn(coder, features)];
+        found.push([hex(new Uint8Array(features.buffer)), ...told, coder.maps.map(mapInWords)]);
       }
     }
     console.log(JSON.stringify(found));
@@ -103,11 +110,12 @@ def test_the_page_gives_the_same_bits_and_words() -> None:
         timeout=60,
         check=True,
     )
-    for (study, case), (bits, decoded, words) in zip(CASES, json.loads(done.stdout), strict=True):
-        assert bits == case["features_hex"]
+    found = json.loads(done.stdout)
+    for (study, case), (bits, decoded, drawn, words) in zip(CASES, found, strict=True):
+        assert bits == case["features_hex"] and drawn == case.get("drawn", [])
         contract = Study.from_canonical(study["canonical"].encode())
         assert words == [readable.of_map(each) for each in contract.encoder.maps]
-        for attribute in contract.attributes:
+        for attribute in contract.encoder.clear:
             mine, theirs = decoded[attribute.name], case["decoded"][attribute.name]
             if isinstance(attribute, Number) and isinstance(theirs, float):
                 width = attribute.high - attribute.low

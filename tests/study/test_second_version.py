@@ -264,8 +264,8 @@ def test_maps_and_answers_in_words() -> None:
     ] == [
         "the square of age, bmi",
         "the product of age and bmi, of age and sex=f",
-        "in which of 4 intervals lies every number",
-        "7 waves of every number, in directions that all know",
+        "in which of 4 intervals lies every number that is sent as it is",
+        "7 waves of every number that is sent as it is, in directions that all know",
     ]
 
 

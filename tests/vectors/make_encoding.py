@@ -57,6 +57,16 @@ def scaled(name, low, high, typical, spread):
     return {**number(name, low, high), "typical": typical, "spread": spread}
 
 
+def secret(attribute, *menu):
+    """With an ε of its own."""
+    weak = {"accept_weak": True} if menu[-1] > 2.9 else {}
+    return {**attribute, "epsilon": {"menu": list(menu), "default": menu[0], **weak}}
+
+
+def binned(name, low, high, *bins):
+    return {**number(name, low, high), "bins": list(bins)}
+
+
 SECOND = {"encoder": {"version": 2}}
 NUMBERS = [
     scaled("age", 18, 100, 45, 15),
@@ -65,6 +75,13 @@ NUMBERS = [
 ]
 
 
+STATUS = secret(category("status", "single", "married", "divorced", "widowed"), 0.5, 1, 2)
+INCOME = secret({**binned("income", 0, 200, 20, 50.5, 100), "missing": "level"}, 0.01, 2.5)
+SMOKES = secret({**category("smokes", "no", "yes"), "missing": "level"}, 0.333333, 1, 5)
+TALL = secret(binned("tall", -1e-3, 1e7, 170), 1.1)
+
+
+# Of sensitive answers a case has what was drawn: [level, ε in millionths] of each.
 STUDIES = (
     (
         study("plain", [number("age", 18, 100), category("sex", "female", "male", "other")]),
@@ -216,6 +233,38 @@ STUDIES = (
             {"age": 33.3, "income": 1e7, "bmi": 10, "sex": "male"},
         ],
     ),
+    (
+        study(
+            "sensitive",
+            [
+                STATUS,
+                scaled("age", 18, 100, 45, 15),
+                INCOME,
+                {**category("sex", "female", "male"), "missing": "level"},
+                SMOKES,
+            ],
+            more=SECOND
+            | {
+                "maps": [
+                    {"map": "squares", "keep": True},
+                    {"map": "bins", "columns": ["age"], "count": 3, "keep": True},
+                ]
+            },
+        ),
+        [
+            ({"age": 45, "sex": "male"}, [[0, 500_000], [0, 10_000], [0, 333_333]]),
+            ({"age": 91, "sex": "female"}, [[3, 2_000_000], [4, 2_500_000], [2, 5_000_000]]),
+            ({"age": 18, "sex": None}, [[1, 1_000_000], [2, 10_000], [1, 1_000_000]]),
+        ],
+    ),
+    (
+        study("all", [TALL, STATUS], more=SECOND),
+        [({}, [[0, 1_100_000], [2, 1_000_000]]), ({}, [[1, 1_100_000], [3, 500_000]])],
+    ),
+    (
+        study("wide", [secret(category("one", *map(str, range(60))), 0.01, 1)], more=SECOND),
+        [({}, [[59, 10_000]]), ({}, [[0, 1_000_000]])],
+    ),
 )
 
 
@@ -335,33 +384,87 @@ def added(values):
     return total
 
 
+def exponential(value):
+    """e to a fraction, with far more bits than a code has."""
+    total, term, j = Fraction(0), Fraction(1), 0
+    while term > Fraction(1, 1 << 200):
+        total, j = total + term, j + 1
+        term = term * value / j
+    return total
+
+
+def weight(micro, count):
+    """What de-biases a code: rounded down to a multiple of 2^-40."""
+    odds = exponential(Fraction(micro, 10**6))
+    return rounded(Fraction(floor((odds + count - 1) / (odds - 1) * 2**40), 2**40))
+
+
+def sensitive(document):
+    return [one for one in document["attributes"] if "epsilon" in one]
+
+
+def count_of(attribute):
+    own = len(attribute["bins"]) + 1 if "bins" in attribute else len(attribute["levels"])
+    return own + ("missing" in attribute)
+
+
+def codes(document, drawn, mass):
+    """The entries of what was drawn, and how long the rest of the row may be."""
+    found, left = [], Fraction(1)
+    for one, (level, micro) in zip(sensitive(document), drawn, strict=True):
+        count = count_of(one)
+        share = rounded(1 - rounded(Fraction(1, count)))
+        free = rounded(1 - rounded(CONSTANT * CONSTANT))
+        length = rounded(MARGIN * root(rounded(free * rounded(share / mass))))
+        smallest = round(Fraction(str(one["epsilon"]["menu"][0])) * 10**6)
+        scale = rounded(length / rounded(weight(smallest, count) * root(share)))
+        loud = weight(micro, count)
+        found += [rounded(rounded(e * loud) * scale) for e in centred(level, count)]
+        part = rounded(length / MARGIN)
+        left = rounded(left - rounded(part * part))
+    return found, rounded(MARGIN * root(left))
+
+
 def row_factor(document, answers):
-    """The entries of a row of version 2, and what all of them are multiplied by."""
-    attributes = document["attributes"]
+    """The entries of a row of version 2 but for codes, what all of them are multiplied by, and the
+    mass that says so.
+    """
+    attributes = [one for one in document["attributes"] if "epsilon" not in one]
     first = [each for one in attributes for each in first_entries(one, answers[one["name"]])]
     numbers = [one["name"] for one in attributes if one["kind"] == "number"]
     made = [each for one in document.get("maps", ()) for each in mapped(one, first, numbers)]
     entries = [entry for _, entry, _ in first] + [entry for entry, _ in made]
-    mass = added([mass for *_, mass in first] + [mass for _, mass in made])
-    return entries, rounded(SIZE / root(mass)) if mass else Fraction(1)
+    counts = [count_of(one) for one in sensitive(document)]
+    mass = added(
+        [mass for *_, mass in first]
+        + [mass for _, mass in made]
+        + [level_mass(count) for count in counts for _ in range(count)]
+    )
+    return entries, rounded(SIZE / root(mass)) if mass else Fraction(1), mass
 
 
-def encode_second(document, answers):
-    entries, factor = row_factor(document, answers)
+def encode_second(document, answers, drawn):
+    entries, factor, mass = row_factor(document, answers)
     row = [rounded(entry * factor) for entry in entries] + [CONSTANT]
     norm = root(added([rounded(entry * entry) for entry in row]))
-    shrunk = rounded(MARGIN / max(norm, MARGIN))
-    return b"".join(struct.pack("<f", float(entry * shrunk)) for entry in row)
+    coded, room = codes(document, drawn, mass)
+    shrunk = rounded(room / max(norm, room))
+    *clear, constant = (rounded(entry * shrunk) for entry in row)
+    return b"".join(struct.pack("<f", float(entry)) for entry in (*clear, *coded, constant))
 
 
 def decode_second(document, data, answers):
-    """What can be read back of a row of version 2: in shares of its last entry, the constant."""
+    """What can be read back of a row of version 2: in shares of its last entry, the constant; codes
+    apart.
+    """
     entries = [value for (value,) in struct.iter_unpack("<f", data)]
-    _, factor = row_factor(document, answers)
+    _, factor, _ = row_factor(document, answers)
     unit = float(CONSTANT) / float(factor)
     entries = iter([entry / entries[-1] * unit for entry in entries])
     found = {}
     for attribute in document["attributes"]:
+        if "epsilon" in attribute:
+            continue
         name, missing = attribute["name"], "missing" in attribute
         if attribute["kind"] == "category":
             part = [next(entries) for _ in range(len(attribute["levels"]) + missing)]
@@ -388,9 +491,9 @@ def number_behind(attribute, off):
     return min(max(round(typical + off * spread, digits), least), most) + 0.0
 
 
-def encode(document, answers):
+def encode(document, answers, drawn):
     if "encoder" in document:
-        return encode_second(document, answers)
+        return encode_second(document, answers, drawn)
     attributes = document["attributes"]
     entries = []
     for attribute in attributes:
@@ -460,8 +563,9 @@ def vectors():
         )
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         cases = []
-        for answers in people:
-            data = encode(document, answers)
+        for person in people:
+            answers, drawn = person if isinstance(person, tuple) else (person, [])
+            data = encode(document, answers, drawn)
             report = {
                 "version": 2,
                 "study": digest,
@@ -475,6 +579,7 @@ def vectors():
             cases.append(
                 {
                     "answers": answers,
+                    **({"drawn": drawn} if drawn else {}),
                     "features_hex": data.hex(),
                     "decoded": decode(document, data, answers),
                     "report": report,
@@ -496,6 +601,8 @@ def vectors():
         "IEEE doubles. "
         "Version 2 of the encoder: e = clip((v - typical)/spread, 3) and levels less 1/L, then "
         "maps; x = float32((e*1.5/sqrt(mass), 0.2) shrunk to a norm of 1 - 2^-20 at most). "
+        "drawn: level and epsilon in millionths of each sensitive answer, whose code stands before "
+        "the constant. "
         "features_hex: little-endian float32. hash: sha256 of the canonical text in UTF-8.",
         "studies": studies,
     }

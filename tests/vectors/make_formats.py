@@ -44,7 +44,7 @@ from pdml.release.signed_counts import Signed
 from pdml.release.table import train_table
 from pdml.study import frozen, template
 from pdml.study.draft import new_study
-from pdml.study.encoder import Category, Number
+from pdml.study.encoder import Category, Menu, Number
 from pdml.study.languages import Question, Texts
 from pdml.study.messages import Receipt, Report, encode_report, pack_features, report_id
 from pdml.tables import Table
@@ -249,6 +249,21 @@ def of_the_second_encoder(place: Path) -> None:
     keep("model-3.second.json", (place / "model.json").read_bytes())
 
 
+def of_sensitive_answers(place: Path) -> None:
+    """A study with an ε for some of its attributes, and a report of what was drawn."""
+    menu = Menu(menu=(0.5, 2.0), default=2.0)
+    age = Number(name="age", low=18, high=100)
+    job = Category(name="job", levels=("farm", "office"), epsilon=menu)
+    pay = Number(name="pay", low=0, high=200, bins=(20, 50), missing="level", epsilon=menu)
+    asked = {"title": "Sensitive", "question": "Ill?", "classes": ("no", "yes")}
+    study = new_study(**asked, attributes=(job, age, pay))
+    keep("study-1.sensitive.toml", template.plain(study))
+    features = pack_features(study.encode({"age": 50}, ((1, 500_000), (3, 2_000_000))))
+    ids = {"version": 2, "study": study.hash, "id": report_id("3" * 32)}
+    sent = Report(**ids, epsilon=400_000, label=0, features=features)
+    keep("report-2.sensitive.json", encode_report(sent))
+
+
 def of_a_plan(place: Path) -> None:
     plan = TrainingPlan(rounds=7, noise_scale=(0.1, 0.2, 0.3))
     saved = SavedPlan(plan=plan, links=((0, 1), (1, 2)), budget=Budget(features_epsilon=0.5))
@@ -282,6 +297,7 @@ if __name__ == "__main__":
         of_a_device,
         of_a_model,
         of_the_second_encoder,
+        of_sensitive_answers,
         of_a_plan,
     ):
         with tempfile.TemporaryDirectory() as place:

@@ -9,16 +9,21 @@
 const WORD = 1n << 64n;
 const randomWord = () => crypto.getRandomValues(new BigUint64Array(1))[0];
 
-/* P = ceil(2^64 (K-1)/(e^ε + K-1)), ε in millionths; e^ε = Σ ε^j/j! in units of 2^-256. */
-function threshold(micro, classes) {
-  const unit = 1n << 256n, others = BigInt(classes - 1);
+/* e^ε = Σ ε^j/j! in units of 2^-256, ε in millionths. */
+const UNIT = 1n << 256n;
+function oddsOf(micro) {
   let odds = 0n;
-  for (let term = unit, j = 1n; term > 0n; j++) {
+  for (let term = UNIT, j = 1n; term > 0n; j++) {
     odds += term;
     term = (term * BigInt(micro)) / (1000000n * j);
   }
-  const all = odds + others * unit;
-  return (others * unit * WORD + all - 1n) / all;
+  return odds;
+}
+
+/* P = ceil(2^64 (K-1)/(e^ε + K-1)). */
+function threshold(micro, classes) {
+  const others = BigInt(classes - 1), all = oddsOf(micro) + others * UNIT;
+  return (others * UNIT * WORD + all - 1n) / all;
 }
 
 /* Another class, each equally likely: words that would favour some are drawn again. */
@@ -69,11 +74,12 @@ async function numbered() {
 
 // 4 What this device remembers of a study, so that chance decides once. One of
 //   {id, epsilon, label, code, token}          drawn: what chance has made of the answer
-//   {id, epsilon, label, code, sent}           left, no clear answer: only these bytes may leave now
+//   {id, epsilon, label, code, sent}           left, no clear answer: only these bytes may leave
 //   {id, epsilon, label, code, sent, receipt}  stored by the server; with withdrawn: erased again
-//   Every field but the receipt, which is the server's, and the code, which is drawn before anything
-//   else and withdraws the report, stands in the report: whoever reads this memory learns of the
-//   person what whoever receives the report learns, and no more.
+//   and, of studies with sensitive attributes, answers: [level, ε] of each, as drawn.
+//   Every field but the receipt, which is the server's, and the code, which is drawn before
+//   anything else and withdraws the report, stands in the report: whoever reads this memory learns
+//   of the person what whoever receives the report learns, and no more.
 
 const memory = (() => {
   const kept = new Map(); // what the browser would not store: only until the page is closed
@@ -115,10 +121,15 @@ function remember(hash, memo) {
   return memo;
 }
 
-/* What chance makes of an answer: drawn once, kept before anybody sees it. The answer is not. */
-function settle(hash, { id, code }, answer, micro, classes) {
-  const drawn = () => randomise(answer, micro, classes);
-  return recall(hash) ?? remember(hash, { id, epsilon: micro, label: drawn(), code });
+/* What chance makes of an answer, and of `others`, [level, ε in millionths, levels] of each, with a
+   coin for each: drawn once, kept before anybody sees it. The answers are not. */
+function settle(hash, { id, code }, answer, micro, classes, others = []) {
+  const known = recall(hash);
+  if (known) return known;
+  const answers = others.map(([level, own, levels]) => [randomise(level, own, levels), own]);
+  const label = randomise(answer, micro, classes);
+  const drawn = { id, epsilon: micro, label, ...(answers.length ? { answers } : {}) };
+  return remember(hash, { ...drawn, code });
 }
 
 /* An invitation comes in the address's fragment, which no server sees, and leaves it at once. A

@@ -1,6 +1,7 @@
 /* 2 Encoding: a person's answers as float32 entries of norm at most 1. The study says by which
    version. Only + - * / and square roots of doubles, each rounded alike on every machine, in the
-   order of the Python package. */
+   order of the Python package. An attribute with a menu of ε is sensitive: of its answer a row
+   holds a code of what chance made of it, after the entries of all others. */
 
 const NO_ANSWER = "prefer not to say";
 const LIMIT = 3, SIZE = 1.5, CONSTANT = 0.2, MARGIN = 1 - 2 ** -20;
@@ -12,7 +13,8 @@ function readNumber(text, { range: [low, high], whole }) {
   const wrong = (what) =>
     [undefined, () => words(`number.${what}${whole ? ".whole" : ""}`, { low, high })];
   if (text === "") return wrong("empty");
-  const plain = text.replace(/[٠-٩۰-۹]/g, (digit) => digit.charCodeAt() & 15).replace(/٫/g, ".");
+  const western = (digit) => digit.charCodeAt() & 15;
+  const plain = text.replace(/[٠-٩۰-۹]/g, western).replace(/٫/g, ".");
   const typed = /^[-+]?(\d+([.,]\d*)?|[.,]\d+)$/.test(plain);
   const number = typed ? Number(plain.replace(",", ".")) : NaN;
   if (Number.isNaN(number)) return wrong("digits");
@@ -23,6 +25,10 @@ function readNumber(text, { range: [low, high], whole }) {
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 const limited = (entry) => clamp(entry, -LIMIT, LIMIT) + 0; // + 0 turns -0 into 0
 const choicesOf = ({ levels, missing }) => (missing ? [...levels, NO_ANSWER] : levels);
+/* Of how many answers a sensitive question has one; a number's are its bins. */
+const countOf = ({ levels, bins, missing }) =>
+  (bins ? bins.length + 1 : levels.length) + (missing ? 1 : 0);
+const menuOf = ({ menu }) => menu.map((epsilon) => Math.round(epsilon * 1e6)); // in millionths
 const centred = (chosen, count) =>
   Array.from({ length: count }, (_, k) => (k === chosen ? 1 - 1 / count : 0 - 1 / count) + 0);
 const levelMass = (count) => (count - 1) / (count * count);
@@ -88,10 +94,29 @@ function directionsOf({ seed, count, scale, used }) {
   return Promise.all(rows.map((k) => Promise.all(used.map((_, j) => entry(k, j)))));
 }
 
+/* w = 1 + L/(e^ε - 1), rounded down to a multiple of 2^-40: what de-biases a code. */
+function weight(micro, levels) {
+  const odds = oddsOf(micro), all = odds + BigInt(levels - 1) * UNIT;
+  return Number((all << 40n) / (odds - UNIT)) / 2 ** 40;
+}
+
+/* Where the codes of sensitive answers stand, from `start` on, and their scales (coded.py). */
+function blocksOf(sensitive, start, mass) {
+  return sensitive.map((attribute) => {
+    const levels = countOf(attribute), menu = menuOf(attribute.epsilon), own = 1 - 1 / levels;
+    const length = MARGIN * Math.sqrt((1 - CONSTANT * CONSTANT) * (own / mass));
+    const scale = length / (weight(menu[0], levels) * Math.sqrt(own));
+    start += levels;
+    return { start: start - levels, levels, menu, length, scale };
+  });
+}
+
 /* How a study's answers become entries: worked out once. */
 async function coderOf({ attributes, encoder, maps = [] }) {
+  const clear = attributes.filter(({ epsilon }) => !epsilon);
+  const sensitive = attributes.filter(({ epsilon }) => epsilon);
   const names = [], masses = [], numbers = [];
-  for (const attribute of attributes) {
+  for (const attribute of clear) {
     const number = attribute.kind === "number", choices = number ? [] : choicesOf(attribute);
     if (number) {
       numbers.push(attribute.name);
@@ -112,18 +137,30 @@ async function coderOf({ attributes, encoder, maps = [] }) {
     const columns = each.pairs ? each.pairs.flat() : each.columns ?? numbers;
     const one = { ...each, used: columns.map((name) => names.indexOf(name)) };
     const equal = (_, k) => 2 * ((2 * (k + 1)) / each.count - 1);
-    if (each.map === "bins") one.inner = each.edges ?? Array.from({ length: each.count - 1 }, equal);
+    const inner = () => each.edges ?? Array.from({ length: each.count - 1 }, equal);
+    if (each.map === "bins") one.inner = inner();
     if (each.map === "fourier") one.directions = await directionsOf(one);
     ready.push(one);
   }
   const version = encoder?.version ?? 1;
   const all = [...masses, ...ready.flatMap((one) => MASSES[one.map](one, masses))];
-  let mass = 0; // summed from left to right, as in Python
+  const coded = sensitive.map(countOf);
+  let mass = 0, left = 1; // summed from left to right, as in Python
   for (const each of all) mass += each;
-  return { version, attributes, maps: ready, factor: mass > 0 ? SIZE / Math.sqrt(mass) : 1 };
+  for (const count of coded) for (let k = 0; k < count; k++) mass += levelMass(count);
+  const blocks = blocksOf(sensitive, all.length, mass);
+  for (const { length } of blocks) left -= (length / MARGIN) * (length / MARGIN);
+  const factor = mass > 0 ? SIZE / Math.sqrt(mass) : 1;
+  const room = MARGIN * Math.sqrt(Math.max(left, 0));
+  return { version, attributes: clear, maps: ready, factor, blocks, room };
 }
 
-function encode({ version, attributes, maps, factor }, answers) {
+/* The entries of a code: of the level that is told, and of the others; `loud` is its weight. */
+const codeEntries = ({ levels, scale }, level, loud) =>
+  centred(level, levels).map((entry) => (entry * loud + 0) * scale);
+
+/* Answers in the clear by name, and [level, weight] of each sensitive one, as a row. */
+function rowOf({ version, attributes, maps, factor, blocks, room }, answers, codes) {
   const entries = attributes.flatMap((one) => entriesOf(one, answers[one.name], version));
   const made = maps.flatMap((one) => MAPS[one.map](entries, one));
   const row = version === 1
@@ -131,11 +168,31 @@ function encode({ version, attributes, maps, factor }, answers) {
     : [...[...entries, ...made].map((entry) => entry * factor), CONSTANT];
   let squares = 0;
   for (const entry of row) squares += entry * entry;
-  const norm = Math.sqrt(squares), length = version === 1 ? norm : Math.max(norm, MARGIN);
-  return Float32Array.from(row, (entry) => entry * (MARGIN / length));
+  const norm = Math.sqrt(squares), length = version === 1 ? norm : Math.max(norm, room);
+  const shrunk = row.map((entry) => entry * (room / length));
+  const coded = blocks.flatMap((block, k) => codeEntries(block, ...codes[k]));
+  return Float32Array.from([...shrunk.slice(0, -1), ...coded, shrunk.at(-1)]);
 }
 
-/* The answers behind a report's features: what a reader of the report sees. */
+/* What a device sends: `drawn` is what chance made of each sensitive answer, [level, ε in
+   millionths]. No true one is looked at. */
+function encode(coder, answers, drawn = []) {
+  if (drawn.length !== coder.blocks.length) throw new RangeError("drawn");
+  const loud = drawn.map(([level, micro], k) => [level, weight(micro, coder.blocks[k].levels)]);
+  return rowOf(coder, answers, loud);
+}
+
+/* What a reader of the report sees of each sensitive answer: [level, ε in millionths]. */
+function drawnIn({ blocks }, features) {
+  return blocks.map((block) => {
+    const { start, levels, menu } = block, part = features.slice(start, start + levels);
+    const level = part.indexOf(Math.max(...part));
+    const told = (micro) => Math.fround(codeEntries(block, level, weight(micro, levels))[level]);
+    return [level, menu.find((micro) => told(micro) === part[level])];
+  });
+}
+
+/* The answers in the clear behind a report's features: what a reader of the report sees. */
 function decode({ version, attributes, factor }, features) {
   const constant = features[features.length - 1], unit = version === 1 ? 1 : CONSTANT / factor;
   const answers = Object.create(null); // any name, even __proto__

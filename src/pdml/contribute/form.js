@@ -82,22 +82,39 @@ function numberField(name, { asked, help }, attribute) {
   return made;
 }
 
-/* The secret question. Its choices are buttons, because browsers store what is entered into fields
+/* The questions about whose answers chance decides: the sensitive attributes, and the label. Their
+   answers in words are `levels`, and on the buttons `choices`. */
+function secretsOf({ attributes, label }, texts) {
+  const silent = () => words("answer.none");
+  const secret = ({ epsilon, missing }, i) => {
+    const { asked, help, levels } = texts.attributes[i], id = `a${i}`;
+    const [choices, told] = [skipped, silent].map((last) => (missing ? [...levels, last] : levels));
+    return { id, asked, help, choices, levels: told, epsilon };
+  };
+  const last = { id: "answer", asked: texts.question, help: () => "", epsilon: label.epsilon };
+  const own = attributes.map((one, i) => one.epsilon && secret(one, i)).filter(Boolean);
+  return [...own, { ...last, choices: texts.named, levels: texts.named }];
+}
+
+/* A secret question. Its choices are buttons, because browsers store what is entered into fields
    (to restore a session, to fill in forms). The choice is forgotten when it leaves the screen. */
-function secretField({ question, named }) {
-  const note = make("p", { class: "hint", id: "answer-hint" });
+function secretField({ id, asked, help, choices }) {
+  const hint = () => (help() ? saying("span", help) : "");
+  const note = saying("p", hint, { class: "hint", id: `${id}-hint` });
   const kind = { type: "button", class: "choice", "aria-pressed": "false" };
   const button = (name, i) => make("button", { ...kind, value: i }, saying("span", name));
-  const buttons = named.map(button);
-  const group = { class: "field asked", "aria-describedby": "answer-hint" };
-  const box = make("fieldset", group, saying("legend", question), note, ...buttons);
+  const buttons = choices.map(button);
+  const options = make("div", { class: choices.length > 6 ? "dense" : false }, ...buttons);
+  const group = { class: "field asked", id, "aria-describedby": `${id}-hint` };
+  const box = make("fieldset", group, saying("legend", asked), note, options);
   const press = (one) => {
     for (const each of buttons) each.setAttribute("aria-pressed", String(each === one));
+    judged(box, note, hint, [true]); // nothing is wrong any more
   };
   for (const one of buttons) one.addEventListener("click", () => press(one));
   const chosen = () => buttons.findIndex((one) => one.getAttribute("aria-pressed") === "true");
   const parse = (i) => (i < 0 ? [undefined, unanswered] : [i]);
-  const read = () => judged(box, note, () => "", parse(chosen()));
+  const read = () => judged(box, note, hint, parse(chosen()));
   return { box, first: buttons[0], read, forget: () => press(null) };
 }
 
@@ -109,19 +126,34 @@ function levelName(position, levels) {
   return words("level.other", { position: position + 1, levels });
 }
 
-function menuChoice(micro, position, menu, chosen, classes) {
-  const all = classes().length, others = all - 1;
+function menuChoice({ levels, epsilon }, name, micro, position, menu) {
+  const all = levels.length, parts = Math.min(all, 9) - 1; // of more the bars would be too thin
   const flip = Number((1000n * threshold(micro, all)) / WORD) / 1000;
-  const bars = classes().map(() => make("i", {}));
-  bars.forEach((bar, i) => (bar.style.flexGrow = i ? flip / others : 1 - flip));
+  const bars = Array.from({ length: parts + 1 }, () => make("i", {}));
+  bars.forEach((bar, i) => (bar.style.flexGrow = i ? flip / parts : 1 - flip));
   const shares = make("span", { class: "shares", "aria-hidden": "true" }, ...bars);
   const level = saying("small", () => epsilonInWords(micro));
-  const named = saying("span", () => levelName(position, menu.length));
-  const heading = make("b", {}, named, level);
+  const which = saying("span", () => levelName(position, menu.length));
+  const heading = make("b", {}, which, level);
   const weak = () => (isWeak(micro) ? [" ", make("strong", {}, words("chance.weak"))] : []);
-  const said = saying("em", () => [chanceInWords(micro, classes()), ...weak()]);
-  const radio = make("input", { type: "radio", name: "epsilon", value: micro, checked: chosen });
+  const named = () => levels.map((level) => level());
+  const meaning = () => make("span", {}, chanceInWords(micro, named()));
+  const said = saying("em", () => [meaning(), ...weak()]);
+  const checked = micro === Math.round(epsilon.default * 1e6);
+  const radio = make("input", { type: "radio", name, value: micro, checked });
   return make("label", { class: "choice" }, radio, make("span", {}, heading, shares, said));
+}
+
+/* How private the answer to one secret question is; where there are several, it says which. */
+function menuField(question, several) {
+  const name = question.id === "answer" ? "epsilon" : `epsilon-${question.id}`;
+  const legend = several
+    ? saying("legend", question.asked)
+    : saying("legend", () => words("privacy.menu"), { class: "unseen" });
+  const choice = (micro, i, menu) => menuChoice(question, name, micro, i, menu);
+  const choices = menuOf(question.epsilon).map(choice);
+  const box = make("fieldset", { class: several ? "field brief" : false }, legend, ...choices);
+  return { box, read: () => Number(box.querySelector(":checked").value) };
 }
 
 /* A name and what stands for it; `mark` on those that are the study's words. */
@@ -132,6 +164,31 @@ function fact(name, value, style = "", { mark = () => {}, answer = false } = {})
   mark(told);
   if (answer) mark(said);
   return make("div", { class: style }, told, said);
+}
+
+/* An answer that chance decided, and what that means. */
+function drawnFact({ asked, levels }, [position, micro], mark) {
+  const answer = make("span", {}), epsilon = micro / 1e6;
+  retell(answer, levels[position]);
+  const chance = words("report.chance", { epsilon, sent: keptShare(micro, levels.length) });
+  const weak = isWeak(micro) ? [" ", words("chance.weak")] : [];
+  const row = fact(asked(), answer, "drawn", { mark });
+  row.append(make("dd", { class: "note" }, chance, ...weak));
+  return row;
+}
+
+/* What chance decided about each of the secret questions, [level, ε in millionths]. */
+const drawnOf = ({ answers = [], label, epsilon }) => [...answers, [label, epsilon]];
+
+/* What this device remembers of it, to somebody who comes back. */
+function settledInWords(secrets, memo) {
+  const each = drawnOf(memo).map(([level, micro], k) => {
+    const { asked, levels } = secrets[k];
+    return { question: asked(), answer: levels[level](), epsilon: micro / 1e6 };
+  });
+  if (each.length === 1) return words("about.settled", each[0]);
+  const all = each.map((one) => words("about.settled.one", one));
+  return [words("about.settled.several"), ...all].join("\n");
 }
 
 // The first only in studies that ask for consent.
@@ -158,19 +215,25 @@ function show(step, focus = true, entry = focus) {
 
 /* A report in words, read back from its own bytes. */
 function showReport(study, texts, text) {
-  const report = JSON.parse(text), features = unpack(report.features);
+  const report = JSON.parse(text), features = unpack(report.features), { secrets } = study;
   const { mark } = texts, answer = () => texts.classes()[report.label];
+  const drawn = drawnOf({ ...report, answers: drawnIn(study.coder, features) });
+  const alone = secrets.length === 1; // the label
+  const decided = (k) => drawnFact(secrets[k], drawn[k], mark);
   const facts = () => {
     const answers = decode(study.coder, features);
     const made = study.coder.maps.map(mapInWords).join("; ");
     return [
-      ...study.attributes.map(({ name, levels }, i) => {
+      ...study.attributes.map(({ name, levels, epsilon }, i) => {
+        if (epsilon) return decided(secrets.findIndex(({ id }) => id === `a${i}`));
         const { asked, answer } = texts.attributes[i], given = answers[name];
         return fact(asked(), answer(given), "", { mark, answer: levels && given !== null });
       }),
       ...(made ? [fact(words("report.made"), made, "long")] : []),
-      fact(texts.question(), answer(), "drawn", { mark, answer: true }),
-      fact(words("report.privacy"), epsilonInWords(report.epsilon)),
+      ...(alone
+        ? [fact(texts.question(), answer(), "drawn", { mark, answer: true }),
+          fact(words("report.privacy"), epsilonInWords(report.epsilon))]
+        : [decided(secrets.length - 1)]),
       fact(words("report.number"), report.id, "long code"),
       ...(report.token ? [fact(words("report.invitation"), report.token, "long code")] : []),
       ...(report.consent ? [fact(words("report.consent"), report.consent_version)] : []),
@@ -180,6 +243,7 @@ function showReport(study, texts, text) {
   for (const box of document.querySelectorAll("[data-bytes]")) box.textContent = text;
   at("back").hidden = Boolean(recall(report.study)?.sent); // what has left can only be sent again
   tell(at("chance"), () => {
+    if (!alone) return [words("check.drawn.several"), words("check.once")].join(" ");
     const sent = keptShare(report.epsilon, study.label.classes.length);
     const weak = isWeak(report.epsilon) ? [words("chance.weak")] : [];
     const drawn = words("check.drawn", { answer: answer(), sent });
@@ -190,7 +254,8 @@ function showReport(study, texts, text) {
 /* The receipt, with whom to write to; what can be withdrawn still is offered to be. */
 function showReceipt(study, { receipt, code, withdrawn = false }) {
   tell(at("done").querySelector("h2"), because(withdrawn ? "withdraw.done.title" : "done.title"));
-  say("said", because(withdrawn ? "withdraw.done" : "done.intro"));
+  const intro = study.secrets.length > 1 ? "done.intro.several" : "done.intro";
+  say("said", because(withdrawn ? "withdraw.done" : intro));
   at("by-number").hidden = withdrawn || Boolean(code);
   at("withdraw").hidden = withdrawn || !code;
   at("again").hidden = withdrawn;

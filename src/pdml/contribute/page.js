@@ -59,12 +59,13 @@ async function start() {
   const text = at("study").textContent, study = JSON.parse(text);
   speak(preferred(study));
   offerLanguages();
-  const texts = textsOf(study), { classes } = texts;
+  const texts = textsOf(study), secrets = secretsOf(study, texts);
   for (const title of document.querySelectorAll("title, h1")) tell(title, texts.title);
   for (const lead of document.querySelectorAll(".lead")) tell(lead, texts.description);
   if (!window.crypto?.subtle) return say("notice", because("insecure"));
   const hash = await sha256(text);
   study.coder = await coderOf(study);
+  study.secrets = secrets;
   const agreed = await consentOf(study), agreeing = agreement(study, texts);
   let fresh = await numbered(); // for the next draw
   let token = invitation(hash);
@@ -73,27 +74,32 @@ async function start() {
   const warn = () => say("notice", memory.forgets(`pdml ${hash}`) && forgetful);
   warn();
 
-  const fields = study.attributes.map((attribute, i) => {
+  const fields = study.attributes.flatMap((attribute, i) => {
     const made = attribute.kind === "number" ? numberField : choiceField;
-    return made(`a${i}`, texts.attributes[i], attribute);
+    return attribute.epsilon ? [] : [made(`a${i}`, texts.attributes[i], attribute)];
   });
-  at("attributes").append(...fields.map(({ box }) => box));
-  const secret = secretField(texts);
-  at("label").append(secret.box);
-  const menu = study.label.epsilon.menu.map((epsilon) => Math.round(epsilon * 1e6));
-  const standard = Math.round(study.label.epsilon.default * 1e6);
-  const level = (micro, i) => menuChoice(micro, i, menu, micro === standard, classes);
-  at("menu").append(...menu.map(level));
+  const several = secrets.length > 1, boxes = (all) => all.map(({ box }) => box);
+  const asked = secrets.map(secretField), menus = secrets.map((one) => menuField(one, several));
+  at("attributes").append(...boxes(fields));
+  at("sensitive").append(...boxes(asked.slice(0, -1)));
+  at("label").append(asked.at(-1).box);
+  at("menu").append(...boxes(menus));
+  const together = () => {
+    const all = menus.reduce((sum, menu) => sum + menu.read(), 0), epsilon = all / 1e6;
+    const said = () => words("privacy.together", { epsilon, between: keptShare(all, 2) });
+    say("together", several && said);
+  };
+  at("menu").addEventListener("change", together);
+  together();
+  const forgetChoices = () => asked.forEach(({ forget }) => forget());
   tell(at("send"), because("check.send"));
 
   /* Every way to another step: the choice is forgotten, and what chance has decided is told. */
   const go = (step, ...how) => {
     const memo = recall(hash), drawn = memo && !memo.sent;
-    secret.forget();
+    forgetChoices();
     at("someone").hidden = !drawn;
-    const epsilon = memo?.epsilon / 1e6;
-    say("settled", drawn &&
-      (() => words("about.settled", { answer: classes()[memo.label], epsilon })));
+    say("settled", drawn && (() => settledInWords(secrets, memo)));
     show(step, ...how);
   };
   const readAll = (all) => {
@@ -121,8 +127,10 @@ async function start() {
   const check = (memo, answers) => {
     if (memo.receipt) return finish(); // sent from another tab meanwhile
     if (!agreeing.read()) return go("agree");
-    const named = Object.fromEntries(study.attributes.map(({ name }, i) => [name, answers[i]]));
-    prepared = memo.sent ?? reportText(hash, memo, encode(study.coder, named), token, agreed);
+    const { coder } = study;
+    const named = Object.fromEntries(coder.attributes.map(({ name }, i) => [name, answers[i]]));
+    const made = () => reportText(hash, memo, encode(coder, named, memo.answers), token, agreed);
+    prepared = memo.sent ?? made();
     if (!memo.sent) keep(memo, { token });
     showReport(study, texts, prepared);
     say("problem", null);
@@ -130,8 +138,8 @@ async function start() {
     warn();
     go("check");
   };
-  const keep = ({ id, epsilon, label, code }, more) =>
-    remember(hash, { id, epsilon, label, code, ...more });
+  const keep = ({ id, epsilon, label, answers, code }, more) =>
+    remember(hash, { id, epsilon, label, ...(answers ? { answers } : {}), code, ...more });
   if (study.consent) on("agree", () => (agreeing.read() ? go("about") : agreeing.first.focus()));
   on("about", () => {
     const answers = readAll(fields), memo = recall(hash);
@@ -141,11 +149,12 @@ async function start() {
   on("question", () => {
     const answers = readAll(fields);
     if (!answers) return go("about");
-    const answer = secret.read();
-    if (answer === undefined) return secret.first.focus();
-    const micro = Number(at("menu").querySelector(":checked").value);
+    const chosen = readAll(asked);
+    if (!chosen) return;
     if (!agreeing.read()) return go("agree"); // before chance decides
-    check(settle(hash, fresh, answer, micro, study.label.classes.length), answers);
+    const toDraw = chosen.map((level, k) => [level, menus[k].read(), secrets[k].levels.length]);
+    const label = toDraw.pop();
+    check(settle(hash, fresh, ...label, toDraw), answers);
     numbered().then((next) => (fresh = next));
   });
   on("check", async () => {
@@ -183,7 +192,7 @@ async function start() {
     if (memo?.sent || at("steps").hidden || !STEPS.slice(0, -1).includes(step)) return;
     go(memo && step !== "agree" ? "about" : step, true, false);
   });
-  window.addEventListener("pagehide", secret.forget); // what is kept for Back keeps no choice
+  window.addEventListener("pagehide", forgetChoices); // what is kept for Back keeps no choice
   at("again").addEventListener("click", async () => {
     say("again-problem", null);
     const { receipt, problem } = await post(recall(hash).sent);
@@ -239,7 +248,7 @@ async function start() {
       go("check");
       return say("problem", UNREACHED);
     }
-    secret.forget();
+    forgetChoices();
     at("steps").hidden = at("foot").hidden = at("knock").hidden = true;
     at("gate").hidden = false;
     say("gate-said", because("gate.asking"));

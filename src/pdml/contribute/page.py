@@ -50,14 +50,10 @@ def render(study: Study) -> ContributorPage:
       nobody can frame it, and the address it was opened with is told to nobody.
     - What the study says appears as text, never as markup.
     - A study by which nobody may be asked (`pdml.study.people`) says that it is only tried out.
-    - A study that randomises more answers than its label gets a page that asks for none of them,
-      and names `pdml contribute`, which does.
+    - Of an answer that the study declares sensitive only what chance made of it, on the device, is
+      sent or stored.
     """
     style = _asset("page.css")
-    if study.encoder.sensitive:  # its script knows one coin only, and would send these as they are
-        other = templates("pdml.contribute", ".").get_template("elsewhere.html")
-        said = other.render(study=study, style=Markup(style)).encode("utf-8")
-        return ContributorPage(html=said, headers=_headers(style, ""))
     parts = [_asset(name) for name in _SCRIPTS]
     script = "\n".join([*parts, languages.script(), _asset("page.js")])
     html = (

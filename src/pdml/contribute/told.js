@@ -1,4 +1,5 @@
-// 8 What people are told before they are asked, what they agree to, and how they take a report back.
+// 8 What people are told before they are asked, what they agree to, and how they take a report
+//   back.
 
 const dayInWords = (text) =>
   new Date(text).toLocaleDateString(locale, {

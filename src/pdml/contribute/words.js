@@ -108,6 +108,14 @@ function offerLanguages() {
   at("language").parentElement.hidden = false;
 }
 
+/* The bins of a sensitive number as sentences. */
+function binsOf([least, most], bins) {
+  const ends = [least, ...bins, most], last = bins.length;
+  const bin = (low, k) =>
+    () => words(k < last ? "bin.below" : "bin.last", { low, high: ends[k + 1] });
+  return ends.slice(0, -1).map(bin);
+}
+
 /* The study's own texts as sentences, in the page's language if the study has it. */
 function textsOf({ study, label, attributes, notice, consent, languages = [] }) {
   const own = { code: study.language, ...study, ...label, attributes, notice, consent };
@@ -116,14 +124,14 @@ function textsOf({ study, label, attributes, notice, consent, languages = [] }) 
     [element.lang, element.dir] = [now().code ?? "", "auto"];
   };
   const sentence = (text) => Object.assign(() => text(now()), { study: { mark } });
-  const attribute = ({ name, levels }, i) => {
+  const attribute = ({ name, levels, range, bins }, i) => {
     const here = (texts) =>
       texts === own ? attributes[i] : texts.attributes.find((one) => one.name === name);
     const level = (k) => here(now()).levels[k];
     return {
       asked: sentence((texts) => here(texts).label || name),
       help: sentence((texts) => here(texts).help || ""),
-      levels: levels?.map((_, k) => sentence(() => level(k))),
+      levels: levels?.map((_, k) => sentence(() => level(k))) ?? (bins && binsOf(range, bins)),
       answer: (given) => {
         if (given === null) return words("answer.none");
         if (typeof given === "number") return number(given);

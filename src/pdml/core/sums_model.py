@@ -8,30 +8,25 @@ costs no privacy.
    (`core.posterior`).
 2. A share of Q's own direction is added, as large as the noise of S is beside S itself: where S
    tells little, its leading directions are known worse than Q's, and β took them for exact.
-3. Scale: β predicts labels as a linear function. The loss itself, minimised along that direction
-   on Gaussian margins with the moments found, gives weights whose probabilities mean something. How
-   wide the margins are is asked of S with its noise, too: a direction is chosen where S without it
-   looks small.
+3. Scale and offset (`core.margins`): β predicts labels as a linear function. The loss itself,
+   minimised along that direction on Gaussian margins with the moments found, gives weights whose
+   probabilities mean something.
 """
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import hypot, inf, sqrt
 
 import numpy as np
 
-from pdml import _special, _validate
+from pdml import _validate
 from pdml._types import Array
-from pdml.core import denoise, labels
+from pdml.core import denoise, labels, margins
 from pdml.core.losses import Loss
 from pdml.core.posterior import Moments, posterior
 from pdml.core.sums import Sums
 from pdml.errors import InvalidInput
 
 _SHARE = 0.6  # of Q's direction, where noise is as large as S
-_NODES = 512
-_WIDER = 1.3, 0.5  # how much wider than expected margins are, where nothing else is known
-_STEEPEST = 3.0  # root mean square margin: no totals tell that labels are surer than this
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +68,7 @@ class SumsModel:
     moments: Array  # (d, d): S/V without its noise
     linear: Array  # (C, d): β, Q/V = S/V β
     share: float  # of Q/V itself, beside β, in the direction of the weights
-    scale: float  # of that direction
+    scale: float  # of that direction, in all columns but the constant one
 
 
 def fit_sums(
@@ -158,11 +153,34 @@ def fit_measured(given: Measured, loss: Loss) -> SumsModel:
     q, linear = known.q, posterior(known)
     doubt = min(1.0, denoise.radius(len(s), given.square) / float(known.values[-1]))
     share = _share(linear, q, s, given.intercept) * _SHARE * doubt
-    direction = linear + share * without_constant(q, given.intercept)
-    wanted = float(np.sum((linear @ s) * direction))
-    margins = _margins(direction, s, given.intercept) * np.sqrt(_variance(direction, s, given))
-    scale = _scale(margins, wanted, loss)
-    return SumsModel(weights=scale * direction, moments=s, linear=linear, share=share, scale=scale)
+    direction = without_constant(linear + share * q, given.intercept)
+    scale, offsets = margins.settled(_told(direction, linear, q, s, given), loss)
+    weights = scale * direction
+    if given.intercept:
+        weights[:, -1] = offsets / np.sqrt(s[-1, -1])
+    return SumsModel(weights=weights, moments=s, linear=linear, share=share, scale=scale)
+
+
+def _told(direction: Array, linear: Array, q: Array, s: Array, given: Measured) -> margins.Told:
+    """What totals tell of margins along directions without the constant column, which is taken for
+    the same in every row.
+    """
+    unit = float(np.sqrt(s[-1, -1]))
+    constant = s[:, -1] / unit if given.intercept else np.zeros(len(s))
+    centred, mean = s - np.outer(constant, constant), direction @ constant
+    own = linear[:, -1] * unit if given.intercept else np.zeros(len(linear))
+    return margins.Told(
+        mean=mean,
+        covariance=direction @ centred @ direction.T,
+        noisy=float(np.sum((direction @ given.s) * direction) - mean @ mean),
+        doubt=given.square * float(np.linalg.norm(direction.T @ direction)),
+        shared=float(np.sum((linear @ centred) * direction)),
+        classes=q[:, -1] / unit,
+        own=own,
+        believed=linear @ constant,
+        blur=hypot(given.label / unit, sqrt(given.report)),
+        offset=given.intercept,
+    )
 
 
 def moments_of(given: Measured, s: Array, loss: Loss) -> Moments:
@@ -205,53 +223,3 @@ def without_constant(rows: Array, intercept: bool) -> Array:
     """Rows with zeros in the constant column, if there is one."""
     columns = np.arange(rows.shape[-1]) < rows.shape[-1] - intercept
     return np.asarray(rows * columns)
-
-
-def _margins(weights: Array, s: Array, intercept: bool) -> Array:
-    """Margins (512, C) of a model on records with moments S, if they were Gaussian and the constant
-    the same in every row: a Sobol sequence, so the same points every time.
-    """
-    centre = weights @ s[:, -1] / np.sqrt(s[-1, -1]) if intercept else np.zeros(len(weights))
-    values, vectors = np.linalg.eigh(weights @ s @ weights.T - np.outer(centre, centre))
-    return np.asarray(
-        centre + _normals(len(weights)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
-    )
-
-
-@lru_cache(maxsize=16)
-def _normals(codes: int) -> Array:
-    """512 points of a Gaussian, (512, C). In one dimension a Sobol sequence is all multiples of
-    1/512, and scipy.stats takes longer to load than a training.
-    """
-    if codes == 1:
-        grid = np.arange(_NODES)[:, None] / _NODES
-    else:
-        from scipy.stats import qmc
-
-        grid = qmc.Sobol(codes, scramble=False).random(_NODES)
-    return np.asarray(_special.ndtri(grid + 0.5 / _NODES))
-
-
-def _variance(direction: Array, s: Array, given: Measured) -> float:
-    """How much larger the margins' second moment is than S without its noise says: what S with its
-    noise says of it, and what is typical, by their precisions.
-    """
-    size = max(float(np.sum((direction @ s) * direction)), 1e-300)
-    noisy = float(np.sum((direction @ given.s) * direction)) / size
-    doubt = given.square * float(np.linalg.norm(direction.T @ direction)) / size
-    typical, spread = _WIDER
-    return max((noisy * spread**2 + typical * doubt**2) / (spread**2 + doubt**2), 0.5)
-
-
-def _scale(margins: Array, wanted: float, loss: Loss) -> float:
-    """k > 0 with E[g'(k·z)·z] = E[c y·z], the loss's own minimum along a direction."""
-    from scipy.optimize import brentq
-
-    def excess(scale: float) -> float:
-        return float(np.mean(np.sum(loss.slope(scale * margins) * margins, axis=1))) - wanted
-
-    largest = _STEEPEST / max(float(np.sqrt(np.mean(np.sum(margins**2, axis=1)))), 1e-300)
-    least = 1e-6 * largest
-    if excess(largest) <= 0:
-        return largest
-    return float(brentq(excess, least, largest, xtol=least)) if excess(least) < 0 else least

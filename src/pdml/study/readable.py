@@ -29,4 +29,4 @@ def of_map(each: FeatureMap) -> str:
 
 
 def _named(columns: Sequence[str]) -> str:
-    return ", ".join(columns) if columns else "every number"
+    return ", ".join(columns) if columns else "every number that is sent as it is"
