@@ -13,7 +13,7 @@ from fitting import has_variance
 
 from pdml.accounting import Budget, Ledger, profiles
 from pdml.accounting.events import LabelFlipped, SumsReleased
-from pdml.accounting.ledger import few_coalitions
+from pdml.accounting.lines import few_coalitions
 from pdml.core import labels
 from pdml.core.graph import Graph
 from pdml.errors import BudgetExceeded, InvalidInput

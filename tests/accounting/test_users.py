@@ -13,7 +13,8 @@ from scipy.special import expit
 
 from pdml import PDMLClassifier
 from pdml.accounting import Ledger, Reports
-from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
+from pdml.accounting.answers import TOGETHER
+from pdml.accounting.events import AnswerFlipped, IterateReleased, LabelFlipped, ObjectiveNoised
 from pdml.core import labels
 from pdml.errors import InvalidInput
 from pdml.mechanisms.randomness import Simulated
@@ -294,3 +295,48 @@ def test_a_server_without_reports_changes_nobody_s_line():
         np.testing.assert_array_equal(
             getattr(both.user_lines(), name), getattr(alone.user_lines(), name)
         )
+
+
+def test_people_have_lines_of_the_epsilons_that_they_chose_for_each_answer():
+    """Never above the server's line, which is that of whoever chose the largest of all; the same as
+    the whole table for one record; and of the largest where nobody says what was chosen.
+    """
+    asked = (AnswerFlipped("a", 2, 2.0), AnswerFlipped("b", 4, 1.0))
+    (event,) = TrainingPlan(method="sums", label_noise=1.0, square_noise=1.0).events(
+        Place(server=0, n_servers=2, degree=1, records=50, epsilons=(0.5, 1.0), width=4)
+    )
+    for clear in (True, False):
+        flip = LabelFlipped(epsilon=1.0, epsilons=(0.5, 1.0), answers=asked, in_clear=clear)
+        known = Reports(
+            np.zeros(4, dtype=np.int64),
+            np.array([1.0, 1.0, 0.5, 1.0]),
+            np.array([0.5, 0.5, 1.0, 0.5]),
+            {"a": np.array([2.0, 0.5, 0.5, 2.0]), "b": np.array([1.0, 1.0, 0.25, 0.25])},
+        )
+        book = Ledger(((flip, event),), reports=known)
+        lines = book.user_lines()
+        told = lines.answers
+        assert told["answer: a"].own_server.tolist() == [2.0, 0.5, 0.5, 2.0]
+        assert told[TOGETHER].own_server.tolist() == [4.0, 2.5, 1.25, 3.25]
+        for name, each in told.items():
+            worst = book.line(name, "other servers").epsilon
+            assert each.other_servers[0] == pytest.approx(worst, rel=1e-6)
+            assert (each.other_servers[1:] <= worst * (1 + 1e-9)).all()
+        assert told["answer: a"].other_servers[1] < 0.9 * told["answer: a"].other_servers[0]
+        worst = book.line("features", "other servers").epsilon
+        assert (lines.features_other_servers <= worst * (1 + 1e-9)).all()
+        for record in range(4):
+            table = {(line.data, line.adversary): line for line in book.user_line(record)}
+            for name, each in told.items():
+                assert table[name, "own server"].epsilon == each.own_server[record]
+                others = table[name, "other servers"]
+                assert others.epsilon == pytest.approx(each.other_servers[record], rel=1e-6)
+                assert others.certainty == pytest.approx(
+                    each.other_servers_certainty[record], rel=1e-6
+                )
+        silent = replace(book, reports=replace(known, answers={})).user_lines().answers
+        assert silent["answer: a"].own_server.tolist() == [2.0] * 4
+        seen = replace(book, events=((replace(flip, by="operator"), event),)).user_lines().answers
+        assert np.isinf(seen["answer: b"].own_server).all()
+    with pytest.raises(InvalidInput, match="one epsilon > 0 per record for 'a'"):
+        replace(known, answers={"a": np.array([1.0])})

@@ -15,7 +15,7 @@ from pdml.errors import ClaimsViolated, InvalidInput
 
 EFFORT = Effort(transcripts=8_000, labels=100_000, pairs=300)
 LIGHT = Effort(transcripts=400, labels=10_000, pairs=20)
-MORE = ("averaging", "sums_inference", "sums_membership", "deployed_sums")  # more samples
+MORE = ("averaging", "sums_inference", "sums_membership", "deployed_sums", "answer_inference")
 CLOSE = {  # the least share of the claim that must be measured
     "label_flips": 0.9,
     "gradient_difference": 0.7,
@@ -25,6 +25,7 @@ CLOSE = {  # the least share of the claim that must be measured
     "sensitivity": 0.9,
     "sums_inference": 0.4,
     "sums_membership": 0.2,
+    "answer_inference": 0.45,
     "coalition": 0.2,
     "deployed_node": 0.05,  # of few runs; how wide its noise is, is measured to a tenth
     "deployed_sums": 0.05,

@@ -12,6 +12,7 @@ import pytest
 from pdml.accounting import bounds, exposure, spending
 from pdml.audit import Effort, coalitions, exchange
 from pdml.audit import sums as attacks
+from pdml.audit.victim import Victim
 from pdml.core import sums as core
 from pdml.mechanisms import masks, whole_noise
 from pdml.plan.training_plan import TrainingPlan
@@ -144,13 +145,13 @@ def test_a_fresh_coin_for_every_training(monkeypatch):
     loud = attacks.with_noise(attacks.label_pairs()[0].worlds[0], 4.0, 1.0)
     pair = attacks.flipped("often", replace(loud, randomise=True, trainings=4))
     assert told_apart(pair).passed
-    once = exchange.reported
+    once = Victim.reported
 
     def anew(victim, count, source):
         often = replace(victim, trainings=1)
         return once(often, 4 * count, source).reshape(count, 4)
 
-    monkeypatch.setattr(exchange, "reported", anew)
+    monkeypatch.setattr(Victim, "reported", anew)
     assert not told_apart(pair).passed
 
 

@@ -81,7 +81,7 @@ def freeze(study, name, folder, *, records=60, seed=0):
     rng = np.random.default_rng([seed, *name.encode()])
     x = rng.uniform(0, 1, (records, study.width)).astype(np.float32)
     if any(isinstance(attribute, Category) for attribute in study.attributes):
-        x = np.array([study.encode(person(study, rng)) for _ in range(records)])
+        x = np.array([study.encode(person(study, rng), drawn(study, rng)) for _ in range(records)])
     else:
         x /= 1.0001 * np.linalg.norm(x, axis=1, keepdims=True)
     labels = (x[:, 0] > np.median(x[:, 0])).astype(np.int32)
@@ -102,6 +102,14 @@ def person(study, rng):
         else str(rng.choice(each.levels))
         for each in study.attributes
     }
+
+
+def drawn(study, rng):
+    """What chance made of each sensitive answer."""
+    return [
+        (int(rng.integers(len(each.choices))), int(rng.choice(each.epsilon.millionths)))
+        for each in study.encoder.sensitive
+    ]
 
 
 def free_port():

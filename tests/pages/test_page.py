@@ -399,6 +399,19 @@ def test_what_coalitions_learn_is_shown_for_one_for_half_and_drawn_for_all():
     assert "If some of them collude" not in plain and "other servers together" in plain
 
 
+def test_coalitions_of_randomised_answers_stand_in_the_table_and_are_not_drawn():
+    kinds = ("label", "features", "answer: Marital Status", "label and randomised answers")
+    lines = tuple(
+        Line(data, "other servers", k / 2, 1e-6, "sums", 0.6, colluding=k)
+        for data in kinds
+        for k in (1, 2)
+    )
+    shown = render(replace(PAGE, history=None, edges=(), coalitions=lines))
+    assert shown.count("any 1 other server<") == len(kinds)
+    assert "Answer: Marital Status" in shown  # as it was written
+    assert "of the label from" in shown and "of the answer" not in shown
+
+
 def test_a_model_of_no_use_is_said_at_the_top() -> None:
     doubted = replace(PAGE, doubts=("Too few <people>.", "Add some."))
     told = "The model may be of no use.</strong> Too few &lt;people&gt;. Add some.</p>"

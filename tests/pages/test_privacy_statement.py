@@ -26,8 +26,8 @@ from pdml.pages.statement import said, statement
 from pdml.pages.statement.markdown import escaped
 from pdml.pages.statement.registry import Entry
 from pdml.release.model import load_model
-from pdml.study import Study
-from pdml.study.encoder import Category, Encoder, Number
+from pdml.study import Study, Wording
+from pdml.study.encoder import Category, Encoder, Menu, Number
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 RESULT = VECTORS / "result-2"
@@ -50,7 +50,22 @@ def planned(plan=MASKED, **changes):
     return study_of(NAMES, plan=plan, **SIZES | changes)
 
 
+def asking(plan=MASKED, *, menu=(0.5, 2.0), suggested=0.5, levels=("a", "b", "c"), **changes):
+    """Two answers that devices randomise, one that they do not."""
+    status = Category(name="status", levels=levels, epsilon=Menu(menu=menu, default=suggested))
+    income = Number(
+        name="income", low=0, high=9, bins=(4.0,), epsilon=Menu(menu=(0.8,), default=0.8)
+    )
+    asked = (Number(name="age", low=18, high=100), status, income)
+    encoder = Encoder(attributes=asked, version=2)
+    return planned(plan, **{"encoder": encoder} | changes)
+
+
 BASE, IN_ROUNDS = planned(), planned(ROUNDS)
+RANDOMISED = asking()
+UNKNOWN = replace(  # to whoever receives the reports
+    RANDOMISED, encoder=replace(RANDOMISED.encoder, attributes=RANDOMISED.attributes[1:])
+)
 
 SHORT = "Privacy statement: Who is at risk?"  # the title, below which the summary stands
 COMPARED, MUCH, TRUST = "What is compared", "How much, against whom", "Whom people must trust"
@@ -60,8 +75,10 @@ ADDS, WORTH, CHECK = "How spending adds up", "What it is worth", "How anybody ca
 RIGHTS = "What people are told, and may ask for"
 PROCESSING, RISKS = "The processing", "Risks, measures, and what remains"
 COIN, EXCHANGE, IN_TIME = "The device's coin", "One exchange of sums", "Training in rounds"
+COINS, PROTECTED = "The coins of other answers", "What is protected"
 TOGETHER = "Over several trainings"
 FIGURES = {SHORT, MUCH, TRUST, ADDS, RISKS}
+HEARD = {MUCH, GATHERED, COINS, WORTH}  # how loud a randomised answer is
 
 
 def said_in(text):
@@ -138,6 +155,33 @@ INPUTS = {
         planned(ROUNDS, classes=("no", "yes", "unsure", "other")),
         FIGURES | {"What is protected", GATHERED, COIN, WORTH},
     ),
+    "an answer's largest epsilon": (
+        RANDOMISED,
+        asking(menu=(0.5, 2.5)),
+        FIGURES | {GATHERED, COINS},
+    ),
+    "an answer's smallest epsilon": (RANDOMISED, asking(menu=(0.25, 0.5, 2.0)), HEARD),
+    "an answer's suggested epsilon": (RANDOMISED, asking(suggested=2.0), {MUCH}),
+    "an answer's levels": (  # all together are counted as two
+        RANDOMISED,
+        asking(levels=("a", "b")),
+        HEARD | FIGURES - {SHORT},
+    ),
+    "how an answer is asked for": (
+        RANDOMISED,
+        replace(RANDOMISED, wording={"status": Wording(label="Your status")}),
+        (FIGURES | {PROTECTED, PROCESSING, GATHERED, COINS}) - {SHORT},
+    ),
+    "noise, and randomised answers": (
+        RANDOMISED,
+        asking(replace(MASKED, square_noise=11.0)),
+        FIGURES | {CHANCE, EXCHANGE},
+    ),
+    "an answer that is sent as it was given": (
+        UNKNOWN,
+        RANDOMISED,
+        FIGURES | {PROTECTED, OUTSIDE, GATHERED, "Necessity and proportion"},
+    ),
     "a plan for each job": (
         BASE,
         planned(None),
@@ -187,6 +231,10 @@ def trained(tmp_path_factory):
         "rounds": (ROUNDS, ("no", "yes", "unsure"), None),
         "simulated": (ROUNDS, ("no", "yes", "unsure"), 1),
     }
+    study = asking(menu=(1.0,), suggested=1.0, budget=Budget(features_epsilon=99.0))
+    data = {each: freeze(study, each, folder / f"r-{each}", records=200) for each in NAMES}
+    train_study(study, data, job="randomised").model.save(folder / "randomised.json")
+    made["randomised"] = (study, folder / "randomised.json")
     for name, (plan, classes, seed) in kinds.items():
         study = study_of(NAMES, plan=plan, menu=(1.0,), classes=classes)
         data = {each: freeze(study, each, folder / f"{name}-{each}") for each in NAMES}
@@ -258,6 +306,61 @@ def test_coalitions_are_those_of_the_ledger(trained, tmp_path):
     assert changed(before, statement(study, other)) == {TRUST}
     row = r"\| half of the other organisations \(2 of 4\) \| 0\.770 \|"
     assert re.search(row, statement(study, other).markdown)
+
+
+def test_randomised_answers_are_those_of_the_ledger(trained, tmp_path):
+    """A line of one answer, of all together, and of a coalition; a file without them is none."""
+    study, path = trained["randomised"]
+    before, model = statement(study, path), load_model(path)
+    assert set(before.facts.lines) == set(model.lines())
+    assert len(before.facts.lines) == 5 * 3 and len(before.facts.coalitions) == 5 * 3
+    for data, where in (
+        ("answer: status", {MUCH, RISKS}),  # that of all others has a table of its own, below
+        ("label and randomised answers", {SHORT, MUCH, RISKS}),
+    ):
+        rows = [(line.data, line.adversary) for line in model.lines()]
+        k = rows.index((data, "other servers"))
+        change = {f"privacy__lines__{k}__epsilon": 0.6543}
+        after = statement(study, altered(path, tmp_path / "m.json", **change))
+        assert changed(before, after) == where
+        assert "0.654" in after.markdown and "0.654" in after.html
+        details = after.registry["deployment"]["privacy_loss"]["privacy_parameters_details"]
+        assert "0.654" in details
+    every = model.coalitions()
+    half = next(
+        i for i, line in enumerate(every) if (line.data, line.colluding) == ("answer: income", 2)
+    )
+    other = altered(path, tmp_path / "m.json", **{f"privacy__coalitions__{half}__epsilon": 0.6543})
+    assert changed(before, statement(study, other)) == {TRUST}
+    lines = json.loads(path.read_text())["privacy"]["lines"]
+    fewer = altered(path, tmp_path / "m.json", privacy__lines=lines[:6])
+    with pytest.raises(DataError, match=r"a ledger of 15 lines.*answer: status"):
+        statement(study, fewer)
+
+
+def test_coins_that_an_operator_tossed_hide_nothing_from_it(trained, tmp_path):
+    study, path = trained["randomised"]
+    by = {"provenance__labels_randomised_by": ["operator"] * len(NAMES)}
+    told = statement(study, altered(path, tmp_path / "m.json", **by)).markdown
+    assert "randomised on the device" not in said_in(told)[GATHERED]
+    assert "as they were given, but for those that devices randomise" not in told
+
+
+def test_what_coins_promise_without_a_plan():
+    """The largest ε of each menu, and their sum."""
+    told = statement(replace(UNKNOWN, plan=None, budget=None))
+    assert [card.big for card in told.document.cards] == [
+        *["ε ≤ 1.20"] * 2,  # the label
+        *["ε ≤ 2.80"] * 2,  # 2 and 0.8: nothing is sent as it was given
+        *["ε ≤ 4.00"] * 2,
+    ]
+    some = statement(replace(RANDOMISED, plan=None, budget=None))
+    assert [card.big for card in some.document.cards][2:4] == ["no protection", "no limit"]
+    limited = statement(asking(None)).facts
+    assert limited.ceiling("answer: status") == (2.0, 0.0)
+    close = Budget(features_epsilon=0.3)
+    assert statement(asking(None, budget=close)).facts.ceiling("answer: status")[0] == 0.3
+    assert statement(asking(None, budget=close)).facts.ceiling("features")[0] == 0.3
 
 
 def test_a_plan_and_its_training_say_the_same(trained):
@@ -365,6 +468,10 @@ SETTINGS = {
     "without either": planned(None, budget=None),
     "labels limited alone": planned(budget=Budget(labels_epsilon=0.1)),
     "a weak level": planned(menu=(1.0, 5.0), accept_weak=True),
+    "randomised answers": RANDOMISED,
+    "every answer randomised": UNKNOWN,
+    "randomised answers, without a plan": asking(None),
+    "every answer randomised, without either": replace(UNKNOWN, plan=None, budget=None),
 }
 
 
@@ -550,13 +657,6 @@ def test_languages_have_their_place(monkeypatch):
     assert changed(before, after) == {PROCESSING}
     assert "As the organiser put it." in after.html and "As the organiser put it." in after.markdown
     assert len(after.missing) == asked - 1
-
-
-def test_a_sensitive_attribute_has_its_place(monkeypatch):
-    before = statement(BASE)
-    assert before.markdown
-    monkeypatch.setattr(said, "randomised", lambda study, each: f"randomised: {each.name}")
-    assert changed(before, statement(BASE)) == {GATHERED}
 
 
 # The registry

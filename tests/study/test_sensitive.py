@@ -235,6 +235,11 @@ def test_a_model_learns_from_answers_that_nobody_was_told(tmp_path):
     assert "answer: status" in lines
     page = prediction_page(trained.model, study).decode()  # the file names its study
     assert study.question in page and "expected to be right for" in page
+    told = trained.user_lines()  # everybody's ε is the suggested one, not the menu's largest
+    assert len(told) == 6_000 and set(told.answers["answer: status"].own_server) == {1.0}
+    assert set(told.answers["label and randomised answers"].own_server) == {4.0}
+    worst = trained.ledger.line("answer: income", "other servers").epsilon
+    assert (told.answers["answer: income"].other_servers < worst).all()
 
 
 def frozen(folder, study, server, features, y):

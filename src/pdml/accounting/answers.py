@@ -7,8 +7,8 @@ Coins are independent, so that all answers together are as private as the sum of
 everything that holds for one coin holds for any pure mechanism with that sum.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -16,15 +16,22 @@ import numpy as np
 from pdml.accounting import bounds, profiles, provenance
 from pdml.accounting.events import AnswerFlipped
 from pdml.accounting.exposure import Exposure
-from pdml.accounting.profiles import Profile
+from pdml.accounting.profiles import Profile, Values
 from pdml.accounting.spending import Split
 
 TOGETHER = "label and randomised answers"
 
 
-def named(answer: AnswerFlipped) -> str:
-    """The name of its row."""
-    return f"answer: {answer.name}"
+def named(name: str) -> str:
+    """How the row of an answer is called."""
+    return f"answer: {name}"
+
+
+def names(asked: Sequence[str]) -> tuple[str, ...]:
+    """Of all rows that answers to these questions have: one for each, and one for all together
+    with the label.
+    """
+    return (*map(named, asked), TOGETHER) if asked else ()
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,16 @@ class Row:
         """Of all its coins, at one server."""
         return sum(each.epsilon for each in self.answers) + (sent.epsilon if self.label else 0.0)
 
+    def coins(self, chosen: Mapping[str, Values]) -> Values:
+        """ε of its answers, added up, for people who chose these, by name; the largest where it is
+        not known."""
+        return sum(chosen.get(each.name, each.epsilon) for each in self.answers)
+
+    def chosen(self, chosen: Mapping[str, float]) -> "Row":
+        """The same for somebody who chose these ε, by name."""
+        each = (one._replace(epsilon=chosen.get(one.name, one.epsilon)) for one in self.answers)
+        return replace(self, answers=tuple(each))
+
     def own_epsilon(self, sent: Split) -> float:
         """Against whoever receives the report: coins hide nothing from who tossed them, nor from
         who evaluated a model with the true answers.
@@ -46,17 +63,21 @@ class Row:
         seen = provenance.is_seen(sent.by) or bool(sent.counts)
         return inf if seen else self.epsilon(sent)
 
-    def profile(self, sent: Split, spent: Exposure) -> Profile:
-        """δ(ε) against the other servers, for each kind of person of one server."""
+    def profile(self, sent: Split, spent: Exposure, chosen: Values = None) -> Profile:
+        """δ(ε) against the other servers, for each kind of person of one server.
+
+        ``chosen``: the ε of each one's answers here, added up. By default everybody has chosen the
+        largest, and only whoever is worst off matters.
+        """
         if self.label:  # the label may differ, too: what tells on its coin does not hold
             record = profiles.better_of(*bounds.closed("features", spent).values())
         else:
-            record = bounds.against_others("features", spent, worst=True)
+            record = bounds.against_others("features", spent, worst=chosen is None)
         if sent.counts:  # they tell of true answers, which no coin hides
             return record
         several = self.label or len(self.answers) > 1
         levels = 2 if several else self.answers[0].levels
-        total = sum(each.epsilon for each in self.answers)
+        total = sum(each.epsilon for each in self.answers) if chosen is None else chosen
         coins = np.asarray(spent.epsilon) + total if self.label else total
         return profiles.better_of(record, profiles.joint_profile(coins, record, levels))
 
@@ -69,10 +90,34 @@ def rows(sent: Sequence[Split]) -> tuple[Row, ...]:
     for answer in (each for one in sent for each in one.answers):
         known = found.setdefault(answer.name, answer)
         found[answer.name] = max(known, answer, key=lambda each: each.epsilon)
-    each = tuple(Row(named(answer), (answer,)) for answer in found.values())
+    each = tuple(Row(named(answer.name), (answer,)) for answer in found.values())
     return (*each, Row(TOGETHER, tuple(found.values()), label=True)) if each else ()
 
 
-def features(sent: Split) -> Row:
-    """The row of features, where the server has none of them as they are."""
-    return Row("features", sent.answers)
+def features(sent: Sequence[Split]) -> Row | None:
+    """The row of features, where no server has any of them as they are; None elsewhere."""
+    if not sent or any(each.in_clear for each in sent):
+        return None
+    return Row("features", sent[0].answers)
+
+
+def against_others(data: str, row: Row | None, sent: Sequence[Split], spent: Exposure) -> Profile:
+    """δ(ε) of label, features or a row of answers against the other servers, for each kind of
+    person of these servers.
+    """
+    if row is None:
+        return bounds.against_others(data, spent, worst=True)
+    counted = next((each for each in sent if each.counts), sent[0])
+    return row.profile(counted, spent)
+
+
+def keeps(data: str, sent: Sequence[Split], spent: Exposure, epsilon: float, delta: float) -> bool:
+    """Whether δ(ε) of everybody's label or features is at most ``delta``: by what hides the record,
+    or by that and coins where every answer went through one.
+    """
+    if bounds.keeps(data, spent, epsilon, delta):
+        return True
+    row = features(sent) if data == "features" else None
+    return row is not None and bool(
+        (against_others(data, row, sent, spent)(epsilon) <= delta).all()
+    )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from pdml import _validate
-from pdml.accounting import bounds, spending
+from pdml.accounting import answers, spending
 from pdml.accounting.events import Event, IterateReleased
 from pdml.accounting.exposure import exposure, side_by_side
 from pdml.errors import InvalidInput
@@ -18,8 +18,9 @@ class Budget:
     """The most that ``colluding`` other servers together may learn, by default all of them: (ε, δ)
     for features and for labels; ε = ∞ leaves a row free.
 
-    Against the own server nothing is spent round by round: labels have the ε of their devices,
-    features nothing.
+    Against the own server nothing is spent round by round: labels, and other answers that went
+    through coins, have the ε of their devices, all else nothing. So these answers need no limit of
+    their own; where every answer went through a coin, features are limited with the coins counted.
     """
 
     features_epsilon: float = inf
@@ -84,29 +85,27 @@ def last_safe_round(
             f"{len(before)}"
         )
     for events in planned:
-        sent = spending.split(events)
-        rounds = [event.t for event in sent.released] or [1 for _ in sent.sums]
+        own = spending.split(events)
+        rounds = [event.t for event in own.released] or [1 for _ in own.sums]
         if len(set(rounds)) < len(rounds):
             twice = next(t for t in rounds if rounds.count(t) > 1)
             why = "a planned training releases once per round"
             raise InvalidInput(f"{why}, got round {twice} twice: earlier ones go to already")
     if not planned:
         return 0
+    sent = [
+        spending.split([*_past(early), *late]) for early, late in zip(before, planned, strict=True)
+    ]
     spent = side_by_side(
         [
-            exposure(
-                spending.split([*_past(early), *late]),
-                classes=classes,
-                colluding=budget.colluding,
-                by_round=True,
-            )
-            for early, late in zip(before, planned, strict=True)
+            exposure(each, classes=classes, colluding=budget.colluding, by_round=True)
+            for each in sent
         ]
     )
 
     def holds(t: int) -> bool:
         return all(
-            bounds.keeps(data, spent.after(t), *budget.limit(data))
+            answers.keeps(data, sent, spent.after(t), *budget.limit(data))
             for data in ("features", "label")
         )
 

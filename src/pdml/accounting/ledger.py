@@ -20,44 +20,13 @@ from pdml.accounting.budget import Budget, last_safe_round
 from pdml.accounting.certainty import certainty_at
 from pdml.accounting.events import CountsReleased, Event, IterateReleased, SumsReleased
 from pdml.accounting.exposure import Exposure, exposure, side_by_side
+from pdml.accounting.lines import Line, arranged, few_coalitions
 from pdml.accounting.profiles import Profile
 from pdml.accounting.users import Reports, UserLines, user_lines
 from pdml.errors import BudgetExceeded, InvalidInput
 
-__all__ = ["ADVERSARIES", "DATA", "Ledger", "Line", "arranged", "few_coalitions"]
-
 DATA = ("label", "features")
 ADVERSARIES = ("own server", "other servers", "own and others together")
-
-
-@dataclass(frozen=True)
-class Line:
-    """One row of the ledger: (ε, δ) of a piece of data against an adversary, and why.
-
-    ``certainty`` is how sure the adversary can be of the truth, from even odds, but for a chance of
-    δ (`accounting.certainty`). ``colluding`` is how many other servers put together what they see;
-    None: all.
-    """
-
-    data: str
-    adversary: str
-    epsilon: float
-    delta: float
-    reason: str
-    certainty: float
-    colluding: int | None = None
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain values for JSON; infinity as the string "inf"."""
-        told: dict[str, object] = {
-            "data": self.data,
-            "adversary": self.adversary,
-            "epsilon": "inf" if isinf(self.epsilon) else self.epsilon,
-            "delta": self.delta,
-            "certainty": self.certainty,
-            "reason": self.reason,
-        }
-        return told if self.colluding is None else {**told, "colluding": self.colluding}
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,28 +86,20 @@ class Ledger:
         row = self._row(data, adversary, colluding)
         if adversary == "other servers":
             spent = self._exposure(server, colluding=colluding)
-            return profiles.worst_of(self._against_others(data, row, [self._sent[server]], spent))
+            found = answers.against_others(data, row, [self._sent[server]], spent)
+            return profiles.worst_of(found)
         if row is not None:
             return profiles.pure_profile(row.own_epsilon(self._sent[server]))
         if data == "features":
             return profiles.nothing_profile
         return profiles.pure_profile(self._sent[server].own_epsilon)
 
-    @staticmethod
-    def _against_others(
-        data: str, row: answers.Row | None, sent: Sequence[spending.Split], spent: Exposure
-    ) -> Profile:
-        if row is None:
-            return bounds.against_others(data, spent, worst=True)
-        counted = next((each for each in sent if each.counts), sent[0])
-        return row.profile(counted, spent)
-
     @cached_property
     def _rows(self) -> dict[str, answers.Row]:
         """Of answers that went through coins of their own; features, too, where all did."""
         found = {row.name: row for row in answers.rows(self._sent)}
-        none = bool(self._sent) and not any(each.in_clear for each in self._sent)
-        return found | ({"features": answers.features(self._sent[0])} if none else {})
+        whole = answers.features(self._sent)
+        return found if whole is None else found | {"features": whole}
 
     def _row(self, data: str, adversary: str, colluding: int | None) -> answers.Row | None:
         """None: the label, or features of which some came as they are."""
@@ -218,7 +179,8 @@ class Ledger:
             return self._worst(data, row, self._people(server, colluding), sent, colluding)
         if row is not None:
             spent = [row.own_epsilon(each) for each in sent]
-            reason = reasons.answers_against_own(row, max(spent))
+            known = provenance.worst(*(each.by for each in sent))
+            reason = reasons.answers_against_own(row, known, max(spent))
         elif data == "features":
             spent, reason = [inf], reasons.features_against_own(adversary)
         else:
@@ -240,7 +202,7 @@ class Ledger:
     ) -> Line:
         """Whoever is worst off against other servers, of each server's people."""
         spent = side_by_side(people)
-        profile = self._against_others(data, row, sent, spent)
+        profile = answers.against_others(data, row, sent, spent)
         epsilons = profiles.epsilon_at(profile, self.delta)
         worst = int(np.argmax(epsilons))
         ends = np.cumsum([len(each.epsilon) for each in people])
@@ -328,7 +290,8 @@ class Ledger:
 
     def _within(self, data: str, budget: Budget) -> bool:
         spent = self._exposure(colluding=budget.colluding)
-        return bounds.keeps(data, spent, *budget.limit(data))
+        sent = [self._sent[i] for i in self._different]
+        return answers.keeps(data, sent, spent, *budget.limit(data))
 
     def check(self, budget: Budget) -> None:
         """Refuse, in one sentence, a ledger that spends more than ``budget`` against the other
@@ -396,14 +359,16 @@ class Ledger:
         server = int(self.reports.servers[record])
         kind = (self.reports.epsilons[record], self.reports.weights[record])
         own = exposure(self._sent[server], *kind, classes=self.classes)
+        chosen = {name: each[record] for name, each in self.reports.answers.items()}
         table = []
         for line in self.lines(server):
+            row = self._rows.get(line.data)
+            row = None if row is None else row.chosen(chosen)
             if line.adversary == "other servers":
-                row = self._rows.get(line.data)
                 line = self._worst(line.data, row, [own], [self._sent[server]])
-            elif line.data in ("label", answers.TOGETHER) and not isinf(line.epsilon):
-                more = line.epsilon - self._sent[server].epsilon  # of other answers
-                mine = float(own.epsilon[0]) + more
+            elif not isinf(line.epsilon):
+                mine = 0.0 if row is None else row.coins({})
+                mine += float(own.epsilon[0]) if row is None or row.label else 0.0
                 line = replace(line, epsilon=mine, certainty=float(expit(mine)))
             table.append(line)
         return table
@@ -445,46 +410,6 @@ class Ledger:
     def masked(self) -> bool:
         """Whether something appears in a total only, so that it matters how many collude."""
         return any(event.hidden_among > 1 for each in self._sent for event in each.sums)
-
-
-def few_coalitions(others: int, also: int | None = None) -> list[int]:
-    """Numbers of colluding servers that are worth a line for people.
-
-    Parameters
-    ----------
-    others : int
-        How many other servers there are, at least one.
-    also : int, optional
-        One more number, if there are so many.
-
-    Returns
-    -------
-    list of int
-        One, half of the others, all of them, and ``also``; ascending.
-    """
-    shown = {1, max(1, others // 2), others}
-    return sorted(shown | ({also} if also is not None and 1 <= also <= others else set()))
-
-
-def arranged(table: Sequence[Line], coalitions: Sequence[Line]) -> list[Line]:
-    """A table with coalitions in the place of all other servers together, if there are any.
-
-    Parameters
-    ----------
-    table : sequence of Line
-        As `Ledger.lines` gives it.
-    coalitions : sequence of Line
-        Some of `Ledger.coalitions` of each kind of data, those of all others among them.
-
-    Returns
-    -------
-    list of Line
-    """
-    found: list[Line] = []
-    for line in table:
-        some = [each for each in coalitions if each.data == line.data]
-        found += some if some and line.adversary == "other servers" else [line]
-    return found
 
 
 def _check_row(

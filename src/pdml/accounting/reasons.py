@@ -2,7 +2,7 @@
 
 from math import isinf
 
-from pdml.accounting import bounds
+from pdml.accounting import bounds, provenance
 from pdml.accounting.answers import Row
 from pdml.accounting.spending import Split
 
@@ -32,13 +32,14 @@ def features_against_own(adversary: str) -> str:
     return _OWN[adversary]
 
 
-def answers_against_own(row: Row, epsilon: float) -> str:
-    """How randomised answers stand against whoever receives the report."""
+def answers_against_own(row: Row, by: str, epsilon: float) -> str:
+    """How randomised answers stand against whoever receives the report; ``by``: who tossed the
+    coins (`provenance.RANDOMISED_BY`).
+    """
     if isinf(epsilon):
         return "the own server may have had the true answers: no protection"
-    coins = len(row.answers) + row.label
-    how = "randomised on the device" if coins == 1 else f"{coins} coins on the device, added up"
-    return f"{how}; training cannot weaken it"
+    coins, how = len(row.answers) + row.label, provenance.reason(by, epsilon, alone=True)
+    return how if coins == 1 else f"{coins} coins added up, each {how}"
 
 
 def answers_against_others(row: Row, sent: Split, colluding: int | None) -> str:

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable
 from math import isinf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pdml.accounting.lines import Line
 from pdml.notebook import Sheet
-
-if TYPE_CHECKING:
-    from pdml.accounting.ledger import Line
 
 COLUMNS = ("data", "against", "epsilon", "delta", "how sure they can be")
 _WHOM = {
@@ -18,7 +16,7 @@ _WHOM = {
 _CERTAIN = 0.9995  # never rounded up to certainty
 
 
-def sheet(lines: Iterable["Line"], *, reasons: bool = False) -> Sheet:
+def sheet(lines: Iterable[Line], *, reasons: bool = False) -> Sheet:
     """The table of a ledger.
 
     Parameters
@@ -36,7 +34,7 @@ def sheet(lines: Iterable["Line"], *, reasons: bool = False) -> Sheet:
     return Sheet(columns=COLUMNS + (("why",) if reasons else ()), rows=tuple(rows))
 
 
-def frame(lines: Iterable["Line"]) -> Any:
+def frame(lines: Iterable[Line]) -> Any:
     """The table as a pandas DataFrame, numbers as they are.
 
     Parameters
@@ -62,7 +60,7 @@ def frame(lines: Iterable["Line"]) -> Any:
     return found.astype({"colluding": "Int64"})
 
 
-def _cells(line: "Line") -> tuple[str, ...]:
+def _cells(line: Line) -> tuple[str, ...]:
     k = line.colluding
     whom = _WHOM[line.adversary]
     if k is not None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 from pdml import _validate
+from pdml.audit.answers import answer_inference
 from pdml.audit.averaging import averaging
 from pdml.audit.coalitions import coalition
 from pdml.audit.deployed import deployed_node
@@ -48,6 +49,7 @@ ATTACKS: dict[str, Attack] = {
         sensitivity,
         sums_inference,
         sums_membership,
+        answer_inference,
         coalition,
         deployed_node,
         deployed_sums,

@@ -80,7 +80,7 @@ def coalition(effort: Effort, seed: int) -> tuple[Finding, ...]:
     )
 
 
-def pairs() -> tuple[Pair, ...]:
+def pairs() -> tuple[Pair[Victim], ...]:
     """A reported label, and a record: neither through the coin, which no server tosses."""
     victim = one_of(len(SERVERS), COLLUDING)
     return sums.flipped("label", sums.with_noise(victim, MU, MU)), records(victim)
@@ -93,7 +93,7 @@ def one_of(servers: int, colluding: int) -> Victim:
     return replace(alone, plan=plan, n_servers=servers, degree=servers - 1)
 
 
-def records(victim: Victim) -> Pair:
+def records(victim: Victim) -> Pair[Victim]:
     """Two records that move both sums, each as well hidden as the other."""
     each = MU / sqrt(2)
     return sums.records("record", sums.with_noise(victim, each, each), sums.ANGLE)

@@ -107,7 +107,7 @@ def _total(seen: Seen, colluding: int) -> Array:
     return valued(seen.rows.sum(axis=1, dtype=np.uint64).view(np.int64))[:, None] - known
 
 
-def worlds() -> Pair:
+def worlds() -> Pair[Victim]:
     """Two records at one of three nodes; the noise of two hides them as the plan says."""
     return records(one_of(len(SERVERS), 1))
 

@@ -1,27 +1,27 @@
 """One exchange of sums under attack: real releases of `train.sums`, and the best test for them.
 
 The adversary knows all but record 0 of one server, so it knows what that server would send without
-noise for each label that the device may have reported, and how wide the noise is said to be. What
-it sees is then one of two known mixtures of Gaussians, and their likelihood ratio is the best test
+noise for each report that the device may have made, and how wide the noise is said to be. What it
+sees is then one of two known mixtures of Gaussians, and their likelihood ratio is the best test
 there is. Fisher's is learnt beside it: it sees noise that is used twice, and numbers without any.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from scipy.special import gammaincinv, logsumexp
 
 from pdml._types import Array, IntArray
-from pdml.accounting.events import SumsReleased
+from pdml.accounting.events import Event, SumsReleased
 from pdml.audit.evidence import sharpest
 from pdml.audit.finding import FALSE_ALARM, Finding, compare, counted
 from pdml.audit.victim import CHUNK, Victim
-from pdml.core.sums import Sums
-from pdml.mechanisms.label_flip import LabelFlip, flip_labels
-from pdml.mechanisms.randomness import LABELS, Simulated
+from pdml.mechanisms.randomness import Simulated
 from pdml.mechanisms.whole_noise import valued
+from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
 from pdml.train import sums
 from pdml.train.engines.jobs import spread
@@ -31,35 +31,48 @@ TINY = 1e-300  # stands for no noise at all
 KINDS = ("Q", "the diagonal of S", "S beside it")
 
 
+class World(Protocol):
+    """What the adversary knows of a server, but for what one device has reported."""
+
+    @property
+    def plan(self) -> TrainingPlan: ...
+
+    @property
+    def place(self) -> Place: ...
+
+    @property
+    def trainings(self) -> int:
+        """How often the same report is trained on."""
+
+    def by_report(self) -> list[Server]:
+        """The server for everything that may have been reported."""
+
+    def chances(self) -> Array:
+        """Of each of these reports, as is claimed."""
+
+    def reported(self, count: int, source: Simulated) -> IntArray:
+        """Which of them ``count`` devices make in each training."""
+
+    def events(self) -> tuple[Event, ...]:
+        """What the plan says that one training releases."""
+
+    def charged(self) -> int:
+        """The releases the ledger has a line for."""
+
+
+_World = TypeVar("_World", bound=World)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pair:
+class Pair(Generic[_World]):
     """Two neighbouring worlds."""
 
     name: str
-    worlds: tuple[Victim, Victim]
+    worlds: tuple[_World, _World]
     data: str  # a row of the ledger
 
 
-def by_report(victim: Victim) -> list[tuple[Sums, Server]]:
-    """The exact sums of the victim, and itself, for every label that may have been reported."""
-    found = []
-    for report in range(victim.classes):
-        said = np.concatenate([[report], victim.labels[1:]])
-        server = replace(victim, labels=said, randomise=False).server(Simulated(0))
-        found.append((sums.exact(server, victim.plan), server))
-    return found
-
-
-def reported(victim: Victim, count: int, source: Simulated) -> IntArray:
-    """What ``count`` devices say about record 0 in each training: they repeat their answer."""
-    said = np.full(count, victim.labels[0])
-    if victim.randomise:
-        epsilons = np.full(count, victim.epsilon)
-        said = flip_labels(said, epsilons, victim.classes, source.stream(LABELS))
-    return np.repeat(said[:, None], victim.trainings, axis=1)
-
-
-def releases(victim: Victim, count: int, seed: int, world: int, jobs: int) -> Array:
+def releases(victim: World, count: int, seed: int, world: int, jobs: int) -> Array:
     """Independent releases, (count, trainings, numbers)."""
     size = (count, victim.trainings)
     seeds = np.random.SeedSequence(seed, spawn_key=(world,)).generate_state(count * size[1], "u8")
@@ -67,11 +80,12 @@ def releases(victim: Victim, count: int, seed: int, world: int, jobs: int) -> Ar
     return np.concatenate(spread(_releases, [(victim, chunk) for chunk in chunks], jobs))
 
 
-def _releases(victim: Victim, seeds: IntArray) -> Array:
-    known = by_report(victim)
-    said = reported(victim, len(seeds), Simulated(int(seeds[0, 0])))
+def _releases(victim: World, seeds: IntArray) -> Array:
+    servers = victim.by_report()
+    exact = [sums.exact(server, victim.plan) for server in servers]
+    said = victim.reported(len(seeds), Simulated(int(seeds[0, 0])))
     sent = [
-        sums.released(known[report][0], known[report][1], victim.plan, Simulated(int(seed)))
+        sums.released(exact[report], servers[report], victim.plan, Simulated(int(seed)))
         for report, seed in zip(said.ravel(), seeds.ravel(), strict=True)
     ]
     return valued(np.array(sent)).reshape(*seeds.shape, -1)
@@ -83,12 +97,12 @@ def exact_row(server: Server, plan: TrainingPlan) -> Array:
     return valued(sums.released(sums.exact(server, quiet), server, quiet, Simulated(0)))
 
 
-def exact_rows(victim: Victim) -> Array:
-    """The same for every label that may have been reported, (reports, numbers)."""
-    return np.array([exact_row(server, victim.plan) for _, server in by_report(victim)])
+def exact_rows(victim: World) -> Array:
+    """The same for everything that may have been reported, (reports, numbers)."""
+    return np.array([exact_row(server, victim.plan) for server in victim.by_report()])
 
 
-def kinds(victim: Victim) -> IntArray:
+def kinds(victim: World) -> IntArray:
     """Of every number of a release, its index in `KINDS`; -1 for V, which has no noise."""
     width = victim.place.width
     rows, columns = np.triu_indices(width)
@@ -96,14 +110,14 @@ def kinds(victim: Victim) -> IntArray:
     return np.concatenate([labels, np.where(rows == columns, 1, 2), [-1]])
 
 
-def deviations(victim: Victim, label: float, square: float) -> Array:
+def deviations(victim: World, label: float, square: float) -> Array:
     """Of every number of a release, if those of Q and of S's diagonal are these."""
     return np.array([label, square, square / sqrt(2), 0.0])[kinds(victim)]
 
 
 def told_apart(
     name: str,
-    pair: Pair,
+    pair: Pair[_World],
     seen: Sequence[Array],
     claims: Mapping[float, float],
     *,
@@ -127,25 +141,21 @@ def told_apart(
     return counted(finding, sent, pair.worlds[0].charged())
 
 
-def _scores(worlds: Sequence[Victim], seen: Array, hidden: int) -> Array:
+def _scores(worlds: Sequence[World], seen: Array, hidden: int) -> Array:
     """The log likelihood ratio of every run."""
     first, second = (_log_likelihood(victim, seen, hidden) for victim in worlds)
     return np.asarray(second - first)
 
 
-def _log_likelihood(victim: Victim, seen: Array, hidden: int) -> Array:
+def _log_likelihood(victim: World, seen: Array, hidden: int) -> Array:
     """But for a constant, by the noise that the plan's event claims."""
     (event,) = (each for each in victim.events() if isinstance(each, SumsReleased))
     scale = sqrt(hidden) * deviations(victim, event.label_stddev, event.square_stddev)
     noisy = scale > 0
     means = exact_rows(victim)[:, None, noisy]
     off = (seen[:, None, :, noisy] - means) / scale[noisy]  # (runs, reports, releases, numbers)
-    chances = np.eye(victim.classes)[victim.labels[0]]
-    if victim.randomise:
-        flipped = LabelFlip(victim.epsilon, victim.classes).flip_probability
-        others = flipped / (victim.classes - 1)
-        chances = chances * (1 - flipped - others) + others
-    return np.asarray(logsumexp(-np.square(off).sum(axis=(2, 3)) / 2, axis=1, b=chances))
+    far = np.square(off).sum(axis=(2, 3)) / 2
+    return np.asarray(logsumexp(-far, axis=1, b=victim.chances()))
 
 
 def width(name: str, seen: Sequence[tuple[Victim, Array, float]]) -> Finding:

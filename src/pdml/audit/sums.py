@@ -5,12 +5,13 @@ and its opposite move Q alone, records across move S by all they can. With the d
 worst pair of records lies in between: `ANGLE`, by a scan at this ε and these noises.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from pdml._types import Array
-from pdml.accounting.events import SumsReleased
+from pdml.accounting.events import Event, SumsReleased
 from pdml.audit import exchange
 from pdml.audit.exchange import Pair
 from pdml.audit.finding import Finding
@@ -34,7 +35,9 @@ def sums_membership(effort: Effort, seed: int) -> tuple[Finding, ...]:
     return _attack("sums_membership", record_pairs(), effort, seed)
 
 
-def _attack(name: str, pairs: tuple[Pair, ...], effort: Effort, seed: int) -> tuple[Finding, ...]:
+def _attack(
+    name: str, pairs: tuple[Pair[Victim], ...], effort: Effort, seed: int
+) -> tuple[Finding, ...]:
     findings, plain = [], []
     runs = effort.transcripts // SHARE
     for k, pair in enumerate(pairs):
@@ -49,7 +52,7 @@ def _attack(name: str, pairs: tuple[Pair, ...], effort: Effort, seed: int) -> tu
     return (*findings, exchange.width(f"{name}: noise", plain))
 
 
-def label_pairs() -> tuple[Pair, ...]:
+def label_pairs() -> tuple[Pair[Victim], ...]:
     """Two classes and three."""
     two, three = sums_victim(label_victim()), sums_victim(three_classes())
     hidden = [replace(with_noise(one, COIN_MU, MU), randomise=True) for one in (two, three)]
@@ -60,7 +63,7 @@ def label_pairs() -> tuple[Pair, ...]:
     )
 
 
-def record_pairs() -> tuple[Pair, ...]:
+def record_pairs() -> tuple[Pair[Victim], ...]:
     """Through Q, through S, and through both with the coin. At a large ε the worst record is the
     opposite one.
     """
@@ -82,24 +85,30 @@ def sums_victim(victim: Victim) -> Victim:
 
 
 def with_noise(victim: Victim, label_mu: float, square_mu: float) -> Victim:
+    """The same with `noisy` of its plan."""
+    return replace(victim, plan=noisy(victim.plan, victim.events(), label_mu, square_mu))
+
+
+def noisy(
+    plan: TrainingPlan, events: Sequence[Event], label_mu: float, square_mu: float
+) -> TrainingPlan:
     """The same with σ_Q and σ_S such that a record moves either by so many deviations, and where
     that is more than a reported label does, a label by fewer.
     """
-    (event,) = (each for each in victim.events() if isinstance(each, SumsReleased))
-    plan = replace(
-        victim.plan,
+    (event,) = (each for each in events if isinstance(each, SumsReleased))
+    return replace(
+        plan,
         label_noise=event.record_shift / label_mu,
         square_noise=event.square_shift / square_mu,
     )
-    return replace(victim, plan=plan)
 
 
-def flipped(name: str, victim: Victim) -> Pair:
+def flipped(name: str, victim: Victim) -> Pair[Victim]:
     """Two labels of one record."""
     return Pair(name=name, worlds=(victim, flip_first(victim)), data="label")
 
 
-def records(name: str, victim: Victim, angle: float, start: float = 0.0) -> Pair:
+def records(name: str, victim: Victim, angle: float, start: float = 0.0) -> Pair[Victim]:
     """Two records of full length at an ``angle``, with the same label."""
     worlds = tuple(
         replace(victim, matrix=np.vstack([_at(turned), victim.matrix[1:]]))

@@ -67,6 +67,27 @@ class Victim:
         codes = labels.codes(reported, self.epsilon, self.classes)
         return Server(self.place, self.matrix, codes)
 
+    def by_report(self) -> list[Server]:
+        """The server for every label that record 0 may have been reported with."""
+        found = []
+        for report in range(self.classes):
+            said = np.concatenate([[report], self.labels[1:]])
+            found.append(replace(self, labels=said, randomise=False).server(Simulated(0)))
+        return found
+
+    def chances(self) -> Array:
+        """Of each of these labels."""
+        truth = np.asarray(np.eye(self.classes)[self.labels[0]])
+        return response(truth, self.epsilon) if self.randomise else truth
+
+    def reported(self, count: int, source: Simulated) -> IntArray:
+        """What ``count`` devices say about record 0 in each training: they repeat their answer."""
+        said = np.full(count, self.labels[0])
+        if self.randomise:
+            epsilons = np.full(count, self.epsilon)
+            said = flip_labels(said, epsilons, self.classes, source.stream(LABELS))
+        return np.repeat(said[:, None], self.trainings, axis=1)
+
     @property
     def place(self) -> Place:
         """Server 0 of ``n_servers``, all of whose labels have the same ε."""
@@ -140,6 +161,13 @@ class Victim:
                 objective_bound=bound,
             ),
         )
+
+
+def response(truth: Array, epsilon: float) -> Array:
+    """The chance of every report, if those of every truth are these."""
+    flipped = LabelFlip(epsilon, len(truth)).flip_probability
+    others = flipped / (len(truth) - 1)
+    return np.asarray(truth * (1 - flipped - others) + others)
 
 
 def transcripts(victim: Victim, count: int, seed: int, world: int, jobs: int) -> Array:

@@ -16,7 +16,7 @@ from pdml.pages import numbers
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pdml.accounting.ledger import Line
+    from pdml.accounting.lines import Line
 
 PEOPLE = "If I said yes, how sure can they be?"
 MOST_SERVERS = 20  # rows that still fit on a screen

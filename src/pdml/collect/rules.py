@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pdml.collect.store import CollectionId, Entry
+from pdml.core.coded import Block
 from pdml.errors import MessageError
 from pdml.study import Study, device
 from pdml.study.messages import (
@@ -38,8 +39,7 @@ class Refusal(NamedTuple):
     id: str = ""
 
 
-# The columns of a sensitive answer, and the two entries of its code for each ε of its menu.
-Codes = tuple[slice, tuple[tuple[np.float32, np.float32], ...]]
+Codes = tuple[Block, tuple[int, ...]]  # where a sensitive answer stands, and its menu in millionths
 
 
 def codes_of(study: Study) -> tuple[Codes, ...]:
@@ -47,8 +47,7 @@ def codes_of(study: Study) -> tuple[Codes, ...]:
     found = []
     for attribute, block in zip(study.encoder.sensitive, study.encoder.blocks, strict=True):
         assert attribute.epsilon is not None
-        pairs = tuple(device.code_of(block, each) for each in attribute.epsilon.millionths)
-        found.append((block.columns, pairs))
+        found.append((block, attribute.epsilon.millionths))
     return tuple(found)
 
 
@@ -132,15 +131,8 @@ class Rules:
         """
         rows = np.frombuffer(b"".join(features), dtype="<f4").reshape(len(features), self.width)
         good = np.ones(len(rows), dtype=bool)
-        for columns, pairs in self.codes:
-            part = rows[:, columns]
-            top = part.argmax(axis=1)
-            others = np.arange(part.shape[1]) != top[:, None]
-            known = np.zeros(len(rows), dtype=bool)
-            for own, other in pairs:
-                alike = np.where(others, part == other, part == own).all(axis=1)
-                known |= alike
-            good &= known
+        for block, menu in self.codes:
+            good &= device.coded_with(block, menu, rows) > 0
         return list(good.tolist())
 
     def _one(self, line: bytes, hour: int, barred: str) -> Entry | Refusal:

@@ -57,6 +57,16 @@ def draw(label: int, micro_epsilon: int, classes: int, stream: Stream | None = N
     return int(flip_labels(np.array([label]), epsilons, classes, source)[0])
 
 
+def decided(
+    label: int, micro_epsilon: int, classes: int, answers: Sequence[tuple[int, int, int]] = ()
+) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """What chance makes of one person's label and, each by a coin of its own, of their sensitive
+    answers: the reported label, and level and millionths of each answer.
+    """
+    others = tuple((draw(level, micro, many), micro) for level, micro, many in answers)
+    return draw(label, micro_epsilon, classes), others
+
+
 def default_folder() -> Path:
     """Where programs keep what must survive them, by the XDG rules."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -116,12 +126,12 @@ class Memory:
         while (known := self.recall(study, record)) is None:
             if not self._adopt(study, record):
                 code = secrets.token_hex(16)
-                others = tuple((draw(level, micro, many), micro) for level, micro, many in answers)
+                reported, others = decided(label, micro_epsilon, classes, answers)
                 memo = Memo(
                     study=study,
                     id=report_id(code),
                     epsilon=micro_epsilon,
-                    label=draw(label, micro_epsilon, classes),
+                    label=reported,
                     answers=others,
                     version=FORMAT.version,
                     code=code,

@@ -118,22 +118,23 @@ def coalition_figure(lines: Sequence[Line]) -> Figure:
     Parameters
     ----------
     lines : sequence of Line
-        `Ledger.coalitions` of each kind of data: from one colluding server to all.
+        `Ledger.coalitions` of each kind of data: from one colluding server to all. Labels and
+        features are drawn; single randomised answers stand in the table.
 
     Returns
     -------
     Figure
         For a template.
     """
-    kinds = tuple(dict.fromkeys(line.data for line in lines))
-    colours: tuple[Colour, ...] = ("orange", "blue")
+    colours: dict[str, Colour] = {"label": "orange", "features": "blue"}
+    kinds = tuple(dict.fromkeys(line.data for line in lines if line.data in colours))
     series = tuple(
         Series(
             label=f"ε of the {kind}",
             values=[line.epsilon for line in lines if line.data == kind],
-            colour=colour,
+            colour=colours[kind],
         )
-        for kind, colour in zip(kinds, colours, strict=False)
+        for kind in kinds
     )
     delta = numbers.delta(max(line.delta for line in lines))
     chart = Chart(

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from pdml._types import Array
 from pdml.accounting import Line
-from pdml.accounting.ledger import few_coalitions
+from pdml.accounting.lines import few_coalitions
 from pdml.core.sums_expectation import Expectation
 from pdml.errors import InvalidInput
 from pdml.files import atomic_write

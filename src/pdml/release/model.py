@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Line
-from pdml.accounting.ledger import arranged, few_coalitions
+from pdml.accounting.lines import arranged, few_coalitions
 from pdml.core import rows, scaling
 from pdml.core.sums_expectation import Expectation
 from pdml.errors import DataError, InvalidInput

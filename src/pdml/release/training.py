@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from pdml._types import Array
-from pdml.accounting import Budget, Ledger
+from pdml.accounting import Budget, Ledger, Reports, UserLines
+from pdml.core import labels
 from pdml.errors import InvalidInput
+from pdml.mechanisms.label_flip import MILLION
 from pdml.mechanisms.randomness import source_named
 from pdml.mechanisms.whole_noise import Units
 from pdml.node import holdings
@@ -22,7 +24,7 @@ from pdml.plan.training_plan import TrainingPlan
 from pdml.release.consortium import Outcome, Part
 from pdml.release.history import History
 from pdml.release.model import Model
-from pdml.study import Study
+from pdml.study import Study, device
 from pdml.study.frozen import open_frozen
 from pdml.train import sums
 from pdml.train.engines import local
@@ -35,7 +37,7 @@ Loader = Callable[[], Sequence[Server]]
 @dataclass(frozen=True)
 class TrainedStudy:
     """What `train_study` gives: nothing in it but noisy releases and public settings, and where the
-    data are, which only `house` reads again.
+    data are, which only `house` and `user_lines` read again.
     """
 
     study: Study
@@ -73,6 +75,33 @@ class TrainedStudy:
     def ledger(self) -> Ledger:
         """Who can learn what from this job."""
         return self.outcome.ledger
+
+    def user_lines(self) -> UserLines:
+        """Each record's own ε against everybody, by what its owner chose for the label and for
+        every randomised answer, which is read from the data sets again.
+
+        Returns
+        -------
+        UserLines
+            Servers in the study's order, records in the order of their data set.
+        """
+        servers, epsilons, weights, chosen = [], [], [], []
+        for i, name in enumerate(self.outcome.contract.servers):
+            frozen = open_frozen(self.data[name], study_hash=self.study.hash)
+            own = np.asarray(frozen.epsilons) / MILLION
+            loud = labels.keep_weight(own, len(self.study.classes))
+            servers.append(np.full(len(own), i))
+            epsilons.append(own)
+            weights.append(loud / loud.max())
+            chosen.append(device.choices(self.study.encoder, np.asarray(frozen.features)) / MILLION)
+        asked = [each.name for each in self.study.encoder.sensitive]
+        reports = Reports(
+            np.concatenate(servers),
+            np.concatenate(epsilons),
+            np.concatenate(weights),
+            dict(zip(asked, np.concatenate(chosen).T, strict=True)),
+        )
+        return replace(self.ledger, reports=reports).user_lines()
 
     @property
     def history(self) -> History:

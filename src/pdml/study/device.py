@@ -180,25 +180,43 @@ def chosen(encoder: Encoder, features: NDArray[Any]) -> tuple[tuple[int, int], .
     DataError
         If a code is none that an ε of the menu can have, to the bit.
     """
-    row, found = np.asarray(features, dtype=np.float32), []
-    for attribute, block in zip(encoder.sensitive, encoder.blocks, strict=True):
-        part = row[block.columns]
-        level = int(np.argmax(part))
+    row = np.asarray(features, dtype=np.float32)
+    levels = (int(np.argmax(row[block.columns])) for block in encoder.blocks)
+    return tuple(zip(levels, choices(encoder, row[None])[0].tolist(), strict=True))
+
+
+def choices(encoder: Encoder, rows: NDArray[np.float32]) -> IntArray:
+    """The ε in millionths that people chose for each sensitive answer, read back from their
+    features, (people, attributes).
+
+    Raises
+    ------
+    DataError
+        If a code is none that an ε of the menu can have, to the bit.
+    """
+    found = np.empty((len(rows), len(encoder.sensitive)), dtype=np.int64)
+    for k, (attribute, block) in enumerate(zip(encoder.sensitive, encoder.blocks, strict=True)):
         assert attribute.epsilon is not None
-        fits = (
-            each
-            for each in attribute.epsilon.millionths
-            if (code_of(block, each)[0] == part[level])
-            and (np.delete(part, level) == code_of(block, each)[1]).all()
-        )
-        micro = next(fits, None)
-        if micro is None:
+        found[:, k] = coded_with(block, attribute.epsilon.millionths, rows)
+        if not found[:, k].all():
             raise DataError(
                 f"the features of {attribute.name!r} must be the code of a level at an epsilon of "
                 "its menu"
             )
-        found.append((level, micro))
-    return tuple(found)
+    return found
+
+
+def coded_with(block: Block, menu: Sequence[int], rows: NDArray[np.float32]) -> IntArray:
+    """The ε of a menu whose code each row holds, to the bit, in millionths; 0 where it is none, and
+    of several that look the same the largest.
+    """
+    part = rows[:, block.columns]
+    others = np.arange(block.levels) != part.argmax(axis=1)[:, None]
+    found = np.zeros(len(part), dtype=np.int64)
+    for micro in menu:
+        own, other = code_of(block, micro)
+        found[np.where(others, part == other, part == own).all(axis=1)] = micro
+    return found
 
 
 def code_of(block: Block, micro: int) -> tuple[np.float32, np.float32]:

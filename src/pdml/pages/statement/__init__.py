@@ -6,7 +6,8 @@ which NIST SP 800-226 asks.
 | `facts.py` | everything that it rests on: the study, and a ledger |
 | `said.py` | what only the organiser can say: one place for each |
 | `guarantee.py`, `trust.py`, `practice.py`, `use.py` | the questions, answered in words |
-| `assessment.py`, `formulas.py` | the annex on data protection, the appendix |
+| `assessment.py`, `risks.py`, `formulas.py` | the annex on data protection, the appendix |
+| `coins.py` | answers beside the label that devices randomise |
 | `registry.py` | the entry for the registry of deployments |
 | `parts.py`, `markdown.py` | what a document is made of, and one of its two forms |
 """

@@ -4,18 +4,17 @@ say, and a blank for everything that only the organiser can.
 
 from collections.abc import Callable
 
-from pdml.accounting import Line
-from pdml.pages import lines, numbers
-from pdml.pages.statement import said
-from pdml.pages.statement.facts import OTHERS, OWN, TOGETHER, Facts
-from pdml.pages.statement.guarantee import WHOM, epsilon
+from pdml.pages import numbers
+from pdml.pages.statement import coins, said
+from pdml.pages.statement.facts import Facts
 from pdml.pages.statement.parts import Blank, Items, Part, Section, Sheet
+from pdml.pages.statement.risks import risks
 from pdml.study import Study
 
 
 def assessment(facts: Facts) -> tuple[Section, ...]:
     """Purposes, necessity, who sees what, risks, measures, and what remains."""
-    return (_processing(facts), _necessity(facts), _risks(facts), _rights(facts), _verdict())
+    return (_processing(facts), _necessity(facts), risks(facts), _rights(facts), _verdict())
 
 
 def _or_blank(study: Study, told: Callable[[Study], str], what: str, before: str = "") -> Part:
@@ -58,7 +57,8 @@ def _processing(facts: Facts) -> Section:
             tuple((server.name, server.url) for server in study.servers),
         ),
         "Personal data are: the answer to the sensitive question, randomised as this statement "
-        "says, the other answers, the hour of the report, and whatever the network shows. They "
+        f"says, the other answers{_of_which(study)}, the hour of the report, and whatever the "
+        "network shows. They "
         "lie with the organisation that received them; what training releases of them is covered "
         "by the figures of this statement.",
         Blank(
@@ -76,14 +76,20 @@ def _processing(facts: Facts) -> Section:
     return Section("processing", "The processing", asked, tuple(parts))
 
 
+def _of_which(study: Study) -> str:
+    """Which of the other answers chance decides."""
+    return f" (randomised as well: {coins.listed(study)})" if study.encoder.sensitive else ""
+
+
 def _necessity(facts: Facts) -> Section:
+    each = " for each randomised answer" if facts.study.encoder.sensitive else ""
     asked = numbers.count(len(facts.study.attributes) + 1, "question")
     return Section(
         "necessity",
         "Necessity and proportion",
         "Is it necessary, and in proportion to the purpose?",
         (
-            f"People are asked {asked}. A report holds the answers, the ε that was chosen, a "
+            f"People are asked {asked}. A report holds the answers, the ε that was chosen{each}, a "
             "random number and, where people are invited, the invitation.",
             "For this training one trust domain held the records of all organisations."
             if facts.one_domain
@@ -97,133 +103,10 @@ def _necessity(facts: Facts) -> Section:
     )
 
 
-def _risks(facts: Facts) -> Section:
-    study = facts.study
-    menu = " to ".join(dict.fromkeys(f"{each:g}" for each in (study.menu[0], study.menu[-1])))
-    coin = f"randomised before the report leaves the device; ε {menu}, as the person chooses"
-    if not facts.devices:
-        coin = f"randomised with ε {menu}; this statement says above by whom"
-    rows = [
-        (
-            "The receiving organisation learns somebody's sensitive answer",
-            coin,
-            _remains(facts, "label", OWN),
-        ),
-        (
-            "The receiving organisation reads, passes on or loses the other answers",
-            "sealed storage by “pdml collect” until the data set is frozen; else none here",
-            "all of it: they are sent as they were given",
-        ),
-        (
-            "Other organisations, the relay or a reader of the model learn a sensitive answer",
-            _measure(facts, "label"),
-            _remains(facts, "label", OTHERS),
-        ),
-        (
-            "The same learn somebody's other answers",
-            _measure(facts, "features"),
-            _remains(facts, "features", OTHERS),
-        ),
-        (
-            f"The receiving organisation colludes: {WHOM[TOGETHER]}",
-            f"{coin}; nothing else",
-            f"sensitive answer: {_remains(facts, 'label', TOGETHER)}; other answers: all of it",
-        ),
-        ("Several trainings together tell what one does not", _counting(facts), _limits(facts)),
-        (
-            "More organisations collude than was assumed",
-            _assumed(facts),
-            "what the rows of coalitions say, where there is a plan",
-        ),
-        (
-            "Somebody reports twice",
-            "the device remembers what it sent; an invitation is used once",
-            "the ε of both reports add up",
-        ),
-        (
-            "A false page, or changed software",
-            "the page's fingerprint is published; results can be verified",
-            "each organisation is trusted for its own machine",
-        ),
-        (
-            "Conclusions about a group harm its members, who may never have taken part",
-            "none by this software",
-            "for the organiser to judge",
-        ),
-    ]
-    if facts.simulated:
-        rows.insert(
-            0,
-            (
-                "The noise is removed, because it was simulated",
-                "none: this run was a trial",
-                "everything that was released; the run protects nobody",
-            ),
-        )
-    return Section(
-        "risks",
-        "Risks, measures, and what remains",
-        "What could happen to people, what is done about it, and what is left?",
-        (
-            Sheet("Risks in words", ("Risk", "Measure", "What remains"), tuple(rows)),
-            Blank("how likely and how severe each remaining risk is for the people concerned"),
-        ),
-    )
-
-
-def _measure(facts: Facts, data: str) -> str:
-    """What stands between it and the others."""
-    line = facts.line(data, OTHERS)
-    if line is not None:
-        return line.reason
-    coin = ", and the device's coin" if data == "label" else ""
-    return f"whatever the plan of each job adds{coin}"
-
-
-def _remains(facts: Facts, data: str, whom: str) -> str:
-    """What the ledger says; without one, the menu or the budget."""
-    line: Line | None = facts.line(data, whom)
-    if line is not None:
-        return f"{epsilon(line, letter=True)}: {lines.sure(line)}"
-    ceiling = facts.ceiling(data) if whom == OTHERS else (facts.study.menu[-1], 0.0)
-    if ceiling is None:
-        return "no limit against all of them together"
-    most, delta = ceiling
-    by = f"with δ = {numbers.delta(delta)}, by the budget" if delta else "by the device"
-    return f"ε of at most {most:g}, {by}"
-
-
-def _counting(facts: Facts) -> str:
-    if facts.untrainable:
-        return "none but that the software refuses to train under this study"
-    if facts.one_domain:
-        return "none: no journal is kept where one trust domain holds all records"
-    return "a node counts all trainings on a data set, and refuses what exceeds the budget"
-
-
-def _limits(facts: Facts) -> str:
-    """Of the budget, over all trainings."""
-    told = []
-    for data, name in (("features", "other answers"), ("label", "sensitive answer")):
-        limit, delta = facts.budget.limit(data)
-        if facts.limited(data):
-            told.append(f"{name}: ε of at most {limit:g} with δ = {numbers.delta(delta)}")
-        else:
-            told.append(f"{name}: no limit by the budget")
-    return "; ".join(told)
-
-
-def _assumed(facts: Facts) -> str:
-    """Against how many the budget holds."""
-    if facts.study.budget is None:
-        return "none: the study sets no budget"
-    k = facts.budget.colluding
-    return "a budget against " + (f"{k} of {facts.others} others" if k else "all others together")
-
-
 def _rights(facts: Facts) -> Section:
     study = facts.study
-    unknown = "The sensitive answer cannot be corrected: nobody but the person knows it."
+    secret = "sensitive answer" if not study.encoder.sensitive else "true answer behind a coin"
+    unknown = f"The {secret} cannot be corrected: nobody but the person knows it."
     known = (unknown,) if facts.devices else ()
     return Section(
         "rights",

@@ -13,12 +13,14 @@ from pathlib import Path
 import msgspec
 
 from pdml.accounting import Budget, Ledger, Line
-from pdml.accounting.ledger import ADVERSARIES, DATA, few_coalitions
+from pdml.accounting.ledger import ADVERSARIES
+from pdml.accounting.lines import few_coalitions
 from pdml.accounting.provenance import DEVICES, RANDOMISED_BY, UNSAID
 from pdml.core.sums_expectation import Expectation
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.randomness import SOURCES
 from pdml.pages.result import result_page
+from pdml.pages.statement import coins
 from pdml.plan.training_plan import TrainingPlan
 from pdml.release.consortium import OWN_NODES
 from pdml.release.model import Model, load_model
@@ -28,6 +30,7 @@ from pdml.release.verify import verify_result
 from pdml.study import Study, ending, trainable
 
 OWN, OTHERS, TOGETHER = ADVERSARIES
+LIMITED = ("label", "features")  # what a budget knows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +68,7 @@ class Facts:
     study: Study
     plan: TrainingPlan | None
     lines: tuple[Line, ...] = ()
-    coalitions: tuple[Line, ...] = ()  # one, half and all of the others; labels, then features
+    coalitions: tuple[Line, ...] = ()  # one, half and all of the others, for each of `kinds`
     trainings: int = 1  # that a plan's lines count
     allowed: int = 0  # so many trainings by the plan keep to the budget at worst
     within: bool = True  # whether the counted ones do
@@ -76,18 +79,28 @@ class Facts:
         """Without a limit where the study has none."""
         return self.study.budget or Budget()
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What there are lines of: label, features, randomised answers."""
+        return coins.kinds(self.study)
+
     def limited(self, data: str) -> bool:
         """Whether the budget limits what others learn of it."""
-        return not isinf(self.budget.limit(data)[0])
+        return data in LIMITED and not isinf(self.budget.limit(data)[0])
+
+    def coin(self, data: str) -> tuple[float, float] | None:
+        """(ε, 0) that nobody ever exceeds, whatever is trained, by what devices do; None where
+        something is sent as it was given."""
+        most = coins.most(self.study, data)
+        return None if isinf(most) else (most, 0.0)
 
     def ceiling(self, data: str) -> tuple[float, float] | None:
         """(ε, δ) that all other organisations together never exceed, whatever is trained: by the
-        budget, or for labels by the devices' coin; None where nothing bounds it."""
-        limit = self.budget.limit(data)
+        budget, or by the devices' coins; None where nothing bounds it."""
         against_all = self.budget.colluding in (None, self.others)
-        known = [limit] if self.limited(data) and against_all else []
-        coin = [(self.study.menu[-1], 0.0)] if data == "label" else []
-        return min((*known, *coin), default=None)
+        by = data if data in coins.WHAT else "features"  # a randomised answer is a part of these
+        known = [self.budget.limit(by)] if self.limited(by) and against_all else []
+        return min(filter(None, (*known, self.coin(data))), default=None)
 
     @property
     def others(self) -> int:
@@ -149,12 +162,12 @@ def planned(study: Study, trainings: int) -> Facts:
         return Facts(study=study, plan=None)
     facts = Facts(study=study, plan=study.plan, trainings=trainings)
     whole = trainable.planned(study, study.plan, trainings)
-    books = {data: _at_budget(whole, facts, data) for data in DATA}
+    books = {data: _at_budget(whole, facts, data) for data in facts.kinds}
     return replace(
         facts,
-        lines=tuple(books[data].line(data, whom) for data in DATA for whom in ADVERSARIES),
+        lines=tuple(books[data].line(data, whom) for data in facts.kinds for whom in ADVERSARIES),
         coalitions=tuple(
-            books[data].line(data, OTHERS, colluding=k) for data in DATA for k in facts.sizes
+            books[data].line(data, OTHERS, colluding=k) for data in facts.kinds for k in facts.sizes
         ),
         allowed=trainable.most_jobs(study, study.plan),
         within=whole.keeps(facts.budget),
@@ -162,8 +175,10 @@ def planned(study: Study, trainings: int) -> Facts:
 
 
 def _at_budget(ledger: Ledger, facts: Facts, data: str) -> Ledger:
-    """At the δ at which the budget limits it, so that the two can be compared."""
-    return replace(ledger, delta=facts.budget.limit(data)[1]) if facts.limited(data) else ledger
+    """At the δ at which the budget limits it, so that the two can be compared; randomised answers
+    at that of the features, of which they are a part."""
+    by = data if data in LIMITED else "features"
+    return replace(ledger, delta=facts.budget.limit(by)[1]) if facts.limited(by) else ledger
 
 
 class _Provenance(msgspec.Struct):
@@ -263,13 +278,15 @@ def _provenance(model: Model, path: Path) -> _Provenance:
 
 
 def _checked(facts: Facts, path: Path) -> Facts:
-    """With a line for every coalition that is shown; a file without one of the six is no ledger."""
-    own = tuple(each for each in facts.lines if each.data in DATA)
-    several = tuple(each for each in facts.coalitions if each.data in DATA)
-    facts = replace(facts, lines=own, coalitions=several)
+    """With a line for every coalition that is shown; a file without a line for each kind of data
+    and adversary is no ledger."""
     rows = [(each.data, each.adversary) for each in facts.lines]
-    if sorted(rows) != sorted((data, whom) for data in DATA for whom in ADVERSARIES):
-        raise DataError(f"{str(path)!r} must hold a ledger of {len(DATA) * len(ADVERSARIES)} lines")
+    wanted = [(data, whom) for data in facts.kinds for whom in ADVERSARIES]
+    if sorted(rows) != sorted(wanted):
+        raise DataError(
+            f"{str(path)!r} must hold a ledger of {len(wanted)} lines, for each of "
+            f"{', '.join(facts.kinds)}"
+        )
     # Where all coalitions learn the same the file says it once.
     told = facts.coalitions or tuple(
         replace(each, colluding=k)
@@ -278,6 +295,6 @@ def _checked(facts: Facts, path: Path) -> Facts:
         if each.adversary == OTHERS
     )
     shown = tuple(each for each in told if each.colluding in facts.sizes)
-    if len(shown) != len(DATA) * len(facts.sizes):
+    if len(shown) != len(facts.kinds) * len(facts.sizes):
         raise DataError(f"{str(path)!r} must hold a line for every number of colluding servers")
     return replace(facts, coalitions=shown)

@@ -2,8 +2,10 @@
 
 from math import exp
 
+from pdml.core import coded
 from pdml.core.labels import keep_weight
 from pdml.pages import numbers
+from pdml.pages.statement import coins
 from pdml.pages.statement.facts import Facts
 from pdml.pages.statement.parts import Exact, Part, Section, Sheet
 from pdml.study import words
@@ -12,6 +14,8 @@ from pdml.study import words
 def appendix(facts: Facts) -> tuple[Section, ...]:
     """Definition, the device's coin, the noise, and how they compose."""
     made = [_definition(), _coin(facts)]
+    if facts.study.encoder.sensitive:
+        made.append(_coins(facts))
     if facts.plan is not None:
         made.append(_sums(facts) if facts.plan.method == "sums" else _rounds(facts))
     return (*made, _together(facts))
@@ -63,6 +67,45 @@ def _coin(facts: Facts) -> Section:
                 )
             ),
             Sheet("For every ε of the menu", ("ε", "truth is sent", "e^ε", "κ(ε)"), rows),
+        ),
+    )
+
+
+def _coins(facts: Facts) -> Section:
+    rows = []
+    for each in facts.study.encoder.sensitive:
+        assert each.epsilon is not None
+        many, asked = len(each.choices), coins.asked(facts.study, each)
+        rows += [
+            (
+                asked,
+                f"{many}",
+                f"{epsilon:g}",
+                words.share(words.kept(micro, many)),
+                numbers.significant(exp(epsilon)),
+                numbers.significant(coded.weight(micro, many)),
+            )
+            for epsilon, micro in zip(each.epsilon.menu, each.epsilon.millionths, strict=True)
+        ]
+    return Section(
+        "coins",
+        "The coins of other answers",
+        "What randomises them, and what do all coins tell together? (attributes.md)",
+        (
+            Exact(
+                (
+                    "L levels:  P[report = truth] = e^ε/(e^ε + L − 1),  each other 1/(e^ε + L − 1)",
+                    "against the own server: ε, with δ = 0; all coins together: Σε",
+                    "then what hides the record, δ_M:  δ(e') ≤ α δ_M(ln(1 + (e^e' − 1)/α)),",
+                    "    α = (e^ε − e^e')/(e^ε + L − 1);  together with Σε for ε, and L = 2",
+                    "what servers compute with:  w(ε)·(e_l' − 1/L),  w = (e^ε + L − 1)/(e^ε − 1)",
+                )
+            ),
+            Sheet(
+                "For every ε of their menus",
+                ("Question", "L", "ε", "truth is sent", "e^ε", "w(ε)"),
+                tuple(rows),
+            ),
         ),
     )
 

@@ -2,9 +2,10 @@
 
 from math import exp, isinf
 
-from pdml.accounting import Line
+from pdml.accounting import Line, answers
 from pdml.pages import lines, numbers
-from pdml.pages.statement.facts import OTHERS, OWN, TOGETHER, Facts
+from pdml.pages.statement import coins
+from pdml.pages.statement.facts import LIMITED, OTHERS, OWN, TOGETHER, Facts
 from pdml.pages.statement.parts import Card, Part, Section, Sheet
 from pdml.study import words
 
@@ -13,7 +14,6 @@ WHOM = {
     OTHERS: "all other organisations together, the relay, and whoever gets the model",
     TOGETHER: "all organisations together, the receiving one included",
 }
-WHAT = {"label": "the sensitive answer", "features": "the other answers"}
 _READING = (
     "How to read it: somebody gives the true value of one person's data even odds, or less, and "
     "then sees what the party in the second column sees, all of it or a part. The table says how "
@@ -28,11 +28,11 @@ _REPLACING = (
 
 
 def cards(facts: Facts) -> tuple[Card, ...]:
-    """The four figures that are asked for first."""
+    """The figures that are asked for first: those of single randomised answers are in the table."""
     made = []
-    for data in WHAT:
+    for data in (each for each in facts.kinds if each in coins.WHAT):
         for whom in (OWN, OTHERS):
-            name = f"{WHAT[data].capitalize()}, against {WHOM[whom]}"
+            name = f"{coins.titled(facts.study, data)}, against {WHOM[whom]}"
             line = facts.line(data, whom)
             made.append(_unplanned(facts, name, data, whom) if line is None else _card(name, line))
     return tuple(made)
@@ -45,9 +45,10 @@ def _card(name: str, line: Line) -> Card:
 
 def _unplanned(facts: Facts, name: str, data: str, whom: str) -> Card:
     """What is known where each job brings its own plan: the menu and the budget."""
-    if whom == OWN and data == "features":
-        return Card(name, numbers.NO_PROTECTION, "they are sent as they were given", weak=True)
-    ceiling = facts.ceiling(data) if whom == OTHERS else (facts.study.menu[-1], 0.0)
+    ceiling = facts.ceiling(data) if whom == OTHERS else facts.coin(data)
+    if ceiling is None and whom == OWN:
+        some = "some of them are" if facts.study.encoder.sensitive else "they are"
+        return Card(name, numbers.NO_PROTECTION, f"{some} sent as they were given", weak=True)
     if ceiling is None:
         return Card(name, "no limit", "the study sets none, and has no plan", weak=True)
     most, delta = ceiling
@@ -115,6 +116,11 @@ def _fits(facts: Facts) -> str:
 def unit(facts: Facts) -> Section:
     study = facts.study
     asked = numbers.count(len(study.attributes), "other question")
+    more = coins.listed(study)
+    randomised = (
+        f"Of these other answers chance decides, too, each by a coin of its own: {more}. They are "
+        "protected one by one, and together with the sensitive answer."
+    )
     return Section(
         "unit",
         "What is protected",
@@ -123,6 +129,7 @@ def unit(facts: Facts) -> Section:
             "One record: what one person reported once. It holds the answer to one sensitive "
             f"question, “{study.question}” ({', '.join(study.classes)}), and the answers to "
             f"{asked}.",
+            *([randomised] if more else []),
             "Somebody with several records is protected less: two reports of the same sensitive "
             "answer, from another device or to another organisation, have their ε added up, and "
             "replacing several records at once is not what the figures are about.",
@@ -147,10 +154,21 @@ def neighbours(facts: Facts) -> Section:
         (
             "Two data sets of the same size that differ in one record, replaced by any other "
             "record (for the other answers, with the sensitive one), or that differ in the "
-            "sensitive answer of one record (for the sensitive answer).",
+            "sensitive answer of one record (for the sensitive answer)"
+            f"{_one_by_one(facts)}.",
             _REPLACING,
             sizes,
         ),
+    )
+
+
+def _one_by_one(facts: Facts) -> str:
+    """Which further neighbours there are where devices randomise more than the label."""
+    if not facts.study.encoder.sensitive:
+        return ""
+    return (
+        ", in one randomised answer of one record (for that answer), or in the sensitive and all "
+        "randomised answers of one record (for these together)"
     )
 
 
@@ -160,13 +178,16 @@ def parameters(facts: Facts) -> Section:
     chosen = Sheet(
         "What a person chooses for the sensitive answer",
         ("ε", "What it means"),
-        tuple((_chosen(facts, each), words.meaning(micro, study.classes)) for each, micro in menu),
+        tuple(
+            (coins.chosen(each, study.default_epsilon), words.meaning(micro, study.classes))
+            for each, micro in menu
+        ),
     )
-    parts: list[Part] = [chosen]
+    parts: list[Part] = [chosen, *coins.menus(study)]
     if facts.lines:
         rows = tuple(
             (
-                WHAT[line.data].capitalize(),
+                coins.titled(study, line.data),
                 WHOM[line.adversary],
                 epsilon(line),
                 "–" if isinf(line.epsilon) else numbers.delta(line.delta),
@@ -194,10 +215,6 @@ def _factor(epsilon: float) -> str:
     return numbers.significant(exp(epsilon)) if epsilon < 700 else "over 10³⁰⁰"
 
 
-def _chosen(facts: Facts, value: float) -> str:
-    return f"{value:g}" + (" (suggested)" if value == facts.study.default_epsilon else "")
-
-
 def _caption(facts: Facts) -> str:
     if facts.simulated:
         return "What a deployment with real noise would have guaranteed; this run protected nobody"
@@ -214,12 +231,12 @@ def _budget(facts: Facts) -> tuple[Part, ...]:
     k = facts.budget.colluding
     whom = f"any {numbers.count(k)} of them together" if k else "all of them together"
     rows = []
-    for data in ("features", "label"):
+    for data in reversed(LIMITED):
         limit, delta = facts.budget.limit(data)
         free = not facts.limited(data)
         rows.append(
             (
-                WHAT[data].capitalize(),
+                coins.titled(facts.study, data),
                 "no limit" if free else f"{limit:g}",
                 "–" if free else numbers.delta(delta),
                 "–" if free else _factor(limit),
@@ -234,4 +251,20 @@ def _budget(facts: Facts) -> tuple[Part, ...]:
         "The budget holds for each data set, over all its trainings together: whatever may be "
         "seen, its chance with one record is at most the factor (e^ε) times its chance with "
         "another record in its place, plus δ.",
+        *_without_budget(facts),
     )
+
+
+def _without_budget(facts: Facts) -> tuple[str, ...]:
+    """What bounds randomised answers, of which a budget knows nothing."""
+    if not facts.study.encoder.sensitive:
+        return ()
+    largest = numbers.epsilon(coins.most(facts.study, answers.TOGETHER))
+    own = (
+        "Randomised answers have no budget of their own. Their coins are tossed once, before any "
+        "training: where a device tossed them, no number of trainings takes one of them beyond the "
+        "ε that the person chose for it, nor all of them with the sensitive answer beyond "
+        f"{largest}, the sum of the largest on their menus."
+    )
+    also = " The budget of the other answers holds for each of them, too, as a part of the record."
+    return (own + (also if facts.limited("features") else ""),)

@@ -4,10 +4,10 @@ else could tell, and how data are gathered.
 
 from pdml.accounting.provenance import note
 from pdml.pages import numbers
-from pdml.pages.statement import said
+from pdml.pages.statement import coins
 from pdml.pages.statement.facts import Facts
 from pdml.pages.statement.parts import Blank, Items, Part, Section, Sheet
-from pdml.study import Wording, words
+from pdml.study import words
 
 
 def outside(facts: Facts) -> Section:
@@ -25,7 +25,7 @@ def outside(facts: Facts) -> Section:
             Items(
                 (
                     *told,
-                    "The other answers, from the organisation that receives them: it reads them.",
+                    *_read(facts),
                     "That somebody took part, at which hour and from which network address: the "
                     "receiving organisation knows.",
                     "The number of records, the choices of ε in use, who is linked with whom, and "
@@ -46,11 +46,21 @@ def outside(facts: Facts) -> Section:
     )
 
 
+def _read(facts: Facts) -> tuple[str, ...]:
+    """What has no protection from whoever receives it."""
+    encoder, reads = facts.study.encoder, "from the organisation that receives them: it reads them."
+    if not encoder.sensitive:
+        return (f"The other answers, {reads}",)
+    return (f"The other answers that are not randomised, {reads}",) if encoder.clear else ()
+
+
 def randomness(facts: Facts) -> Section:
     spent = facts.spent
+    also = ", and of each other answer that is randomised, by a coin of its own"
     coin = (
         "Devices decide by the operating system's or the browser's entropy, in whole numbers, "
-        "what is reported in place of the sensitive answer, and remember it: nothing is drawn "
+        "what is reported in place of the sensitive answer"
+        f"{also if facts.study.encoder.sensitive else ''}, and remember it: nothing is drawn "
         "twice for one study on one device."
     )
     if not facts.devices:
@@ -141,14 +151,13 @@ def channels(facts: Facts) -> Section:
 
 def exposure(facts: Facts) -> Section:
     study = facts.study
-    rows = [(study.question, ", ".join(study.classes), _secret(facts))]
+    rows = [(study.question, ", ".join(study.classes), _secret(facts, study.menu))]
     for each in study.attributes:
-        asked = study.wording.get(each.name, Wording()).label or each.name
         rows.append(
             (
-                asked,
+                coins.asked(study, each),
                 words.domain(each, study.encoder.version),
-                said.randomised(study, each) or "as it was given",
+                _secret(facts, each.epsilon.menu) if each.epsilon else "as it was given",
             )
         )
     return Section(
@@ -177,11 +186,11 @@ def exposure(facts: Facts) -> Section:
     )
 
 
-def _secret(facts: Facts) -> str:
-    menu = ", ".join(f"{each:g}" for each in facts.study.menu)
+def _secret(facts: Facts, menu: tuple[float, ...]) -> str:
+    choices = ", ".join(f"{each:g}" for each in menu)
     if facts.devices:
-        return f"randomised on the device, with an ε the person chooses from {menu}"
-    return f"randomised with an ε of {menu}; by whom is said above, organisation by organisation"
+        return f"randomised on the device, with an ε the person chooses from {choices}"
+    return f"randomised with an ε of {choices}; by whom is said above, organisation by organisation"
 
 
 def _when(facts: Facts) -> str:

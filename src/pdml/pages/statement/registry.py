@@ -14,9 +14,9 @@ from typing import Literal
 import msgspec
 
 from pdml.pages import numbers
-from pdml.pages.statement import said
+from pdml.pages.statement import coins, said
 from pdml.pages.statement.facts import OTHERS, OWN, Facts
-from pdml.pages.statement.guarantee import WHAT, WHOM
+from pdml.pages.statement.guarantee import WHOM
 from pdml.pages.statement.markdown import parts
 from pdml.pages.statement.parts import TO_FILL_IN, Blank, Section
 
@@ -234,16 +234,16 @@ def _parameters(facts: Facts) -> Parameters | None:
 
 
 def _explained(facts: Facts, parameters: Parameters | None, section: Section) -> str:
+    what = coins.what(facts.study, "features")
     if facts.simulated:
         head = "The noise was simulated: the run protects nobody, and no parameters are given."
     elif parameters is None:
         head = "Nothing bounds the other answers against all others: no parameters are given."
     elif facts.spent is not None:
-        head = f"The parameters are for {WHAT['features']}, against {WHOM[OTHERS]}."
+        head = f"The parameters are for {what}, against {WHOM[OTHERS]}."
     else:
         by = "the budget allows" if facts.ceiling("features") else "the plan would spend"
-        whom = f"{WHAT['features']}, against {WHOM[OTHERS]}"
-        head = f"The parameters are what {by} at most of {whom}."
+        head = f"The parameters are what {by} at most of {what}, against {WHOM[OTHERS]}."
     return f"{head}\n\n{_text(section)}"
 
 
@@ -255,10 +255,13 @@ def _model(facts: Facts, told: dict[str, Section]) -> DeploymentModel:
         if facts.devices and (own is None or not isinf(own.epsilon))
         else "The sensitive answer is not known to have been randomised on every person's device. "
     )
+    if facts.study.encoder.sensitive:
+        local += f"The same is true of the answers to: {coins.listed(facts.study)}. "
+    what = coins.titled(facts.study, "features")
     rest = (
-        "The other answers are held by one trust domain, which added the noise."
+        f"{what} are held by one trust domain, which added the noise."
         if facts.one_domain
-        else "The other answers are held by the organisation that receives them, which adds noise "
+        else f"{what} are held by the organisation that receives them, which adds noise "
         "to what it releases."
     )
     return DeploymentModel(

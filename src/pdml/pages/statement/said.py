@@ -2,12 +2,10 @@
 where a study says it.
 
 A study says who asks, for what and until when in `[organiser]`, `[notice]` and `[consent]`. Where
-it does not, or has no place for it (sensitive attributes), the answer is "" and the
-statement leaves a blank.
+it does not, the answer is "" and the statement leaves a blank.
 """
 
 from pdml.study import Study
-from pdml.study.encoder import Attribute
 
 LANGUAGE = "en"  # of the statement's own sentences
 
@@ -50,15 +48,6 @@ def consent(study: Study) -> str:
         return ""
     agreed = study.consent
     return f"People tick, in version {agreed.version}: “{agreed.text.strip()}”"
-
-
-def randomised(study: Study, attribute: Attribute) -> str:
-    """How an answer beside the label is randomised on the device, where it is sensitive; "" where
-    it is sent as it was given."""
-    if attribute.epsilon is None:
-        return ""
-    menu = ", ".join(f"{each:g}" for each in attribute.epsilon.menu)
-    return f"randomised by the device, with an epsilon that the person chooses ({menu})"
 
 
 def languages(study: Study) -> str:

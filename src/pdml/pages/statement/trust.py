@@ -1,8 +1,9 @@
 """Whom people must trust, and what parties learn who put together what they see."""
 
 from pdml.pages import lines, numbers
-from pdml.pages.statement.facts import TOGETHER, Facts
-from pdml.pages.statement.guarantee import WHAT, epsilon
+from pdml.pages.statement import coins
+from pdml.pages.statement.facts import LIMITED, TOGETHER, Facts
+from pdml.pages.statement.guarantee import epsilon
 from pdml.pages.statement.parts import Items, Part, Section, Sheet
 
 
@@ -33,7 +34,7 @@ def _parties(facts: Facts) -> Sheet:
                 "The organisation that receives the report",
                 label,
                 given,
-                "the other answers; serving the true page; adding its noise",
+                f"{_entrusted(facts)}serving the true page; adding its noise",
             ),
             (
                 "The other organisations",
@@ -51,6 +52,14 @@ def _parties(facts: Facts) -> Sheet:
         )
     columns = ("Who", "The sensitive answer", "The other answers", "Is trusted with")
     return Sheet("Who sees what", columns, rows)
+
+
+def _entrusted(facts: Facts) -> str:
+    """What whoever receives a report reads of it."""
+    encoder = facts.study.encoder
+    if not encoder.sensitive or not facts.devices:
+        return "the other answers; "
+    return "the other answers that are not randomised; " if encoder.clear else ""
 
 
 def _given(facts: Facts) -> str:
@@ -85,7 +94,7 @@ def _coalitions(facts: Facts) -> tuple[Part, ...]:
     rows = []
     for k in facts.sizes:
         cells = [_size(k, facts.others)]
-        for data in WHAT:
+        for data in LIMITED:
             line = facts.coalition(data, k)
             cells += [] if line is None else [epsilon(line), lines.sure(line)]
         rows.append(tuple(cells))
@@ -95,8 +104,26 @@ def _coalitions(facts: Facts) -> tuple[Part, ...]:
     columns = ("Who colludes", "ε, sensitive", "How sure", "ε, others", "How sure")
     return (
         Sheet("What a coalition learns about one person", columns, tuple(rows)),
+        *_of_randomised(facts),
         Items(tuple(_assumed(facts))),
     )
+
+
+def _of_randomised(facts: Facts) -> tuple[Sheet, ...]:
+    """The same of randomised answers."""
+    rows = []
+    for data in (each for each in facts.kinds if each not in LIMITED):
+        named = coins.titled(facts.study, data)
+        found = [(_size(k, facts.others), facts.coalition(data, k)) for k in facts.sizes]
+        found.append(("the receiving organisation and any others", facts.line(data, TOGETHER)))
+        rows += [
+            (named, whom, epsilon(line), lines.sure(line))
+            for whom, line in found
+            if line is not None
+        ]
+    columns = ("Data", "Who colludes", "ε", "How sure")
+    caption = "What a coalition learns of answers that devices randomise"
+    return (Sheet(caption, columns, tuple(rows)),) if rows else ()
 
 
 def _nothing(facts: Facts) -> tuple[str, str]:

@@ -1,9 +1,11 @@
 """How spending adds up, what is left of the use, and how anybody can check it."""
 
+from pdml.core import coded
 from pdml.core.labels import keep_weight
 from pdml.pages import numbers
-from pdml.pages.statement.facts import OTHERS, Facts
-from pdml.pages.statement.guarantee import WHAT, epsilon
+from pdml.pages.statement import coins
+from pdml.pages.statement.facts import LIMITED, OTHERS, Facts
+from pdml.pages.statement.guarantee import epsilon
 from pdml.pages.statement.parts import Blank, Exact, Part, Section, Sheet
 from pdml.release.signed_counts import Evaluated
 from pdml.study.trainable import MOST_JOBS
@@ -29,8 +31,9 @@ def accounting(facts: Facts) -> Section:
             "of what it has released, adds up, and refuses a training that would exceed it. "
             "Inside one trust domain no journal is kept, and each training is checked by itself."
         )
+    more = ", and each other randomised answer," if facts.study.encoder.sensitive else ""
     parts.append(
-        "A device randomises the sensitive answer once for a study: against the receiving "
+        f"A device randomises the sensitive answer{more} once for a study: against the receiving "
         "organisation nothing adds up by training. Whoever takes the same people into another "
         "study, or another data set, adds to what is known of them, and no ledger sees it."
     )
@@ -68,11 +71,13 @@ def _evaluated(found: Evaluated) -> list[Part]:
 
 def _trainings(facts: Facts) -> list[Part]:
     """What so many by the plan spend, and how many may follow one another."""
-    spent = " and ".join(
-        f"{epsilon(line, letter=True)} of {WHAT[data]} (δ = {numbers.delta(line.delta)})"
-        for data in ("features", "label")
+    *first, last = (
+        f"{epsilon(line, letter=True)} of {coins.what(facts.study, data)} "
+        f"(δ = {numbers.delta(line.delta)})"
+        for data in (*reversed(LIMITED), *(each for each in facts.kinds if each not in LIMITED))
         if (line := facts.line(data, OTHERS)) is not None
     )
+    spent = f"{', '.join(first)} and {last}"
     times = numbers.count(facts.trainings, "training")
     told: list[Part] = [
         f"At organisations with {numbers.count(facts.study.min_records, 'record')} each, {times} "
@@ -122,8 +127,8 @@ def utility(facts: Facts) -> Section:
         "better alone.",
         "The model is linear in the answers. Randomised answers are corrected for on average; "
         f"one report, even a forged one, counts as much as {weight} answers that chance has not "
-        f"touched, at most (at ε = {study.menu[0]:g}). Answers of small groups are drowned by "
-        "noise before those of large ones.",
+        f"touched, at most (at ε = {study.menu[0]:g}){_loud(facts)}. Answers of small groups are "
+        "drowned by noise before those of large ones.",
         Blank(
             "how good the model must be for its purpose, for which groups that was checked, and "
             "on which records"
@@ -137,7 +142,24 @@ def utility(facts: Facts) -> Section:
     )
 
 
+def _loud(facts: Facts) -> str:
+    """How much a randomised answer beside the label can count."""
+    weights = [
+        (coded.weight(each.epsilon.millionths[0], len(each.choices)), each.epsilon.menu[0])
+        for each in facts.study.encoder.sensitive
+        if each.epsilon is not None
+    ]
+    if not weights:
+        return ""
+    most, epsilon = max(weights)
+    return (
+        f", and another randomised answer as much as {numbers.significant(most)} (at ε = "
+        f"{epsilon:g})"
+    )
+
+
 def checking(facts: Facts) -> Section:
+    attributes = " and docs/attributes.md" if facts.study.encoder.sensitive else ""
     commands = ["pdml study check study.toml", "pdml study show study.toml"]
     if facts.spent is None:
         commands.append("pdml statement study.toml")
@@ -159,7 +181,7 @@ def checking(facts: Facts) -> Section:
         (
             Sheet("What this statement is about", ("What", "Which"), tuple(rows)),
             Exact(tuple(commands)),
-            "The proofs are in docs/privacy.md of the software, with the test that would fail for "
-            "each of them.",
+            f"The proofs are in docs/privacy.md{attributes} of the software, with the test that "
+            "would fail for each of them.",
         ),
     )

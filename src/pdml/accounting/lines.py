@@ -1,0 +1,75 @@
+"""One line of a ledger's table, and which lines of coalitions stand in it for people."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isinf
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the ledger: (ε, δ) of a piece of data against an adversary, and why.
+
+    ``certainty`` is how sure the adversary can be of the truth, from even odds, but for a chance of
+    δ (`accounting.certainty`). ``colluding`` is how many other servers put together what they see;
+    None: all.
+    """
+
+    data: str
+    adversary: str
+    epsilon: float
+    delta: float
+    reason: str
+    certainty: float
+    colluding: int | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for JSON; infinity as the string "inf"."""
+        told: dict[str, object] = {
+            "data": self.data,
+            "adversary": self.adversary,
+            "epsilon": "inf" if isinf(self.epsilon) else self.epsilon,
+            "delta": self.delta,
+            "certainty": self.certainty,
+            "reason": self.reason,
+        }
+        return told if self.colluding is None else {**told, "colluding": self.colluding}
+
+
+def few_coalitions(others: int, also: int | None = None) -> list[int]:
+    """Numbers of colluding servers that are worth a line for people.
+
+    Parameters
+    ----------
+    others : int
+        How many other servers there are, at least one.
+    also : int, optional
+        One more number, if there are so many.
+
+    Returns
+    -------
+    list of int
+        One, half of the others, all of them, and ``also``; ascending.
+    """
+    shown = {1, max(1, others // 2), others}
+    return sorted(shown | ({also} if also is not None and 1 <= also <= others else set()))
+
+
+def arranged(table: Sequence[Line], coalitions: Sequence[Line]) -> list[Line]:
+    """A table with coalitions in the place of all other servers together, if there are any.
+
+    Parameters
+    ----------
+    table : sequence of Line
+        As `Ledger.lines` gives it.
+    coalitions : sequence of Line
+        Some of `Ledger.coalitions` of each kind of data, those of all others among them.
+
+    Returns
+    -------
+    list of Line
+    """
+    found: list[Line] = []
+    for line in table:
+        some = [each for each in coalitions if each.data == line.data]
+        found += some if some and line.adversary == "other servers" else [line]
+    return found

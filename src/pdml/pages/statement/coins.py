@@ -1,0 +1,85 @@
+"""Answers beside the label that devices randomise: how a statement names them, and what their coins
+alone promise.
+"""
+
+from math import inf
+
+from pdml.accounting import answers
+from pdml.accounting.ledger import DATA
+from pdml.pages.statement.parts import Sheet
+from pdml.study import Study, Wording, words
+from pdml.study.encoder import Attribute
+
+WHAT = {
+    "label": "the sensitive answer",
+    "features": "the other answers",
+    answers.TOGETHER: "the sensitive answer and all randomised ones together",
+}
+
+
+def asked(study: Study, attribute: Attribute) -> str:
+    """How a question is put to people."""
+    return study.wording.get(attribute.name, Wording()).label or attribute.name
+
+
+def kinds(study: Study) -> tuple[str, ...]:
+    """The rows that a ledger of the study has: label, features, each randomised answer, and these
+    together with the label.
+    """
+    return (*DATA, *answers.names([each.name for each in study.encoder.sensitive]))
+
+
+def what(study: Study, data: str) -> str:
+    """What a row is about, in words."""
+    for each in study.encoder.sensitive:
+        if data == answers.named(each.name):
+            return f"the answer to “{asked(study, each)}”"
+    some = data == "features" and study.encoder.sensitive and study.encoder.clear
+    return f"{WHAT[data]} that are not randomised" if some else WHAT[data]
+
+
+def titled(study: Study, data: str) -> str:
+    """The same at the beginning of a line; what people wrote stays as it is."""
+    said = what(study, data)
+    return said[:1].upper() + said[1:]
+
+
+def most(study: Study, data: str) -> float:
+    """The largest ε that what devices do leaves to anybody, whatever is trained; infinite where
+    something is sent as it was given.
+    """
+    own = {answers.named(each.name): _largest(each) for each in study.encoder.sensitive}
+    if data in own:
+        return own[data]
+    if data == "features":
+        return inf if study.encoder.clear else sum(own.values())
+    return study.menu[-1] + (sum(own.values()) if data == answers.TOGETHER else 0.0)
+
+
+def _largest(attribute: Attribute) -> float:
+    return inf if attribute.epsilon is None else attribute.epsilon.menu[-1]
+
+
+def menus(study: Study) -> tuple[Sheet, ...]:
+    """What a person chooses, for each randomised answer."""
+    found = []
+    for each in study.encoder.sensitive:
+        assert each.epsilon is not None
+        menu = zip(each.epsilon.menu, each.epsilon.millionths, strict=True)
+        rows = tuple(
+            (chosen(value, each.epsilon.default), words.meaning(micro, each.choices))
+            for value, micro in menu
+        )
+        caption = f"What a person chooses for {what(study, answers.named(each.name))}"
+        found.append(Sheet(caption, ("ε", "What it means"), rows))
+    return tuple(found)
+
+
+def chosen(value: float, suggested: float) -> str:
+    """One ε of a menu."""
+    return f"{value:g}" + (" (suggested)" if value == suggested else "")
+
+
+def listed(study: Study) -> str:
+    """The randomised answers by their questions; "" where there are none."""
+    return ", ".join(f"“{asked(study, each)}”" for each in study.encoder.sensitive)
