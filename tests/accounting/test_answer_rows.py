@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_counts import COUNTS, SUMS
 
 from pdml.accounting import Ledger
-from pdml.accounting.answers import TOGETHER
+from pdml.accounting.answers import TOGETHER, names
 from pdml.accounting.events import AnswerFlipped, LabelFlipped
 from pdml.errors import InvalidInput
 
@@ -61,3 +61,12 @@ def test_reports_of_the_same_people_that_randomised_other_answers_are_refused():
     other = LabelFlipped(epsilon=1.0, epsilons=(1.0,), answers=(STATUS,))
     with pytest.raises(InvalidInput, match="must have randomised the same answers"):
         Ledger(((FLIP, other, SUMS),)).lines()
+
+
+def test_a_study_s_questions_have_the_rows_of_its_ledger():
+    """A budget names them before there is a ledger."""
+    assert names([]) == ()
+    ledger = Ledger(((FLIP, SUMS),))
+    assert names([STATUS.name, INCOME.name]) == tuple(
+        data for data in ledger.data if data not in ("label", "features")
+    )
