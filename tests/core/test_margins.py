@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
@@ -42,8 +42,9 @@ cases = st.tuples(
 @settings(deadline=None, max_examples=50)
 @given(cases)
 def test_without_noise_the_odds_of_gaussian_margins_are_found(case):
-    """Equal up to the ridge and 512 points."""
-    scale, offset, _, _ = case
+    """Equal up to the ridge and 512 points, where they are not cut to a root mean square of 3."""
+    scale, offset, mean, deviation = case
+    assume(np.hypot(scale * mean + offset, scale * deviation) < 2.9)
     found, constant = margins.settled(told(*case), LOGISTIC)
     assert found == pytest.approx(scale, abs=0.02)
     assert constant[0] == pytest.approx(offset, abs=0.02)
@@ -54,8 +55,7 @@ def test_without_noise_the_odds_of_gaussian_margins_are_found(case):
 def test_where_noise_hides_the_variance_the_shares_of_classes_are_kept(case, own):
     """Whatever constant the direction has."""
     known = replace(told(*case, doubt=20.0), own=np.array([own]))
-    if abs(known.classes[0]) < 0.1:
-        return  # they might be equal
+    assume(abs(known.classes[0]) > 0.1)  # else they might be equal
     found, constant = margins.settled(known, LOGISTIC)
     wide = margins._points(known, 0.25 - known.classes[0] ** 2)
     assert np.mean(expit(found * wide + constant) - 0.5) == pytest.approx(

@@ -47,7 +47,7 @@ ASKED = {
     "four classes": Asked(STRICT, replace(SIZES, classes=4), {"method": "sums"}),
     "rounds": Asked(STRICT, SIZES, {"method": "rounds"}),
     "one of many": Asked(
-        Budget(features_epsilon=0.1), Sizes(records=(79, 80, 79, 80, 80), width=11, epsilon=1.0)
+        Budget(features_epsilon=0.1), Sizes(records=(75,) * 5, width=13, epsilon=1.0)
     ),
     "no limit": Asked(Budget(), Sizes(records=(3,) * 3, width=12, epsilon=0.05)),
     "nothing does": Asked(
