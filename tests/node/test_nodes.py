@@ -232,7 +232,7 @@ def test_a_signal_ends_a_node_whatever_it_does_just_then():
 
 
 def test_a_member_that_stays_away_is_named_and_the_job_resumes(federation):
-    attempt = federation.offer("absent", round_timeout=2)
+    attempt = federation.offer("absent", round_timeout=5)
     federation.wait(lambda: federation.round("absent", "bob") > 0)
     federation.kill("bob")
     with pytest.raises(Ended, match="bob"):
