@@ -83,7 +83,8 @@ def settled(told: Told, loss: Loss) -> tuple[float, Array]:
     points = _points(told, max(codes - float(classes @ classes), 1e-2 * c**2))
     shared = max(told.shared, 0.0)
     wanted = np.array([shared + float(told.believed @ (told.mean + told.own))])
-    equal = _minimum((points + told.own)[:, :, None], wanted, loss)[0] * np.append(1.0, told.own)
+    alone = max(float(_minimum((points + told.own)[:, :, None], wanted, loss)[0]), 0.0)
+    equal = alone * np.append(1.0, told.own)
     if chance < _SURE:
         return float(equal[0]), equal[1:]
     each = np.broadcast_to(np.eye(len(classes)), (len(points), len(classes), len(classes)))
@@ -121,10 +122,7 @@ def _uneven(told: Told, loss: Loss, many: int) -> tuple[float, Array]:
 def _points(told: Told, room: float) -> Array:
     """Margins (512, C), as wide as is likely."""
     size = float(np.trace(told.covariance))
-    return _spread(told, _variance(told, size, room) / size if size else 0.0)
-
-
-def _spread(told: Told, wider: float) -> Array:
+    wider = _variance(told, size, room) / size if size else 0.0
     values, vectors = np.linalg.eigh(told.covariance * wider)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))).T
     return np.asarray(told.mean + _normals(len(told.mean)) @ root)
