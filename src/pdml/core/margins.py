@@ -31,6 +31,7 @@ _WIDER, _SPREAD = 2.0, 1.0  # of variances, beside what S without its noise says
 _EXPLAINED = 0.2  # correlation of margins and labels
 _EQUAL = 20.0  # to 1, that classes are equally large
 _UNEVEN = 0.6  # E y, where classes are not equally large
+_SHRUNK = 0.05  # what E y may seem to be where rows of one class are shrunk more, constant included
 _HIDDEN = 0.5  # doubt about a variance beside it, from which shares count more than the direction
 _RAREST = 0.02  # share of a class
 _STEPS = np.linspace(-2.5, 3.5, 121)  # of log variances
@@ -104,7 +105,7 @@ def _uneven(told: Told, loss: Loss, many: int) -> tuple[float, Array]:
     c = loss.label_weight
     if not told.offset or not told.doubt:
         return 0.0, told.believed
-    blur, spread = max(told.blur, 1e-9 * c) ** 2, (_UNEVEN * c) ** 2
+    blur, spread = told.blur**2 + (_SHRUNK * c) ** 2, (_UNEVEN * c) ** 2
     both = np.array([blur, blur + spread])
     logs = -0.5 * (told.classes @ told.classes / both + len(told.classes) * np.log(both))
     odds = np.exp(logs - logs.max()) * (_EQUAL, 1.0)
