@@ -2,6 +2,7 @@
 notice.
 """
 
+import asyncio
 import contextlib
 import json
 import resource
@@ -17,6 +18,8 @@ import httpx
 import pytest
 from collecting import Process, report
 from conversation import JSON
+
+from pdml.collect import guard as guarding
 
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"  # addresses of clients
 QUICK = ("--open", "--head-timeout", "1", "--body-timeout", "1", "--write-timeout", "1")
@@ -361,6 +364,28 @@ def test_nonsense_leaves_no_word_on_stderr(tmp_path):
             wire.sendall(post("/v1/reports", 10))
             assert service.stop() == 0
     assert (tmp_path / "stderr").read_text() == ""
+
+
+def test_a_request_that_begins_when_the_service_stops_is_not_waited_for_either(monkeypatch):
+    """Its head was read before the signal and handed on after it; its body has 30 seconds."""
+    monkeypatch.setattr(guarding, "_GRACE", 0.1)
+
+    async def stopped():
+        guard, here = guarding.Guard(), socket.create_server((HERE, 0))
+        listening = guard.listen(asyncio.Protocol, here, None)
+        reader, writer = await asyncio.open_connection(*here.getsockname())
+        while not guard.connections:
+            await asyncio.sleep(0.01)
+        (connection,) = guard._open.values()
+        listening.close()
+        connection.began()
+        told = await asyncio.wait_for(reader.read(), 25)
+        writer.close()
+        here.close()
+        assert guard.problems["timeout"] == 1
+        return told
+
+    assert b"the body must arrive within 30 seconds" in asyncio.run(stopped())
 
 
 @pytest.fixture

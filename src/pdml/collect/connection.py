@@ -50,6 +50,7 @@ class Watch(Protocol):
     """
 
     now: float  # seconds of the loop's clock, a moment ago
+    end: float  # when the service, which stops, waits for nobody any more
     limits: Limits
     problems: Counter[str]
 
@@ -109,27 +110,21 @@ class Connection(asyncio.Protocol):
         now = self._watch.now
         if not self._made:
             return  # the handshake has a deadline of its own
-        if now > self._stuck:
+        if now > self._stuck or (self._stuck < inf and now > self._watch.end):
             self._watch.problems["timeout"] += 1
             self.abort()
-        elif now > self._deadline:
+        elif now > self._deadline or (self.reading and now > self._watch.end):
             self._deadline = inf
             if self.reading:
                 self._late()
             else:
                 self.close()
 
-    def hurry(self, until: float) -> None:
-        """The service stops: what is still on its way has a little time."""
-        if self.reading:
-            self._deadline = min(self._deadline, until)
-        if self._stuck < inf:
-            self._stuck = min(self._stuck, until)
-
     def _late(self) -> None:
         """The body did not come. The server learns that the client is gone; the client learns
         why.
         """
+        self.reading = False
         self._watch.problems["timeout"] += 1
         limit = self._watch.limits.body
         self._transport.write(

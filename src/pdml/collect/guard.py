@@ -11,6 +11,7 @@ import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 from pdml.collect.connection import LARGEST_HEAD, Connection, Limits
@@ -34,7 +35,7 @@ class Guard:
 
     def __init__(self, limits: Limits | None = None, proxies: Proxies | None = None) -> None:
         self.limits = limits or Limits()
-        self.now = 0.0
+        self.now, self.end = 0.0, inf
         self.problems: Counter[str] = Counter()
         self._proxies = proxies or Proxies()
         # by the other end, those still shaking hands included
@@ -184,9 +185,8 @@ class Guard:
             connection.look()
 
     def stop(self) -> None:
-        """Nothing more is accepted; what is under way is finished soon."""
-        for connection in self._open.values():
-            connection.hurry(self.now + _GRACE)
+        """Nothing more is accepted; what is under way, or begins now, is finished soon."""
+        self.end = self.now + _GRACE
 
 
 class _Listening:
