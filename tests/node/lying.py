@@ -22,7 +22,7 @@ LIES = {  # what is said of carol
     "ahead": r"carol sent a release of round 5 while (alice|bob) stands at round [23]",
     "forged": r"carol sent a message whose signature is not carol's",
     # the same again is no error, but no news either
-    "replayed": r"(alice|bob) waited 3 s for carol to send their release of round 3",
+    "replayed": r"(alice|bob) waited 3 s for carol( \(which .*\))? to send their release of round 3",
     "as bob": r"carol sent a message in the name of 'bob'",
     "long": r"carol sent \d+ bytes, more than the \d+ any message of this job needs",
     "other job": r"carol trains under another contract",

@@ -10,6 +10,7 @@ import signal
 import stat
 import time
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -25,7 +26,8 @@ from pdml.node import desk as states
 from pdml.node import summing
 from pdml.node.account import look
 from pdml.node.everybody import everybody
-from pdml.node.journal import FINISHED
+from pdml.node.home import JOURNAL
+from pdml.node.journal import FINISHED, Journal
 from pdml.release.model import load_model
 from pdml.release.nodes import gather
 from pdml.train import sums
@@ -188,6 +190,14 @@ def test_a_node_killed_before_it_kept_its_house_keeps_it_when_it_is_back(federat
 
 
 def dies(home, job, held):
+    """Once the others have what it said of the job: without it they would wait for it."""
+    for name in ("alice", "carol"):
+        other = home.folder.parent / name / JOURNAL
+        while True:
+            with contextlib.closing(Journal.peek(other)) as journal:
+                if home.name in journal.statements(job):
+                    break
+            time.sleep(0.02)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -290,9 +300,15 @@ def test_killed_at_random_moments_it_goes_on_with_the_same_bytes(tmp_path):
 
 
 class Silent(Bent):
-    """Commits its release and sends it to nobody."""
+    """Commits its release and sends it to nobody; it has more patience than those who wait for
+    it.
+    """
 
     mute = True
+
+    def _train(self, work):
+        work.offer = msgspec.structs.replace(work.offer, round_timeout=60.0)
+        super()._train(work)
 
     def said(self, contract, peer, data):
         return b"" if self.mute else data

@@ -4,8 +4,10 @@ it was told to.
 Whoever carries the bytes is handed in as ``send``, and hands what arrives to `Exchange.answer`,
 from any thread. A release needs no answer: the neighbour's next one says that it has come. Who
 hears nothing for a second says it again as a question. Every question is answered: `OK`, `LATER`
-(this node is not ready; ask again) or `REFUSED` with one sentence. A refused message ends the job
-at both ends; so do a timeout and a stop. The journal keeps what was spent.
+(this node is not ready; ask again) or `REFUSED` with one sentence. The first two name whom this
+node waits for itself: the one that is gone is named by those, too, who never speak with it. A
+refused message ends the job at both ends; so do a timeout and a stop. The journal keeps what was
+spent.
 """
 
 import time
@@ -71,6 +73,8 @@ class Exchange:
         self._start_timeout, self._round_timeout = start_timeout, round_timeout
         self._changed = Condition()
         self._failure: Exception | None = None
+        self._awaited: tuple[str, ...] = ()  # whom this node waits for
+        self._theirs: dict[str, str] = {}  # whom each neighbour says it waits for
 
     # What arrives, in any thread
 
@@ -81,13 +85,14 @@ class Exchange:
         with self._changed:
             if self._failure is not None:
                 return Answer(REFUSED, told(self._failure, self.party.name))
+            awaited = ", ".join(self._awaited)
             try:
                 if topic == HELLO:
                     met = self.party.welcome(peer, data)
-                    owed = self.party.resend(peer) if met else []
-                    return Answer(OK if met else LATER, messages=[self.party.hello(peer), *owed])
+                    messages = [self.party.hello(peer), *(self.party.resend(peer) if met else [])]
+                    return Answer(OK if met else LATER, awaited, messages)
                 if not self.party.met(peer):
-                    return Answer(LATER)
+                    return Answer(LATER, awaited)
                 self.party.accept(peer, data)
                 if self.party.done:
                     self.party.save()  # no next round does
@@ -95,7 +100,7 @@ class Exchange:
                 self._fail(error)
                 return Answer(REFUSED, told(error, self.party.name))
             self._changed.notify_all()
-        return Answer(OK)
+        return Answer(OK, awaited)
 
     def stop(self, sentence: str) -> None:
         """End the job from outside."""
@@ -153,11 +158,8 @@ class Exchange:
         """Say where this node stands, hear where the neighbours do, and hand over what either
         lacks.
         """
-        missing, deadline, patience = (
-            set(self.party.neighbours),
-            time.monotonic() + self._start_timeout,
-            _FIRST,
-        )
+        missing, patience = set(self.party.neighbours), _FIRST
+        deadline = self._until(self._start_timeout)
         while missing:
             with self._changed:
                 greetings = {peer: self.party.hello(peer) for peer in sorted(missing)}
@@ -192,7 +194,7 @@ class Exchange:
 
     def _wait(self, ready: Callable[[], bool]) -> None:
         """Until ``ready``. Whoever is silent may lack what this node has said: it is said again."""
-        deadline, patience = time.monotonic() + self._round_timeout, _FIRST
+        deadline, patience = self._until(self._round_timeout), _FIRST
         while True:
             again = time.monotonic() + patience
             with self._changed:
@@ -211,7 +213,7 @@ class Exchange:
 
     def _deliver(self, messages: Mapping[str, bytes], what: str) -> None:
         """Until every neighbour has said that it has its message; saying it twice does no harm."""
-        missing, deadline, patience = dict(messages), time.monotonic() + self._round_timeout, _FIRST
+        missing, deadline, patience = dict(messages), self._until(self._round_timeout), _FIRST
         while missing:
             for peer, answer in self._try(
                 RELEASE, missing, deadline, self._round_timeout, what, patience
@@ -254,7 +256,13 @@ class Exchange:
                         PeerError(f"{peer} refused {self.party.name}: {plain(answer.sentence)}")
                     )
                     self._check()
+            self._theirs[peer] = answer.sentence
         return answers
+
+    def _until(self, limit: float) -> float:
+        """The deadline of a wait that begins now."""
+        self._theirs.clear()
+        return time.monotonic() + limit
 
     def _check(
         self,
@@ -263,14 +271,22 @@ class Exchange:
         missing: tuple[str, ...] = (),
         what: str = "",
     ) -> None:
-        """Called with the lock held: raise what ended the job."""
+        """Called with the lock held: remember who is waited for, and raise what ended the job."""
+        self._awaited = tuple(sorted(missing))
         if self._failure is None and deadline is not None and time.monotonic() > deadline:
             balance = f"; {self.party.balance}" if self.party.balance else ""
             self._fail(
                 PeerError(
-                    f"{self.party.name} waited {limit:g} s for {', '.join(sorted(missing))} "
+                    f"{self.party.name} waited {limit:g} s for "
+                    f"{', '.join(self._named(peer) for peer in self._awaited)} "
                     f"to send {what}{balance}"
                 )
             )
         if self._failure is not None:
             raise self._failure
+
+    def _named(self, peer: str) -> str:
+        """With whom it says it waits for, if that is another member."""
+        members = set(self.party.contract.servers) - {peer, self.party.name}
+        others = sorted(members.intersection(self._theirs.get(peer, "").split(", ")))
+        return f"{peer} (which says it waits for {', '.join(others)})" if others else peer
