@@ -9,6 +9,8 @@ from example_study import STUDY
 from pdml.accounting import Budget
 from pdml.core import labels
 from pdml.errors import InvalidInput
+from pdml.plan.sizes import ledger
+from pdml.plan.training_plan import TrainingPlan
 from pdml.study.encoder import Category, Encoder, Menu, Number
 from pdml.study.proposing import propose_for, sizes_of
 from pdml.study.trainable import planned
@@ -34,7 +36,10 @@ def test_sizes_are_those_of_the_study_with_what_its_menus_suggest():
     assert (answer.block, answer.epsilon) == (study.encoder.blocks[0], 1.0)
     one = replace(study, menu=(1.0,), default_epsilon=1.0)
     assert sizes_of(one, [1, 2, 3]).chosen == (1.0,) and sizes_of(one, [1, 2, 3]).heard == 6
-    assert not sizes_of(study_of(STATUS), [9]).in_clear
+    every = study_of(STATUS)
+    assert not sizes_of(every, [9]).in_clear
+    book = ledger(TrainingPlan(method="sums"), sizes_of(every, [9]), every.graph())
+    assert book.line("features", "own server").epsilon == 2.0  # nothing is known in the clear
     assert sizes_of(study_of(AGE), [9]).answers == ()
     with pytest.raises(InvalidInput, match="one per server"):
         sizes_of(study, [1, 2])
