@@ -133,7 +133,7 @@ def variance_of_q(population: Population, sizes: Sizes) -> float:
     kappa = 1.0 if sizes.epsilon == inf else float(labels.kappa(sizes.epsilon))
     own = LOGISTIC.label_weight**2 * (reports - true)
     flips = LOGISTIC.label_weight**2 * (kappa**2 - 1) * reports
-    return (own + flips) / sizes.heard
+    return (own + flips) / sum(sizes.records)
 
 
 @pytest.mark.parametrize(("heard", "epsilon"), [(500, inf), (8_000, inf), (2_000, 2.0)])

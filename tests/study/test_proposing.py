@@ -33,6 +33,7 @@ def test_sizes_are_those_of_the_study_with_what_its_menus_suggest():
     (answer,) = sizes.answers
     assert (sizes.records, sizes.width, sizes.chosen) == ((300,) * 3, 5, (0.4, 2.0))
     assert sizes.heard == pytest.approx(900 * (labels.kappa(2.0) / labels.kappa(1.0)) ** 2)
+    assert sizes.alike == pytest.approx(1.0)  # as the menu suggests
     assert (answer.block, answer.epsilon) == (study.encoder.blocks[0], 1.0)
     one = replace(study, menu=(1.0,), default_epsilon=1.0)
     assert sizes_of(one, [1, 2, 3]).chosen == (1.0,) and sizes_of(one, [1, 2, 3]).heard == 6

@@ -86,14 +86,14 @@ def sums_judged(
 
 def _coins(population: Population, sizes: Sizes, loss: Loss, turn: int) -> tuple[Array, Array]:
     """What people's own coins move q and S by: the population tosses them, and what they move is
-    reduced (or enlarged) to as many reports as there are. Flips of labels, with which the same
+    reduced (or enlarged) to as many people as there are. Flips of labels, with which the same
     rows are multiplied, come on top: they are independent, and 0 on average.
     """
     known = len(population.y)
     rows = reported(population.x, population.answers, Simulated(turn).stream(SUMS))
     codes = labels.codes(population.y, inf, population.classes)
     said = sums.exact(rows, codes, loss, blocks_of(population.answers))
-    share = float(np.sqrt(known / sizes.heard))
+    share = float(np.sqrt(known / sum(sizes.records)))
     of_q = said.label_sum / known - _in_units(population, loss)
     return share * of_q, share * (said.square_sum / known - population.square_moment)
 
@@ -106,20 +106,21 @@ def alone_judged(
     """
     known, blocks = len(population.y), blocks_of(population.answers)
     exactly = Noise(label=0.0, square=0.0, coded=coded.variance(blocks, sizes.width))
-    many = max(1, int(sizes.heard) // len(sizes.records))
+    servers = len(sizes.records)
+    many = max(1, sum(sizes.records) // servers)
+    alone = replace(sizes, records=(many,), reports=min(float(many), sizes.reports / servers))
     if many >= known:  # as many people as all of the population: its own moments
-        alone = replace(sizes, records=(many,), reports=0.0)
         return sums_judged(population, alone, exactly, loss, times)
     rng, found = np.random.default_rng([2, known]), []
     for turn in range(times):
         own = rng.permutation(known)[:many]
         said = flip_labels(
             population.y[own],
-            np.full(many, sizes.epsilon),
+            np.full(many, alone.alike),
             sizes.classes,
             Simulated(turn).stream(LABELS),
         )
-        codes, x = labels.codes(said, sizes.epsilon, sizes.classes), population.x[own]
+        codes, x = labels.codes(said, alone.alike, sizes.classes), population.x[own]
         if blocks:
             x = reported(x, population.answers, Simulated(turn).stream(SUMS))
         model = fit_sums(sums.exact(x, codes, loss, blocks), exactly, loss=loss)
@@ -134,9 +135,12 @@ def majority_judged(population: Population) -> tuple[float, float]:
 
 
 def flip_variance(sizes: Sizes, loss: Loss) -> float:
-    """What flips add to the variance of q along a direction with E x² = 1, all records together."""
-    both = (labels.code_variance(e, loss, sizes.classes) for e in (sizes.epsilon, inf))
-    return max(0.0, next(both) - next(both)) / sizes.heard
+    """What flips add to the variance of q along a direction with E x² = 1, all records together.
+    With weights v it is Σ v²(κ² - 1)/V² = 1/V - Σ v²/V², of which the last is at least one over the
+    number of people, and that where all have the same ε.
+    """
+    own, true = (labels.code_variance(e, loss, sizes.classes) for e in (sizes.epsilon, inf))
+    return max(0.0, own / sizes.heard - true / sum(sizes.records))
 
 
 def _in_units(population: Population, loss: Loss) -> Array:

@@ -138,8 +138,7 @@ class Search:
         """The variance that coins of answers add to m·q along a direction in which they make E x²
         larger by 1.
         """
-        own = labels.code_variance(inf, self.loss, self.sizes.classes)
-        return own * sum(self.sizes.records) / self.sizes.heard
+        return labels.code_variance(inf, self.loss, self.sizes.classes)
 
     def _view(self, population: Population) -> dict[str, Array]:
         values, vectors = population.spectrum

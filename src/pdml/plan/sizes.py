@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import log1p, sqrt
 from typing import Self
 
 import numpy as np
@@ -94,6 +95,17 @@ class Sizes:
     def heard(self) -> float:
         """As how many reports of people with ``epsilon`` all reports count."""
         return self.reports or float(sum(self.records))
+
+    @property
+    def alike(self) -> float:
+        """The ε with which all would tell as much together, if everybody had the same: κ² is to
+        that of ``epsilon`` as there are people to those who are `heard`.
+        """
+        if not self.reports:
+            return self.epsilon
+        loudest = float(labels.keep_weight(self.epsilon, self.classes))
+        kappa = loudest * sqrt(sum(self.records) / self.heard)
+        return log1p(self.classes / (kappa - 1))
 
     @property
     def chosen(self) -> tuple[float, ...]:
