@@ -19,6 +19,7 @@ from pdml.core.coded import Block
 from pdml.core.graph import Graph, build
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.plan.answers import Answer
+from pdml.plan.explained import verdict
 from pdml.plan.planner import Proposal, Sizes, ledger, propose, spent
 from pdml.plan.training_plan import TrainingPlan
 from pdml.train.target import smallest_epsilon
@@ -101,13 +102,23 @@ def test_the_other_method_is_chosen_where_rehearsals_say_so() -> None:
     assert found.plan.method == max(("sums", "rounds"), key=right.__getitem__)
 
 
+@pytest.mark.parametrize(
+    ("gain", "said"),
+    [(0.0, "not expected to pay:"), (0.004, "expected to pay little:"), (0.01, "expected to pay:")],
+)
+def test_a_gain_that_nobody_would_join_for_is_called_little(gain: float, said: str) -> None:
+    apart = np.full((4, 2), 0.75)
+    found = verdict(apart + gain, apart, "alone", public=False)
+    assert found.startswith(f"joining is {said}")
+
+
 def test_it_says_before_anything_is_released_whether_joining_pays() -> None:
     few, many = replace(SIZES, width=6, records=(40,) * 10), replace(SIZES, width=6)
     strict = propose(Budget(features_epsilon=0.05, labels_epsilon=0.05), few, GRAPH)
     assert not strict.pays and strict.verdict.startswith("joining is not expected to pay")
     assert isinstance(strict.plan, TrainingPlan)
     fine = propose(Budget(features_epsilon=2.0, colluding=1), many, GRAPH)
-    assert fine.pays and fine.verdict.startswith("joining is expected to pay")
+    assert fine.pays and fine.verdict.startswith("joining is expected to pay:")
     for found in (strict, fine):
         joint, apart = map(float, re.findall(r"([\d.]+)%", found.verdict))
         assert (joint > apart) == found.pays

@@ -16,6 +16,7 @@ _APART = {
     "alone": "a server that keeps its own reports to itself",
     "majority": "whoever always says the largest class",
 }
+_LITTLE = 0.005  # of right answers: fewer more than this nobody would join for
 
 
 def verdict(joint: Array, apart: Array, name: str, *, public: bool) -> str:
@@ -36,12 +37,14 @@ def verdict(joint: Array, apart: Array, name: str, *, public: bool) -> str:
     -------
     str
     """
-    pays = joint.mean() > apart.mean()
+    gain = joint.mean() - apart.mean()
+    how = "not expected to pay" if gain <= 0 else "expected to pay"
+    little = " little" if 0 < gain < _LITTLE else ""
     where = "on public records" if public else f"over {len(joint)} made-up populations"
     better = int(np.sum(joint.mean(axis=1) > apart.mean(axis=1)))
     often = "" if public else f", and is ahead in {better} of them"
     return (
-        f"joining is {'' if pays else 'not '}expected to pay: {where} the joint model is right on "
+        f"joining is {how}{little}: {where} the joint model is right on "
         f"{joint.mean():.1%} of records{often}; {_APART[name]} is right on {apart.mean():.1%}"
     )
 
