@@ -75,15 +75,15 @@ class Rehearsals:
         return 1 if self.first is not None else -(-_LEAST // len(self.populations))
 
     @_kept
-    def sums(
-        self, budget: Budget, loss: str, shares: tuple[float, ...]
-    ) -> tuple[float | None, Array | None]:
-        """The share of S with which sums are right most often, and how often; None, None if no
-        noise meets the budget.
+    def sums(self, budget: Budget, loss: str, share: float) -> Array | None:
+        """How often sums are right of which S may use up a share of the budget; None if no noise
+        meets it.
         """
-        asked = (budget, self.sizes, self.populations, self.times)
-        found = sums_search.best(*asked, loss=loss, shares=shares)
-        return (None, None) if found is None else found
+        place = self.sizes.apart(int(np.argmax(self.sizes.records)))
+        plan = sums_search.calibrated(budget, place, share, loss=loss)
+        if plan is None:
+            return None
+        return sums_search.judged(plan, self.sizes, self.populations, self.times)
 
     @_kept
     def rounds(

@@ -83,7 +83,8 @@ def remedies(budget: Budget, sizes: Sizes, within: Within) -> tuple[Remedy, ...]
 
     Guarantees
     ----------
-    - ``pays`` is what `propose` says with the ``value`` in the place of what was asked.
+    - ``pays`` is what `propose` says with the ``value`` in the place of what was asked; ``clearly``
+      is said of a plan that it weighs, of which the one it takes is no worse in the mean.
     """
     found: list[Remedy] = []
     levers = tuple(_levers(budget, sizes, within))
