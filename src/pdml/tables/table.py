@@ -172,9 +172,13 @@ class Table:
     def _floats(self, name: str, column: NDArray[Any]) -> Array:
         """The whole column at once by the rule of `cells.number`, or ValueError."""
         if name not in self._read:
-            if column.dtype.kind == "O" and "_" in "".join(column.tolist()):
-                raise ValueError("underscore")
-            values = column.astype(np.float64, copy=False).view()
+            if column.dtype.kind == "O":
+                different, place = _placed(column.tolist())
+                if "_" in "".join(different):
+                    raise ValueError("underscore")
+                values = objects(different).astype(np.float64)[place]
+            else:
+                values = column.astype(np.float64, copy=False).view()
             values.flags.writeable = False
             self._read[name] = values
         return self._read[name]
