@@ -2,7 +2,8 @@
 claims.
 
 False alarms: at most 1e-6 per finding (`FALSE_ALARM`), whatever the seed; seeds are fixed here all
-the same. That the attacks come close is measured at these seeds, with room to spare.
+the same. That the attacks come close is measured at these seeds, with room to spare; deployed nodes
+draw secure noise, which has no seed: there are enough runs for several times the share asked for.
 """
 
 from dataclasses import replace
@@ -15,7 +16,14 @@ from pdml.errors import ClaimsViolated, InvalidInput
 
 EFFORT = Effort(transcripts=8_000, labels=100_000, pairs=300)
 LIGHT = Effort(transcripts=400, labels=10_000, pairs=20)
-MORE = ("averaging", "sums_inference", "sums_membership", "deployed_sums", "answer_inference")
+MORE = (
+    "averaging",
+    "sums_inference",
+    "sums_membership",
+    "deployed_node",
+    "deployed_sums",
+    "answer_inference",
+)
 CLOSE = {  # the least share of the claim that must be measured
     "label_flips": 0.9,
     "gradient_difference": 0.7,
@@ -27,7 +35,7 @@ CLOSE = {  # the least share of the claim that must be measured
     "sums_membership": 0.2,
     "answer_inference": 0.45,
     "coalition": 0.2,
-    "deployed_node": 0.05,  # of few runs; how wide its noise is, is measured to a tenth
+    "deployed_node": 0.1,  # of few runs; how wide its noise is, is measured to a tenth
     "deployed_sums": 0.05,
 }
 

@@ -118,9 +118,17 @@ def test_lost_and_repeated_messages_change_nothing(consortium):
     np.testing.assert_array_equal(releases(consortium), consortium.by_local_engine())
 
 
-def test_the_one_that_is_gone_is_named_by_those_who_never_speak_with_it(consortium):
-    """Dave's neighbours wait for bob, who is none of them. What they say is a member's name or is
-    not repeated.
+@pytest.mark.parametrize(
+    ("lie", "carol"),
+    [
+        ("bob, eve, carol, bob\n", "carol (which says it waits for bob)"),
+        ("bob\n", "carol"),
+        ("bob, dave", "carol"),
+    ],
+)
+def test_the_one_that_is_gone_is_named_by_those_who_never_speak_with_it(consortium, lie, carol):
+    """Dave's neighbours wait for bob, who is none of them. Who says that it waits for dave as well is
+    named alone, and nothing is repeated but members' names.
     """
 
     def bend(sender, topic, peer, data):

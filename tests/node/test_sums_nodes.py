@@ -313,6 +313,12 @@ class Silent(Bent):
     def said(self, contract, peer, data):
         return b"" if self.mute else data
 
+    def _exchanged(self, context, content):
+        answer = super()._exchanged(context, content)
+        if not self.mute:
+            return answer
+        return msgspec.structs.replace(answer, messages=answer.messages[:1])  # the hello alone
+
 
 def test_a_missing_node_ends_the_job_with_its_name_and_what_was_spent(federation):
     """Everybody else has released and is debited; what they sent is the same when the job goes on,

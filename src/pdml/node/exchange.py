@@ -286,7 +286,11 @@ class Exchange:
             raise self._failure
 
     def _named(self, peer: str) -> str:
-        """With whom it says it waits for, if that is another member."""
-        members = set(self.party.contract.servers) - {peer, self.party.name}
-        others = sorted(members.intersection(self._theirs.get(peer, "").split(", ")))
-        return f"{peer} (which says it waits for {', '.join(others)})" if others else peer
+        """With whom it says it waits for, if these are others alone: who waits for each other has
+        lost what was said between them.
+        """
+        said = set(self._theirs.get(peer, "").split(", "))
+        others = sorted(said.intersection(self.party.contract.servers) - {peer})
+        if not others or self.party.name in others:
+            return peer
+        return f"{peer} (which says it waits for {', '.join(others)})"
