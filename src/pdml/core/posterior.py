@@ -16,8 +16,10 @@ intercept is one more direction (Sherman and Morrison).
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pdml._types import Array
 
@@ -175,7 +177,7 @@ def _student(known: Moments, noise: Array, scale: Array) -> Array:
     return maps
 
 
-def _under(root: Array, right: Array) -> Array:
+def _under(root: NDArray[Any], right: Array) -> Array:
     """L⁻¹ times ``right``, for a lower triangular L."""
     from scipy.linalg.lapack import dtrtrs  # here, because devices read plans without it
 

@@ -157,11 +157,10 @@ def _seeming(lever: _Lever, within: Within) -> Sequence[float]:
         budget, sizes = lever.changed(value)
         return glanced(sizes.rounded(), budget, within)
 
-    for way in ("clearly", "pays"):
-        start = _first(lever, lambda value, way=way: getattr(seen(value), way))
-        if start < len(lever.ladder):
-            return lever.ladder[start : start + 3]
-    return ()
+    start = _first(lever, lambda value: seen(value).clearly)
+    if start == len(lever.ladder):
+        start = _first(lever, lambda value: seen(value).pays)
+    return lever.ladder[start : start + 3]
 
 
 def _first(lever: _Lever, does: Callable[[float], bool]) -> int:
