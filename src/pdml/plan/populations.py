@@ -175,7 +175,7 @@ def _population(width: int, classes: int, trained: int, seed: int) -> Population
         scores *= margin / max(float(scores.std()) if scores.size else 0.0, 1e-9)
         scores += rng.normal(size=classes) * 0.5 + rng.gumbel(size=scores.shape)
         y = scores.argmax(axis=1)
-    prepared, _ = rows.clip(rows.append_bias(x), 1.0)
+    prepared, _ = rows.clip(rows.append_bias(x), 1.0, own=True)
     return Population(
         x=np.asarray(prepared)[:trained],
         y=y[:trained].astype(np.int64),
@@ -191,7 +191,9 @@ def _correlated(traits: Array, width: int, rng: np.random.Generator) -> Array:
     loadings /= np.sqrt(np.sum(loadings**2, axis=0, keepdims=True))
     shared = rng.beta(1.2, 1.2, size=width)
     own = rng.normal(size=(len(traits), width))
-    return np.asarray(traits @ loadings * np.sqrt(shared) + own * np.sqrt(1 - shared))
+    own *= np.sqrt(1 - shared)
+    own += (traits @ loadings) * np.sqrt(shared)
+    return own
 
 
 def _one_hot(latent: Array, rng: np.random.Generator) -> Array:
