@@ -1,5 +1,6 @@
 """What sensitive attributes cost on Adult: marital status and relationship through coins of their
-own, one exchange of sums without other noise.
+own, one exchange of sums without other noise; and what a planner expects beforehand, with 12,000
+public people like them (of those who are learnt from) and by sizes alone.
 
     python -m benchmarks.attributes [SPLITS]
 """
@@ -14,6 +15,11 @@ from pdml.core.sums_model import Noise, fit_sums
 from pdml.datasets import adult
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, SUMS, Simulated
+from pdml.plan import sums_search
+from pdml.plan.answers import Answer
+from pdml.plan.populations import populations
+from pdml.plan.sizes import Sizes
+from pdml.plan.training_plan import TrainingPlan
 from pdml.study import device
 from pdml.study.encoder import Category, Encoder, Menu, Number
 from pdml.tables import Table
@@ -28,6 +34,7 @@ NUMBERS = {
     "hours-per-week": (1, 99, 40, 10),
 }
 FIRST, LEARNT, EPSILON = 100, 32_000, 1.0
+PUBLIC = 12_000
 
 
 def people():
@@ -74,12 +81,33 @@ def accuracy(how, seed, columns, levels, y):
     return float(np.mean((test @ weights > 0) == y[held]))
 
 
+def forecasts(how, columns, levels, y):
+    """The accuracy that rehearsals expect: on public people, and on made-up populations."""
+    one = encoder(levels, how)
+    answers = tuple(Answer(block=block, epsilon=how) for block in one.blocks)
+    sizes = Sizes(
+        records=(LEARNT // 10,) * 10, width=one.n_features + 1, epsilon=EPSILON, answers=answers
+    )
+    public = np.random.default_rng(FIRST).permutation(len(y))[:PUBLIC]
+    table = Table(columns={k: v[public] for k, v in columns.items()})
+    like = one.finished(one.given(table))[0], y[public]
+    silent = TrainingPlan(method="sums", label_noise=0.0, square_noise=0.0)
+    for times, known in ((12, like), (1, None)):
+        found = sums_search.judged(silent, sizes, populations(sizes, known), times)
+        yield float(found[..., 1].mean())
+
+
 def main(splits=10):
     data = people()
+    print("           measured      expected, public  by sizes")
     for how in ("clear", "left out", 4.0, 2.0, 1.0, 0.5):
         each = [accuracy(how, FIRST + k, *data) for k in range(splits)]
         error = np.std(each, ddof=1) / np.sqrt(splits)
-        print(f"{how!s:>9}  {100 * np.mean(each):.2f} ± {100 * error:.2f}")
+        public, sizes = forecasts(how, *data)
+        print(
+            f"{how!s:>9}  {100 * np.mean(each):.2f} ± {100 * error:.2f}"
+            f"  {100 * public:16.2f}  {100 * sizes:8.2f}"
+        )
 
 
 if __name__ == "__main__":

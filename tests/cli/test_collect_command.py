@@ -194,6 +194,9 @@ def test_a_collection_is_erased_early_only_if_told_to(capsys: pytest.CaptureFixt
     reports(5)
     code, out, err = run(capsys, "collect", "purge", *AT)
     assert (code, out) == (1, "") and "has no retention" in err and err.count("\n") == 1
+    code, out, err = run(capsys, "collect", "purge", *AT, "--due")
+    kept = "Nothing was erased: the reports of alice are kept until somebody erases them.\n"
+    assert (code, out, err) == (0, kept, "")
     run(capsys, "collect", "export", *AT, "--out", "data")
     digest = open_frozen("data").manifest.digest
     code, out, err = run(capsys, "collect", "purge", *AT, "--early")

@@ -59,7 +59,12 @@ def test_a_page_asks_what_the_model_declares(capsys):
     code, out, err = run(capsys, "export", "trained/model.json", "--out", "predict.html")
     assert (code, err) == (0, "") and out.endswith("bytes  predict.html\n")
     page = Path("predict.html").read_text("utf-8")
-    assert "Predict ill" in page and "A number from 0 to 100." in page
+    assert "Predict ill" in page and "A number from <data" in page
+    given = ("export", "trained/model.json", "--out", "predict.html", "--language", "de")
+    code, _, err = run(capsys, *given, "--force")
+    assert (code, err) == (0, "")
+    page = Path("predict.html").read_text("utf-8")
+    assert "Vorhersage: ill" in page and "Eine Zahl von <data" in page
 
 
 def test_a_page_of_a_model_without_questions_is_refused(capsys):

@@ -4,14 +4,19 @@ sentence.
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from example_study import STUDY
 from running import run
 
-from pdml import TrainingPlan, load_model
+from pdml import Budget, TrainingPlan, load_model
+from pdml.study import Study
+from pdml.study.encoder import Category, Encoder, Menu, Number
+from pdml.study.template import plain
 
 GOOD = [
     "plan",
@@ -219,3 +224,34 @@ def test_the_smallest_epsilon_for_an_accuracy(capsys: pytest.CaptureFixture[str]
 def test_help_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "plan", "--help")
     assert code == 0 and "pdml plan --features-epsilon 1" in out
+
+
+def test_a_study_says_what_is_planned_for(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    """Its randomised answers are rehearsed, and have lines; whatever it settles is refused."""
+    status = Category(
+        name="status", levels=("a", "b", "c"), epsilon=Menu(menu=(0.5, 1.0), default=0.5)
+    )
+    encoder = Encoder(attributes=(Number(name="age", low=18, high=100), status), version=2)
+    budget = Budget(features_epsilon=1.0)
+    study = replace(STUDY, encoder=encoder, wording={}, budget=budget)
+    file = folder / "study.toml"
+    file.write_text(plain(study))
+    found = outcome(capsys, "plan", str(file), "--records", "400")
+    assert found["method"] == "sums" and len(found["links"]) == 2
+    settled = Study.from_text(file.read_text() + "\n" + found["lines"])
+    assert settled.plan == TrainingPlan.from_dict(found["plan"])
+    assert "'status' (suggested epsilon 0.5)" in found["reasons"][-1]
+    assert {line["data"] for line in found["ledger"]["lines"]} >= {"label", "features"}
+    code, out, _ = run(capsys, "plan", str(file), "--records", "400")
+    assert code == 0 and "label epsilon 0.4 to 2." in out and "of the answer: status" in out
+    assert "settle it:" in out and "[plan]" in out
+    for more, said in (
+        (["--servers", "3"], "--servers must be left out with a study, which settles it"),
+        (["--features-epsilon", "2"], "--features-epsilon must be left out: the study has a"),
+        (["--like", str(file)], "--like needs --label"),
+    ):
+        code, _, err = run(capsys, "plan", str(file), "--records", "400", *more)
+        assert code == 1 and said in err
+    file.write_text(plain(replace(study, budget=None)))
+    found = outcome(capsys, "plan", str(file), "--records", "400", "--features-epsilon", "2")
+    assert found["budget"][0]["allowed"] == 2 and found["budget"][1]["allowed"] == "inf"

@@ -108,6 +108,9 @@ def test_before_its_time_only_whoever_says_so_erases(tmp_path):
         with pytest.raises(InvalidInput, match="until 2036-01-01 00:00 UTC") as caught:
             early.purge()
         assert caught.value.setting == "early" and early.status().totals.reports == 3
+        assert early.purge(due=True) == 0 and early.status().totals.reports == 3
+        with pytest.raises(InvalidInput, match="due must be left out with early"):
+            early.purge(early=True, due=True)
         assert early.purge(early=True) == 3
         assert early.status().to_dict()["erased_at"] == "2035-12-31T23Z"
 
@@ -121,7 +124,7 @@ def test_whoever_opens_it_afterwards_finds_it_erased(tmp_path):
             0,
             "2036-01-01T00Z",
         )
-        assert late.purge() == 0  # which may run every night
+        assert late.purge() == late.purge(due=True) == 0  # which may run every night
         with pytest.raises(Ended, match="nothing to freeze"):
             late.export(tmp_path / "data")
 

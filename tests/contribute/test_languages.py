@@ -21,6 +21,7 @@ SOURCES = {
         "page.html",
         "device.js",
         "encoding.js",
+        "sentences.js",
         "words.js",
         "form.js",
         "told.js",

@@ -3,6 +3,7 @@ nothing leaves the page.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -198,3 +199,35 @@ def test_everybody_can_use_it(person, setting):
             assert found == []
     finally:
         Setting().apply(browser)
+
+
+@pytest.mark.parametrize(
+    ("code", "mark", "said"),
+    [
+        ("de", ",", "Bitte geben Sie eine ganze Zahl von 18 bis 100 ohne Nachkommastellen ein."),
+        ("ar", "[.٫]", "يُرجى إدخال عدد صحيح من"),
+    ],
+)
+def test_it_speaks_other_languages_with_their_numbers(browser, code, mark, said):
+    """Also in mistakes and percentages; axe-core finds nothing in Arabic either."""
+    page = ContributorPage(prediction_page(MODEL, language=code), {"content-type": "text/html"})
+    with Recorder(page, b"") as running:
+        person = Visitor(browser, running.url).opens()
+        person.answers({"q0": "34,5", "q1": "0", "q2": "0", "q3": "49٫5"})
+        person.press(".primary")
+        assert said in person.text("#q0-mistake") and person.text("#q3-mistake") == ""
+        person.answers({"q0": "34"})
+        person.press(".primary")
+        expected = chances(MODEL, 34, "single", "north", 49.5)
+        np.testing.assert_allclose(told(person), expected, rtol=0, atol=1e-12)
+        shown = person.text(".chances .most data")
+        written = browser.execute_script(
+            "return new Intl.NumberFormat(locale, arguments[0]).format(arguments[1])",
+            {"style": "percent", "minimumFractionDigits": 1, "maximumFractionDigits": 1},
+            float(expected.max()),
+        )
+        assert shown == written and re.search(rf"\d{mark}\d", shown)
+        browser.execute_script(AXE)
+        script = "const [rules, done] = arguments; window.violations(rules).then(done)"
+        assert browser.execute_async_script(script, []) == []
+        assert not [entry["message"] for entry in browser.get_log("browser")]

@@ -134,3 +134,15 @@ def test_rows_are_never_longer_than_one(levels, numbers, seed):
         parts.append(drawn * np.array(loud)[:, None])
     x, _ = scaling.finished(np.hstack(parts), mass, blocks=blocks)
     assert np.linalg.norm(x.astype(np.float32).astype(float), axis=1).max() <= 1
+
+
+@given(MICROS, LEVELS)
+def test_what_coins_leave_in_squares_is_what_the_longest_code_has_beyond_a_true_answer(micro, many):
+    """Exactly: E|c|² - |E c|² of a code, over its columns; nothing where the coin never lies."""
+    (block,) = blocks_of([many], menu=(micro,))
+    loud = coded.weight(micro, many)
+    left = block.scale**2 * (loud**2 - 1) * (1 - 1 / many) / many
+    assert coded.variance([block], 40) == pytest.approx(4 * left / 40, rel=1e-6, abs=1e-12)
+    (silent,) = blocks_of([many], menu=(60_000_000,))
+    assert coded.variance([silent], 40) == pytest.approx(0, abs=1e-12)
+    assert coded.variance([], 40) == 0

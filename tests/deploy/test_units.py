@@ -11,7 +11,7 @@ from running import run
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "deploy" / "systemd"
-NAMES = ("pdml-collect@alice", "pdml-node@alice", "pdml-relay")
+NAMES = ("pdml-collect@alice", "pdml-collect-purge@alice", "pdml-node@alice", "pdml-relay")
 
 needs_systemd = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="needs systemd-analyze (Debian: systemd)"
@@ -29,8 +29,8 @@ def installed(tmp_path: Path) -> Path:
         text = file.read_text()
         assert "ExecStart=/opt/pdml/bin/pdml " in text
         file.write_text(text.replace("/opt/pdml/bin/pdml", "/bin/true"))
-        if "@" in file.name:
-            shutil.copy(file, units / file.name.replace("@", "@alice"))
+    for file in [*units.glob("*@.service"), *units.glob("*@.timer")]:
+        shutil.copy(file, units / file.name.replace("@", "@alice"))
     return units
 
 
@@ -52,6 +52,18 @@ def analyse(units: Path, *arguments: str) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_systemd_understands_the_unit(installed: Path, name: str) -> None:
     analyse(installed, "verify", str(installed / f"{name}.service"))
+
+
+@needs_systemd
+def test_systemd_understands_the_timer_and_when_it_runs(installed: Path) -> None:
+    """It starts the service of the same name, which may run every night: before the end of
+    retention it succeeds."""
+    analyse(installed, "verify", str(installed / "pdml-collect-purge@alice.timer"))
+    timer = (UNITS / "pdml-collect-purge@.timer").read_text()
+    (when,) = re.findall(r"^OnCalendar=(.*)$", timer, flags=re.M)
+    assert "Next elapse" in analyse(installed, "calendar", when)
+    assert "Persistent=true" in timer and (UNITS / "pdml-collect-purge@.service").exists()
+    assert "--due" in commands()["pdml-collect-purge@.service"]
 
 
 @needs_systemd

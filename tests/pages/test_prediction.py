@@ -63,6 +63,7 @@ def model(encoder: Encoder = ASKED.encoder, **fields: object) -> Model:
 def text(page: bytes) -> str:
     """What people read."""
     body = re.sub(rb"<(style|script)>.*?</\1>", b"", page, flags=re.DOTALL).decode("utf-8")
+    body = re.sub(r"</?(?:data|bdi|strong|code)\b[^>]*>", "", body)  # within sentences
     return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body)))
 
 
@@ -131,5 +132,26 @@ def test_another_study_and_a_language_that_is_not_there_are_refused():
         prediction_page(model(), replace(ASKED, title="Another"))
     with pytest.raises(InvalidInput, match="language must be one of the study's"):
         prediction_page(model(), ASKED, "fr")
-    with pytest.raises(InvalidInput, match="language must come with study"):
-        prediction_page(model(), language="de")
+    with pytest.raises(InvalidInput, match="language must be one of 'en'"):
+        prediction_page(model(), language="pt")
+
+
+def test_the_page_speaks_the_language_of_the_study_s_words_or_the_one_asked_for():
+    german, plain = prediction_page(model(), ASKED, "de"), prediction_page(model(), language="de")
+    for page in (german, plain):
+        assert b'<html lang="de" dir="ltr">' in page and "Eine Zahl von 18 bis 100." in text(page)
+        assert "Nichts, was Sie eingeben, verlässt diese Seite." in text(page)
+    assert "Vorhersage: ill" in text(plain) and "Wer ist gefährdet?" in text(german)
+    assert "derselben Studie" not in text(plain) and "derselben Studie" in text(german)
+    arabic = prediction_page(model(expected=EXPECTED), language="ar")
+    assert b'<html lang="ar" dir="rtl">' in arabic
+    unsaid = replace(ASKED, language="", languages=())
+    of_it = model(provenance={"study_hash": unsaid.hash})
+    assert b'<html lang="en" dir="ltr">' in prediction_page(of_it, unsaid)
+
+
+def test_numbers_can_be_read_without_the_script_and_are_marked_for_it():
+    half = Number(name="n", low=-1, high=0.5)
+    page = prediction_page(model(Encoder(attributes=(half,)), expected=EXPECTED), language="de")
+    assert b'<data class="number" value="0.5">0,5</data>' in page
+    assert b'<data class="share" value="0.71">71,0%</data>' in page

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from pdml import PDMLClassifier
 from pdml.accounting import Budget
+from pdml.core.coded import Block
 from pdml.core.graph import Graph, build
 from pdml.errors import BudgetExceeded, InvalidInput
+from pdml.plan.answers import Answer
 from pdml.plan.planner import Proposal, Sizes, ledger, propose, spent
 from pdml.plan.training_plan import TrainingPlan
 from pdml.train.target import smallest_epsilon
@@ -162,14 +164,16 @@ def test_records_must_match_the_graph() -> None:
 
 
 def test_only_public_records_can_be_read() -> None:
-    """No argument but ``like`` can hold a record, and sizes hold counts."""
+    """No argument but ``like`` can hold a record, and sizes hold counts and what a study says."""
     holds = [name for name, hint in get_type_hints(propose).items() if "ndarray" in str(hint)]
     assert holds == ["like"]
     assert {str(hint) for hint in get_type_hints(Sizes).values()} == {
         "tuple[int, ...]",
         "<class 'int'>",
         "<class 'float'>",
+        "tuple[pdml.plan.answers.Answer, ...]",
     }
+    assert get_type_hints(Answer) == {"block": Block, "epsilon": float}
 
 
 def test_the_same_question_has_the_same_answer_and_steps_are_told() -> None:

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from pdml.accounting import Budget
 from pdml.core import labels
 from pdml.core.graph import Graph
+from pdml.core.losses import LOGISTIC, SOFTMAX
 from pdml.plan import rehearsals
 from pdml.plan.planner import propose
+from pdml.plan.rehearsal import flip_variance
 from pdml.plan.sizes import Sizes, ledger
 from pdml.plan.training_plan import TrainingPlan
 
@@ -39,6 +41,26 @@ def test_people_count_by_what_their_reports_tell(chosen: list[float]) -> None:
     else:
         assert found.heard == pytest.approx(np.sum((kappa.min() / kappa) ** 2))
         assert found.chosen == (min(chosen), max(chosen))
+
+
+@given(
+    st.lists(st.sampled_from([0.25, 1.0, 2.0, 4.0]), min_size=3, max_size=30),
+    st.sampled_from([2, 3]),
+)
+def test_flips_of_many_epsilons_are_not_counted_too_low(chosen: list[float], classes: int) -> None:
+    """Σ v²(κ² - 1)/V² of everybody, exactly where all have the same; and `alike` tells as much."""
+    sizes = replace(SIZES, records=(len(chosen), 1, 1), classes=classes)
+    places = [sizes.place(GRAPH, i) for i in range(3)]
+    found = Sizes.of([places[0]], np.array(chosen))
+    loss = LOGISTIC if classes == 2 else SOFTMAX
+    if classes == 2:
+        kappa = labels.kappa(np.array(chosen))
+        exact = LOGISTIC.label_weight**2 * np.sum((kappa**2 - 1) / kappa**4)
+        exact /= np.sum(kappa**-2.0) ** 2
+        assert flip_variance(found, loss) >= exact * (1 - 1e-9)
+    everybody = Sizes.of([places[0]], np.full(len(chosen), found.alike))
+    assert flip_variance(found, loss) == pytest.approx(flip_variance(everybody, loss), rel=1e-6)
+    assert min(chosen) * (1 - 1e-9) <= found.alike <= max(chosen)
 
 
 def test_where_the_menu_is_not_known_nobody_is_counted_too_low() -> None:

@@ -95,7 +95,7 @@ new Function(scripts.join("\\n") + `
 """
 SOURCES = [
     Path(device.__file__).parents[1] / "contribute" / name
-    for name in ("device.js", "encoding.js", "words.js")
+    for name in ("device.js", "encoding.js", "sentences.js", "words.js")
 ]
 ENGLISH = SOURCES[0].with_name("languages").joinpath("en.json").read_text("utf-8")
 

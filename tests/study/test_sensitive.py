@@ -242,6 +242,30 @@ def test_a_model_learns_from_answers_that_nobody_was_told(tmp_path):
     assert (told.answers["answer: income"].other_servers < worst).all()
 
 
+def test_what_is_published_does_not_tell_which_epsilon_people_chose(tmp_path):
+    """A choice stands in the record: lines by the largest one in use would release it uncounted.
+    Lines, events, plan and what is said of the noise are the same whether all chose the smallest or
+    one the largest.
+    """
+    study = replace(SENSITIVE, min_records=50, budget=Budget(features_epsilon=20.0))
+    plan = TrainingPlan(method="sums", label_noise=1.0, square_noise=1.0)
+    y = np.arange(60) % 2
+    told = []
+    for name, last in (("smallest", 500_000), ("one largest", 2_000_000)):
+        data = {}
+        for server in study.servers:
+            chosen = [500_000] * 59 + [last]
+            rows = [study.encode(ANSWERS, [(1, each), (2, each)]) for each in chosen]
+            folder = tmp_path / f"{name} {server.name}"
+            data[server.name] = frozen(folder, study, server.name, np.array(rows), y)
+        trained = train_study(study, data, plan=plan, random_state=0)
+        told.append((trained.model.privacy, trained.ledger, trained.model.plan))
+        own = trained.user_lines().answers["answer: status"].own_server
+        assert set(own) == {0.5, last / 1e6}  # which stay where the data are
+    assert told[0] == told[1]
+    assert trained.ledger.line("answer: status", "own server").epsilon == 2.0
+
+
 def frozen(folder, study, server, features, y):
     from pdml.study.frozen import FrozenWriter
 

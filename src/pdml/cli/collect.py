@@ -250,6 +250,7 @@ def purge(
     db: Database = "",
     keys: Keys = None,
     early: Annotated[bool, flag("--early", "Also before the study's retention ends.")] = False,
+    due: Annotated[bool, flag("--due", "Before it ends, say so and succeed: for timers.")] = False,
     as_json: Json = False,
 ) -> None:
     """Erase all reports at the end of their retention.
@@ -264,15 +265,17 @@ def purge(
       pdml collect purge study.toml --server alice
     """
     with _opened(study, server, db, keys) as collection:
-        collection.purge(early=early)
+        collection.purge(early=early, due=due)
         found = collection.status()
     told = {"server": found.server, "state": found.totals.state, "erased_at": found.erased_at}
     exported = f" Delete the data set with digest {found.totals.digest}, too."
+    done = f"All reports of {found.server} were erased in the hour {found.erased_at}."
+    kept = f"Nothing was erased: the reports of {found.server} are kept until"
+    kept += f" {found.retention}." if found.retention else " somebody erases them."
     screen.answer(
         as_json,
         told | {"digest": found.totals.digest or None},
-        f"All reports of {found.server} were erased in the hour {found.erased_at}."
-        + (exported if found.totals.digest else ""),
+        done + (exported if found.totals.digest else "") if found.erased_at else kept,
     )
 
 

@@ -46,11 +46,8 @@ def described(
 
     graph = build(topology, servers, Simulated(seed).stream(TOPOLOGY), links)
     public, width, each = None, features + 1, ""
+    need_label(like, label)
     if like is not None:
-        if not label:
-            raise InvalidInput(
-                "--like needs --label COLUMN: the column that public records are to predict"
-            )
         from pdml.release.records import public_records
 
         *found, classes = public_records(like, label, norm_bound=norm_bound)
@@ -65,7 +62,7 @@ def described(
             f"--features must be {width - 1}, as many as --like has after encoding, got {features}"
         )
     sizes = Sizes(
-        records=_counts(records or each, servers),
+        records=counts(records or each, servers),
         width=width,
         epsilon=epsilon,
         classes=classes,
@@ -74,20 +71,29 @@ def described(
     return Described(graph, sizes, public)
 
 
-def _counts(text: str, servers: int) -> tuple[int, ...]:
+def need_label(like: Path | None, label: str) -> None:
+    """Refuse public records without a word on what to predict."""
+    if like is not None and not label:
+        raise InvalidInput(
+            "--like needs --label COLUMN: the column that public records are to predict"
+        )
+
+
+def counts(text: str, servers: int) -> tuple[int, ...]:
+    """Records of each server, as --records says it."""
     if not text:
         raise InvalidInput(
             "--records must say how many records each server has, got nothing (or --like, to "
             "count public ones)"
         )
     try:
-        counts = tuple(int(part) for part in text.split(","))
+        found = tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InvalidInput(
             f"--records must be whole numbers separated by commas, got {text!r}"
         ) from None
-    if len(counts) not in (1, servers):
+    if len(found) not in (1, servers):
         raise InvalidInput(
-            f"--records must be one number or one per server ({servers} of them), got {len(counts)}"
+            f"--records must be one number or one per server ({servers} of them), got {len(found)}"
         )
-    return counts * servers if len(counts) == 1 else counts
+    return found * servers if len(found) == 1 else found

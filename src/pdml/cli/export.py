@@ -9,7 +9,7 @@ from pdml.cli.options import Force, Json, argument, option
 
 _OUT = "What to write: .onnx for any language, .joblib for scikit-learn, .html for a browser."
 _STUDY = "With .html: the study by which the model was trained, whose words the page asks with."
-_LANGUAGE = "With --study: in which of its languages.  [default: its own]"
+_LANGUAGE = "With .html: de, en, ...; with --study one that it has.  [default: its own, or en]"
 
 
 def export(

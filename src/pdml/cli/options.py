@@ -45,6 +45,13 @@ def given(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: values[name] for name in names if values[name] is not None}
 
 
+def typed(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
+    """Those of ``names`` that somebody has given, though they have defaults."""
+    said = {name: context.get_parameter_source(name) for name in names}
+    typed = [name for name, source in said.items() if source and source.name == "COMMANDLINE"]
+    return {name: context.params[name] for name in typed}
+
+
 def leave_out(unfit: Mapping[str, Any], why: str) -> None:
     """Refuse the first option that was given where it has no meaning."""
     if unfit:

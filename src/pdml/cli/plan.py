@@ -2,24 +2,34 @@
 traded.
 """
 
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from pdml.cli import options, outputs, screen
-from pdml.cli.options import option
+from pdml.cli.options import argument, option
 from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from pdml.accounting import Budget
     from pdml.core.sums_expectation import Range
     from pdml.plan.planner import Proposal
     from pdml.plan.training_plan import TrainingPlan
 
 _TARGET = "Find the smallest epsilon, of labels and budget alike, that reaches this on --like."
 _METHOD = "rounds or sums.  [default: whichever is expected to be right more often]"
+_STUDY = "A study.toml: questions, menus, servers, links and budget are its own."
 _QUIET = {"show_default": False}
+_ITS_OWN = ["epsilon", "servers", "features", "classes", "norm_bound", "topology", "links", "seed"]
+_ITS_OWN += ["target_accuracy"]
+_LIMITS = ["features_epsilon", "features_delta", "labels_epsilon", "labels_delta", "colluding"]
 
 
 def plan(
+    context: typer.Context,
+    study: Annotated[Path | None, argument(_STUDY, "STUDY")] = None,
     features_epsilon: options.FeaturesEpsilon = 1.0,
     features_delta: options.Delta = 1e-6,
     labels_epsilon: Annotated[
@@ -52,10 +62,15 @@ def plan(
     No record is needed: the plan follows from sizes, and from made-up populations or public records
     like yours. Whether joining is expected to pay at all is said before anybody releases anything.
 
+    For a study everybody is expected to choose what its menus suggest, and randomised answers are
+    rehearsed as they will be reported. Noise is planned for the whole menu of the label.
+
     \b
     Example:
       pdml plan --features-epsilon 1 --labels-epsilon 0.5 --records 4500 \\
           --servers 10 --features 104
+    Example, for a study:
+      pdml plan study.toml --records 4500
     Example, the smallest epsilon for an accuracy on public records:
       pdml plan --target-accuracy 0.9 --like public.csv --label diagnosis
     """
@@ -66,8 +81,23 @@ def plan(
             "--target-accuracy needs --like FILE: accuracy is measured on public records of the "
             "same shape"
         )
-    from pdml.cli.described import described
     from pdml.plan.planner import Budget, propose
+
+    coin = epsilon if study is None else inf  # of a label, which alone keeps to it
+    budget = Budget(
+        features_epsilon=features_epsilon,
+        features_delta=features_delta,
+        labels_epsilon=coin if labels_epsilon is None else labels_epsilon,
+        labels_delta=labels_delta,
+        colluding=colluding,
+    )
+    if study is not None:
+        options.leave_out(options.typed(context, _ITS_OWN), " with a study, which settles it")
+        limits = options.typed(context, _LIMITS)
+        proposal, lines = _for_study(study, records, budget, limits, like, label, method, rounds)
+        _end(proposal, {}, out, as_json, lines)
+        return
+    from pdml.cli.described import described
 
     known = described(
         records=records,
@@ -99,13 +129,6 @@ def plan(
         found = {"epsilon": reached.epsilon, "accuracy": reached.accuracy}
         found["target_accuracy"] = target_accuracy
     else:
-        budget = Budget(
-            features_epsilon=features_epsilon,
-            features_delta=features_delta,
-            labels_epsilon=epsilon if labels_epsilon is None else labels_epsilon,
-            labels_delta=labels_delta,
-            colluding=colluding,
-        )
         with screen.progress("Rehearsing", "step") as progress:
             proposal = propose(
                 budget,
@@ -116,12 +139,54 @@ def plan(
                 most_rounds=rounds,
                 progress=progress,
             )
+    _end(proposal, found, out, as_json)
+
+
+def _for_study(
+    file: Path,
+    records: str,
+    budget: "Budget",
+    limits: dict[str, Any],
+    like: Path | None,
+    label: str,
+    method: str | None,
+    rounds: int,
+) -> tuple["Proposal", str]:
+    """A proposal, and the lines of the study's file that would settle it."""
+    from pdml.cli.described import counts, need_label
+    from pdml.study import Study
+    from pdml.study.proposing import propose_for
+    from pdml.study.template import plan_table
+    from pdml.tables import read_table
+
+    study = Study.load(file)
+    if study.budget is not None:
+        options.leave_out(limits, ": the study has a budget of its own")
+    need_label(like, label)
+    with screen.progress("Rehearsing", "step") as progress:
+        found = propose_for(
+            study,
+            counts(records, len(study.servers)),
+            budget=budget if study.budget is None else None,
+            public=None if like is None else read_table(like),
+            label=label,
+            method=method,
+            most_rounds=rounds,
+            progress=progress,
+        )
+    return found, plan_table(study, found.plan)
+
+
+def _end(
+    proposal: "Proposal", found: dict[str, float], out: Path | None, as_json: bool, lines: str = ""
+) -> None:
     if out is not None:
         outputs.commit({out: proposal.save})
-    screen.tell(as_json, found | proposal.to_dict(), lambda: _show(proposal, found, out))
+    told = found | proposal.to_dict() | ({"lines": lines} if lines else {})
+    screen.tell(as_json, told, lambda: _show(proposal, found, out, lines))
 
 
-def _show(proposal: "Proposal", found: dict[str, float], out: Path | None) -> None:
+def _show(proposal: "Proposal", found: dict[str, float], out: Path | None, lines: str) -> None:
     from pdml.pages.numbers import count, significant
 
     sizes, graph, chosen = proposal.sizes, proposal.graph, proposal.plan
@@ -132,7 +197,8 @@ def _show(proposal: "Proposal", found: dict[str, float], out: Path | None) -> No
     each = _of_sums(proposal) if chosen.method == "sums" else _of_rounds(chosen)
     joined = f"{count(graph.n, 'server')}, {count(graph.n_edges, 'link')}"
     people = f"{sum(sizes.records):,} records, {sizes.width - 1} features"
-    told = f"{joined}, {people}, label epsilon {sizes.epsilon:.3g}."
+    chosen_labels = " to ".join(f"{each:.3g}" for each in sizes.chosen)
+    told = f"{joined}, {people}, label epsilon {chosen_labels}."
     screen.show("The plan", screen.Grid(("setting", "value"), each), told)
     rows = [
         (row.data, significant(row.allowed), significant(row.spent), f"{row.delta:g}")
@@ -148,6 +214,8 @@ def _show(proposal: "Proposal", found: dict[str, float], out: Path | None) -> No
     heads = ("who predicts", "right", "as an unprotected model would")
     screen.show("What it is worth", screen.Grid(heads, worth), f"{_capital(proposal.verdict)}.")
     screen.say("", *(f"- {reason}." for reason in proposal.reasons))
+    if lines:
+        screen.say("", "These lines of the study's file settle it:", "", *lines.splitlines())
     if out is not None:
         screen.list_files({"plan": out})
 

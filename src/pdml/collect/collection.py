@@ -217,13 +217,15 @@ class Collection:
             )
         return self.store.withdraw(bytes.fromhex(report))
 
-    def purge(self, *, early: bool = False) -> int:
+    def purge(self, *, early: bool = False, due: bool = False) -> int:
         """Erase every report, as if each had been withdrawn; nothing more is taken.
 
         Parameters
         ----------
         early : bool
             Also before the study's ``retention``, or without one.
+        due : bool
+            Before it, erase nothing instead of refusing: for timers that ask every night.
 
         Returns
         -------
@@ -233,7 +235,7 @@ class Collection:
         Raises
         ------
         InvalidInput
-            If the retention has not ended, unless ``early``.
+            If the retention has not ended, unless ``early`` or ``due``, or for both of these.
 
         Guarantees
         ----------
@@ -241,7 +243,13 @@ class Collection:
           database, and in its logs, nobody can read them any more. Data sets that were exported
           before are copies that this does not reach.
         """
+        if early and due:
+            raise InvalidInput(
+                "due must be left out with early, which erases at once", setting="due"
+            )
         if not early and not is_over(self.study, self._clock()):
+            if due:
+                return 0
             notice = self.study.notice
             until = "the study has no retention"
             if notice is not None:

@@ -14,7 +14,7 @@ from pdml.contribute import languages
 from pdml.markup import Markup, policy_hash, templates
 from pdml.study import Study, people
 
-_SCRIPTS = ("device.js", "encoding.js", "words.js", "form.js", "told.js")
+_SCRIPTS = ("device.js", "encoding.js", "sentences.js", "words.js", "form.js", "told.js")
 
 
 @dataclass(frozen=True)

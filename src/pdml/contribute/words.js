@@ -2,17 +2,7 @@
    said again in another when somebody chooses it. What chance means is true at every ε and for any
    number of classes (words.py derives it). Nothing that is sent depends on the language. */
 
-let language = "en", locale = "en"; // whose words, and whose way to write numbers and dates
-
 const known = (key) => Object.hasOwn(CATALOGUES.en, key);
-const languageOf = (tag) => tag.toLowerCase().split("-")[0];
-const direction = () => CATALOGUES[language]["language.direction"];
-
-/* A number for people: all its digits, ungrouped, because answers are typed without groups. */
-function number(value) {
-  const all = { useGrouping: false, maximumFractionDigits: 20 };
-  return new Intl.NumberFormat(locale, all).format(String(value));
-}
 
 /* 2026-03-01T08Z as a date and an hour; UTC, and the calendar of the organiser's papers. */
 function hourInWords(text) {
@@ -21,24 +11,6 @@ function hourInWords(text) {
   const read = { ...parts, timeZone: "UTC", timeZoneName: "short", calendar: "gregory" };
   return Number.isNaN(+moment) ? String(text) : moment.toLocaleString(locale, read);
 }
-
-/* What stands in for a placeholder; other people's words keep their own direction. */
-function filled(sentence, values) {
-  return sentence.replace(/\{(\w+)\}/g, (_, name) => {
-    const value = values[name];
-    if (typeof value === "number") return number(value);
-    return direction() === "rtl" ? `\u2068${value}\u2069` : value;
-  });
-}
-
-/* A sentence's text; where it has forms for numbers, {count} decides. */
-function template(key, { count }) {
-  const found = CATALOGUES[language][key];
-  if (typeof found === "string") return found;
-  return found[new Intl.PluralRules(locale).select(count)] ?? found.other;
-}
-
-const words = (key, values = {}) => filled(template(key, values), values);
 
 /* The same as nodes, with *strong words* and `code`. */
 function marked(key, values = {}) {
@@ -154,14 +126,7 @@ function textsOf({ study, label, attributes, notice, consent, languages = [] }) 
 
 const isWeak = (micro) => 20n * threshold(micro, 2) < WORD; // tells two answers apart with over 95%
 
-/* 73.1%; neither 0% nor 100%, which would be promises. */
-function percent(part, whole) {
-  const tenths = (2000n * part + whole) / (2n * whole);
-  const digits = { style: "percent", minimumFractionDigits: 1, maximumFractionDigits: 1 };
-  const share = (some) => new Intl.NumberFormat(locale, digits).format(Number(some) / 1000);
-  if (tenths < 1n) return words("share.under", { share: share(1n) });
-  return tenths > 999n ? words("share.over", { share: share(999n) }) : share(tenths);
-}
+const percent = (part, whole) => shareInWords(Number((2000n * part + whole) / (2n * whole)));
 
 /* How often the true answer is sent. */
 const keptShare = (micro, classes) => percent(WORD - threshold(micro, classes), WORD);

@@ -67,6 +67,11 @@ class Block:
     def columns(self) -> slice:
         return slice(self.start, self.start + self.levels)
 
+    @property
+    def true_length(self) -> float:
+        """The norm of an answer as it is, which no coin makes longer."""
+        return self.scale * sqrt(1.0 - 1.0 / self.levels)
+
 
 @lru_cache(maxsize=4096)
 def weight(micro_epsilon: int, levels: int) -> float:
@@ -138,9 +143,10 @@ def unbiased(square_sum: Array, first: Array, size: float, blocks: Sequence[Bloc
 def variance(blocks: Sequence[Block], width: int) -> float:
     """V times the variance that coins leave in S/V, as `core.denoise` is to take it: the mean over
     a coded column and any other, in rows of norm at most 1, and some more, because entries have it
-    unevenly.
+    unevenly. A coin of a huge ε leaves none.
     """
     if not blocks:
         return 0.0
-    codes = sum(block.length**2 for block in blocks) / sum(block.levels for block in blocks)
-    return min(1.0, _UNEVEN * codes / width)
+    codes = sum(block.length**2 - block.true_length**2 for block in blocks)
+    mean = max(0.0, codes) / sum(block.levels for block in blocks)
+    return min(1.0, _UNEVEN * mean / width)

@@ -15,11 +15,14 @@ from importlib import resources
 from typing import Any
 
 import pdml
+from pdml import _validate
+from pdml.contribute.languages import constant
 from pdml.core.scaling import LIMIT
 from pdml.errors import InvalidInput
 from pdml.markup import Markup, policy_hash
-from pdml.pages import numbers
+from pdml.pages import languages
 from pdml.pages.html import document
+from pdml.pages.languages import Share, catalogues
 from pdml.release.model import Model
 from pdml.release.worksheet import ANY, Worksheet, worksheet
 from pdml.study import Study
@@ -49,16 +52,15 @@ class Field:
             return "text"  # a keyboard of digits may lack the minus
         return "numeric" if self.attribute.get("whole") else "decimal"
 
-    @property
-    def hint(self) -> str:
+    def hint(self, language: str) -> str:
         """What can be entered."""
         if self.shape != "text":
             return ""
-        if self.attribute["range"][1] == ANY:
-            return "Any number."
-        low, high = (f"{end:.15g}" for end in self.attribute["range"])
-        kind = "whole number" if self.attribute.get("whole") else "number"
-        return f"A {kind} from {low} to {high}."
+        low, high = self.attribute["range"]
+        if high == ANY:
+            return languages.said(language, "number.hint.any")
+        key = "number.hint.whole" if self.attribute.get("whole") else "number.hint"
+        return languages.said(language, key, low=low, high=high)
 
     @property
     def optional(self) -> bool:
@@ -76,20 +78,37 @@ class PredictionPage:
 
     model: Model
     texts: Texts | None = None  # the study's, if it was given
+    code: str = "en"  # of the page's own words
 
     @cached_property
     def sheet(self) -> Worksheet:
         return worksheet(self.model)
 
+    def say(self, key: str, **values: str | float) -> Markup:
+        """A sentence of the page's own."""
+        return languages.said(self.code, key, **values)
+
+    @property
+    def direction(self) -> str:
+        """In which its language is written."""
+        return catalogues()[self.code]["language.direction"]
+
     @property
     def title(self) -> str:
         if self.texts is not None:
             return self.texts.title
-        return f"Predict {self.model.label}" if self.model.label else "Predict"
+        if not self.model.label:
+            return self.say("page.title.plain")
+        return self.say("page.title", label=str(self.model.label))
+
+    @property
+    def tab(self) -> str:
+        """The title without tags, which a browser's tab would show."""
+        return Markup(self.title).striptags() if self.texts is None else self.texts.title
 
     @property
     def language(self) -> str:
-        """Of the study's words; "": it is not known."""
+        """Of the study's words; "": the study does not say."""
         return self.texts.code if self.texts is not None else ""
 
     @property
@@ -119,35 +138,21 @@ class PredictionPage:
     def limit(self) -> str:
         """How many spreads from what is typical a number counts, in the encoder that has them."""
         scaled = any(field.shape == "text" and not field.randomised for field in self.fields)
-        return f"{LIMIT:g}" if self.sheet.version > 1 and scaled else ""
+        limit = self.sheet.version > 1 and scaled
+        return self.say("trust.limit", limit=LIMIT) if limit else ""
 
     @property
-    def quality(self) -> Iterator[str]:
+    def quality(self) -> Iterator[Markup]:
         """How good the model is, as far as its file says so."""
         told = self.model.expected
         if told is None:
-            yield (
-                "The model's file does not say how often it is right. Whoever published it should, "
-                "measured on people of whom it knew nothing."
-            )
+            yield self.say("trust.silent")
         else:
-            low, high = map(numbers.percent, (told.accuracy.low, told.accuracy.high))
-            yield (
-                f"By what was released in its training, the model is expected to be right for "
-                f"{low} to {high} of people like those it was made from. In about one "
-                "training of five the truth lies outside of such an interval."
-            )
+            low, high = Share(told.accuracy.low), Share(told.accuracy.high)
+            yield self.say("trust.expected", low=low, high=high)
             if told.confidence > told.accuracy.high:
-                sure = numbers.percent(told.confidence)
-                yield (
-                    f"It is surer than it is right: on average it gives {sure} to the class that "
-                    "it names."
-                )
-        yield (
-            "Whoever always names the most frequent class is right as often as that class occurs, "
-            "without looking at anybody: a model is worth as much as it does better than that. "
-            "Its file does not say how frequent the classes are."
-        )
+                yield self.say("trust.surer", sure=Share(told.confidence))
+        yield self.say("trust.largest")
 
     @property
     def fingerprint(self) -> str:
@@ -155,7 +160,7 @@ class PredictionPage:
 
     @property
     def version(self) -> str:
-        return pdml.__version__
+        return f"pdml {pdml.__version__}"
 
     @cached_property
     def style(self) -> Markup:
@@ -164,14 +169,23 @@ class PredictionPage:
             _asset("contribute", "page.css") + _asset("pages", "templates/prediction.css")
         )
 
+    @property
+    def spoken(self) -> dict[str, str]:
+        """The sentences that its script says."""
+        starts = ("language.", "number.", "share.", "field.none")
+        words = catalogues()[self.code].items()
+        return {key: text for key, text in words if key.startswith(starts)}
+
     @cached_property
     def script(self) -> Markup:
-        told = {"sheet": self.sheet.to_dict(), "classes": self.classes}
+        told = {"sheet": self.sheet.to_dict(), "classes": self.classes, "language": self.code}
         given = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
         data = given.replace("<", "\\u003c")  # no tag ends the script
         parts = (
             '"use strict";\n',
             _asset("contribute", "encoding.js"),
+            _asset("contribute", "sentences.js"),
+            constant({self.code: self.spoken}),
             _asset("pages", "templates/predicting.js"),
             f"const MODEL = {data};\n",
             _asset("pages", "templates/prediction.js"),
@@ -198,7 +212,9 @@ def prediction_page(model: Model, study: Study | None = None, language: str = ""
         By which the model was trained: the page asks with its words; by default with the names of
         attributes, classes and levels.
     language : str, optional
-        Of the study's words: one that it has; by default its own.
+        Of the page's own words, and of the study's, which must have it; by default the study's own,
+        and English for what the page says of itself where the study does not say which, or where
+        the page does not speak it.
 
     Returns
     -------
@@ -208,8 +224,8 @@ def prediction_page(model: Model, study: Study | None = None, language: str = ""
     Raises
     ------
     InvalidInput
-        If the model does not say what to ask, was not trained by the study, or the study has no
-        such language.
+        If the model does not say what to ask, was not trained by the study, or the page or the
+        study has no such language.
 
     Guarantees
     ----------
@@ -219,10 +235,7 @@ def prediction_page(model: Model, study: Study | None = None, language: str = ""
     - What the model and the study say appears as text, never as markup.
     """
     if language and study is None:
-        raise InvalidInput(
-            f"language must come with study, whose words it chooses, got {language!r} alone",
-            setting="language",
-        )
+        _validate.choice("language", language, tuple(catalogues()))
     if study is not None and model.provenance.get("study_hash") != study.hash:
         raise InvalidInput(
             f"study must be the one by which the model was trained, got {study.id!r} with another "
@@ -230,7 +243,9 @@ def prediction_page(model: Model, study: Study | None = None, language: str = ""
             setting="study",
         )
     texts = None if study is None else study.texts(language)
-    return document("prediction.html", PredictionPage(model=model, texts=texts)).encode("utf-8")
+    code = texts.code if texts is not None else language
+    page = PredictionPage(model=model, texts=texts, code=code if code in catalogues() else "en")
+    return document("prediction.html", page).encode("utf-8")
 
 
 def _asset(room: str, name: str) -> str:

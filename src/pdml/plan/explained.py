@@ -81,7 +81,7 @@ def reasons(
         said += _of_sums(plan, budget, sizes)
     elif choice is not None:
         said += _of_rounds(plan, choice)
-    return tuple(said)
+    return (*said, *_of_answers(sizes))
 
 
 def _compared(
@@ -137,6 +137,18 @@ def _of_sums(plan: TrainingPlan, budget: Budget, sizes: Sizes) -> list[str]:
             f"in it"
         )
     return [each, split, who]
+
+
+def _of_answers(sizes: Sizes) -> list[str]:
+    each = [f"{one.block.name!r} (suggested epsilon {one.epsilon:g})" for one in sizes.answers]
+    if not each:
+        return []
+    *rest, last = each
+    which = f"{', '.join(rest)} and {last}" if rest else last
+    return [
+        f"of {which} servers have only what chance made of the answers: the rehearsals toss these "
+        "coins, too"
+    ]
 
 
 def _of_rounds(plan: TrainingPlan, choice: Choice) -> list[str]:

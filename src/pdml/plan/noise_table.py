@@ -119,7 +119,7 @@ def needed(budget: Budget, place: Place, share: float) -> float | None:
     budget : Budget
         The most that others may learn.
     place : Place
-        Of which the label ε and the classes count.
+        Of which the label ε, the classes and whether any answer is in the clear count.
     share : float
         As for `sums_search.calibrated`.
 
@@ -128,7 +128,12 @@ def needed(budget: Budget, place: Place, share: float) -> float | None:
     float or None
     """
     usual = budget.features_delta == DELTA and budget.labels_epsilon == inf and place.classes == 2
-    if not usual or share not in SHARES or budget.features_epsilon not in FEATURES:
+    if (
+        not usual
+        or not place.in_clear
+        or share not in SHARES
+        or budget.features_epsilon not in FEATURES
+    ):
         return None
     rows = _NEEDED.get(place.label_epsilon)
     return rows and rows[FEATURES.index(budget.features_epsilon)][SHARES.index(share)]

@@ -13,12 +13,14 @@ from math import inf
 import numpy as np
 
 from pdml._types import Array
-from pdml.core import labels, sums
+from pdml.core import coded, labels, sums
 from pdml.core.losses import Loss
+from pdml.core.sums import Sums
 from pdml.core.sums_expectation import Range
-from pdml.core.sums_model import Measured, Noise, fit_measured, fit_sums
+from pdml.core.sums_model import Noise, fit_measured, fit_sums, measured
 from pdml.mechanisms.label_flip import flip_labels
-from pdml.mechanisms.randomness import LABELS, Simulated
+from pdml.mechanisms.randomness import LABELS, SUMS, Simulated
+from pdml.plan.answers import blocks_of, reported
 from pdml.plan.populations import Population
 from pdml.plan.sizes import Sizes
 
@@ -55,26 +57,45 @@ def _range(found: Array) -> Range:
 def sums_judged(
     population: Population, sizes: Sizes, noise: Noise, loss: Loss, times: int
 ) -> list[tuple[float, float]]:
-    """One exchange of sums, each time with fresh noise of the size that totals have."""
+    """One exchange of sums, each time with fresh noise of the size that totals have, and fresh
+    coins.
+    """
     q, s = _in_units(population, loss), population.square_moment
-    weight = sizes.heard / float(labels.keep_weight(sizes.epsilon, sizes.classes)) ** 2  # V
-    label = noise.label / (weight * sizes.norm_bound)
-    square = noise.square / (weight * sizes.norm_bound**2)
-    values, vectors = np.linalg.eigh(label**2 * np.eye(len(s)) + flip_variance(sizes, loss) * s)
+    size = sizes.heard / float(labels.keep_weight(sizes.epsilon, sizes.classes)) ** 2  # V
+    of_rows = replace(
+        noise,
+        label=noise.label / sizes.norm_bound,
+        square=noise.square / sizes.norm_bound**2,
+    )
+    flips = flip_variance(sizes, loss) * population.reported_moment
+    values, vectors = np.linalg.eigh((of_rows.label / size) ** 2 * np.eye(len(s)) + flips)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     rng = np.random.default_rng([1, len(population.y)])
     found = []
-    for _ in range(times):
-        fresh = rng.normal(size=s.shape) * square
-        given = Measured(
-            q=q + rng.normal(size=q.shape) @ root.T,
-            s=s + (fresh + fresh.T) / 2,
-            label=label,
-            square=square,
-            report=labels.code_variance(inf, loss, sizes.classes) / weight,
-        )
+    for turn in range(times):
+        fresh = rng.normal(size=s.shape) * (of_rows.square / size)
+        noisy_q, noisy_s = q + rng.normal(size=q.shape) @ root.T, s + (fresh + fresh.T) / 2
+        if population.answers:
+            of_q, of_s = _coins(population, sizes, loss, turn)
+            noisy_q, noisy_s = noisy_q + of_q, noisy_s + of_s
+        totals = Sums(label_sum=size * noisy_q, square_sum=size * noisy_s, size=size)
+        given = measured(totals, of_rows, loss=loss)
         found.append(population.judged(fit_measured(given, loss).weights))
     return found
+
+
+def _coins(population: Population, sizes: Sizes, loss: Loss, turn: int) -> tuple[Array, Array]:
+    """What people's own coins move q and S by: the population tosses them, and what they move is
+    reduced (or enlarged) to as many people as there are. Flips of labels, with which the same
+    rows are multiplied, come on top: they are independent, and 0 on average.
+    """
+    known = len(population.y)
+    rows = reported(population.x, population.answers, Simulated(turn).stream(SUMS))
+    codes = labels.codes(population.y, inf, population.classes)
+    said = sums.exact(rows, codes, loss, blocks_of(population.answers))
+    share = float(np.sqrt(known / sum(sizes.records)))
+    of_q = said.label_sum / known - _in_units(population, loss)
+    return share * of_q, share * (said.square_sum / known - population.square_moment)
 
 
 def alone_judged(
@@ -83,23 +104,26 @@ def alone_judged(
     """A server of mean size keeps its reports to itself and makes the most of them: its exact sums
     in the same function.
     """
-    known = len(population.y)
-    many = max(1, int(sizes.heard) // len(sizes.records))
+    known, blocks = len(population.y), blocks_of(population.answers)
+    exactly = Noise(label=0.0, square=0.0, coded=coded.variance(blocks, sizes.width))
+    servers = len(sizes.records)
+    many = max(1, sum(sizes.records) // servers)
+    alone = replace(sizes, records=(many,), reports=min(float(many), sizes.reports / servers))
     if many >= known:  # as many people as all of the population: its own moments
-        alone = replace(sizes, records=(many,), reports=0.0)
-        return sums_judged(population, alone, Noise(label=0.0, square=0.0), loss, times)
+        return sums_judged(population, alone, exactly, loss, times)
     rng, found = np.random.default_rng([2, known]), []
     for turn in range(times):
         own = rng.permutation(known)[:many]
         said = flip_labels(
             population.y[own],
-            np.full(many, sizes.epsilon),
+            np.full(many, alone.alike),
             sizes.classes,
             Simulated(turn).stream(LABELS),
         )
-        codes = labels.codes(said, sizes.epsilon, sizes.classes)
-        exact = sums.exact(population.x[own], codes, loss)
-        model = fit_sums(exact, Noise(label=0.0, square=0.0), loss=loss)
+        codes, x = labels.codes(said, alone.alike, sizes.classes), population.x[own]
+        if blocks:
+            x = reported(x, population.answers, Simulated(turn).stream(SUMS))
+        model = fit_sums(sums.exact(x, codes, loss, blocks), exactly, loss=loss)
         found.append(population.judged(model.weights))
     return found
 
@@ -111,9 +135,12 @@ def majority_judged(population: Population) -> tuple[float, float]:
 
 
 def flip_variance(sizes: Sizes, loss: Loss) -> float:
-    """What flips add to the variance of q along a direction with E x² = 1, all records together."""
-    both = (labels.code_variance(e, loss, sizes.classes) for e in (sizes.epsilon, inf))
-    return max(0.0, next(both) - next(both)) / sizes.heard
+    """What flips add to the variance of q along a direction with E x² = 1, all records together.
+    With weights v it is Σ v²(κ² - 1)/V² = 1/V - Σ v²/V², of which the last is at least one over the
+    number of people, and that where all have the same ε.
+    """
+    own, true = (labels.code_variance(e, loss, sizes.classes) for e in (sizes.epsilon, inf))
+    return max(0.0, own / sizes.heard - true / sum(sizes.records))
 
 
 def _in_units(population: Population, loss: Loss) -> Array:

@@ -23,6 +23,7 @@ from pdml._types import Array, IntArray
 from pdml.accounting import Budget
 from pdml.accounting.events import IterateReleased, ObjectiveNoised
 from pdml.accounting.profiles import gaussian_mu
+from pdml.core import labels
 from pdml.core.graph import Graph
 from pdml.errors import BudgetExceeded
 from pdml.mechanisms.iterate_noise import LARGEST
@@ -132,9 +133,17 @@ class Search:
         """The variance that flips add to m·q along a direction with E x² = 1."""
         return rehearsal.flip_variance(self.sizes, self.loss) * sum(self.sizes.records)
 
+    @property
+    def coins(self) -> float:
+        """The variance that coins of answers add to m·q along a direction in which they make E x²
+        larger by 1.
+        """
+        return labels.code_variance(inf, self.loss, self.sizes.classes)
+
     def _view(self, population: Population) -> dict[str, Array]:
         values, vectors = population.spectrum
         values = values * self.sizes.norm_bound**2
+        powers = population.powers * self.sizes.norm_bound**2
         q = self._label_moment(population) @ vectors
         wanted = population.unprotected @ vectors / self.sizes.norm_bound
         left, share = self._between(values)
@@ -147,11 +156,11 @@ class Search:
 
         contrasts = max(1, self.sizes.classes - 1)  # in which alone noise counts
         return {
-            "wanted": laid(values * np.sum(q * wanted, axis=0)),
-            "found": laid(values * np.sum(q**2, axis=0)),
-            "labels": laid(values**2) * len(q),
-            "noise": laid(values) * contrasts,
-            "power": np.maximum(values @ np.sum(wanted**2, axis=0), _TINY),
+            "wanted": laid(powers * np.sum(q * wanted, axis=0)),
+            "found": laid(powers * np.sum(q**2, axis=0)),
+            "labels": laid(powers * values) * len(q),
+            "noise": laid(powers) * contrasts,
+            "power": np.maximum(powers @ np.sum(wanted**2, axis=0), _TINY),
             "shares": _shares(population),
         }
 
@@ -284,6 +293,9 @@ class Search:
             of_nodes = np.array([each.gain[h, t], self.flips * each.labels[h, t], constant])
             gain, flips, noise = (1 - share) * of_nodes[:, left] + share * of_nodes[:, left + 1]
             mean, noise = self._label_moment(population) @ vectors * gain, noise + flips * values
+            if population.answers:
+                heard = (1 - share) * each.labels[h, t, left] + share * each.labels[h, t, left + 1]
+                noise = noise + self.coins * heard * np.maximum(values - population.powers, 0.0)
             rng = np.random.default_rng([3, number])
             drawn = (mean + np.sqrt(noise) * rng.normal(size=mean.shape) for _ in range(times))
             found.append([population.judged(w @ vectors.T) for w in drawn])

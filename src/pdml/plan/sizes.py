@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import log1p, sqrt
 from typing import Self
 
 import numpy as np
@@ -12,7 +13,9 @@ from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import LabelFlipped
 from pdml.core import labels
 from pdml.core.graph import Graph
-from pdml.plan.place import Place
+from pdml.errors import InvalidInput
+from pdml.plan.answers import Answer, blocks_of
+from pdml.plan.place import Place, answers_of
 from pdml.plan.training_plan import TrainingPlan
 
 
@@ -23,6 +26,8 @@ class Sizes:
 
     Where people chose for themselves, ``epsilon`` is the largest ε, ``smallest_epsilon`` the
     smallest, and ``reports`` says as how many reports with ``epsilon`` all of theirs count.
+    ``answers`` are those that go through coins of their own; their columns are the last but the
+    constant one.
     """
 
     records: tuple[int, ...]
@@ -32,6 +37,7 @@ class Sizes:
     norm_bound: float = 1.0
     smallest_epsilon: float = 0.0  # 0: the same as ``epsilon``
     reports: float = 0.0  # 0: all records
+    answers: tuple[Answer, ...] = ()
 
     def __post_init__(self) -> None:
         for count in self.records:
@@ -44,6 +50,27 @@ class Sizes:
         _validate.real("norm_bound", self.norm_bound, low=0, high=1e12, open_low=True)
         _validate.real("smallest_epsilon", self.smallest_epsilon, low=0, high=self.epsilon)
         _validate.real("reports", self.reports, low=0, high=sum(self.records))
+        object.__setattr__(self, "answers", tuple(self.answers))
+        self._check_answers()
+
+    def _check_answers(self) -> None:
+        """Populations are laid out as the study lays its rows out."""
+        if not self.answers:
+            return
+        blocks = blocks_of(self.answers)
+        starts = [*(block.start for block in blocks), self.width - 1]
+        if starts[1:] != [block.start + block.levels for block in blocks]:
+            raise InvalidInput(
+                f"answers must fill the last columns but one of {self.width}, one after the other, "
+                f"got blocks at {starts[:-1]} of {[block.levels for block in blocks]} levels",
+                setting="answers",
+            )
+        if self.norm_bound != 1.0:
+            raise InvalidInput(
+                f"norm_bound must be 1 where answers go through coins, got {self.norm_bound:g}: "
+                "their scale is that of a study",
+                setting="norm_bound",
+            )
 
     @classmethod
     def of(cls, places: Sequence[Place], epsilons: Array) -> Self:
@@ -70,6 +97,17 @@ class Sizes:
         return self.reports or float(sum(self.records))
 
     @property
+    def alike(self) -> float:
+        """The ε with which all would tell as much together, if everybody had the same: κ² is to
+        that of ``epsilon`` as there are people to those who are `heard`.
+        """
+        if not self.reports:
+            return self.epsilon
+        loudest = float(labels.keep_weight(self.epsilon, self.classes))
+        kappa = loudest * sqrt(sum(self.records) / self.heard)
+        return log1p(self.classes / (kappa - 1))
+
+    @property
     def chosen(self) -> tuple[float, ...]:
         """The smallest and the largest ε, or the one that all have."""
         return tuple(sorted({self.smallest_epsilon or self.epsilon, self.epsilon}))
@@ -78,7 +116,17 @@ class Sizes:
         """What labels went through; which ε lie between the smallest and the largest is not known,
         so that everybody counts as least private and as loudest."""
         menu = self.chosen if len(self.chosen) == 1 else ()
-        return LabelFlipped(epsilon=self.epsilon, epsilons=menu)
+        return LabelFlipped(
+            epsilon=self.epsilon,
+            epsilons=menu,
+            answers=answers_of(blocks_of(self.answers)),
+            in_clear=self.in_clear,
+        )
+
+    @property
+    def in_clear(self) -> bool:
+        """Whether servers have other answers as they are."""
+        return not self.answers or self.answers[0].block.start > 0
 
     def rounded(self) -> Self:
         """With counts of four binary digits, the last rounded down: neighbouring sizes, such as
@@ -105,6 +153,8 @@ class Sizes:
             width=self.width,
             classes=self.classes,
             norm_bound=self.norm_bound,
+            blocks=blocks_of(self.answers),
+            in_clear=self.in_clear,
         )
 
 

@@ -29,6 +29,13 @@ SHARES = noise_table.SHARES
 WIDEST = 300  # columns: S has d(d+1)/2 numbers, and a model from it costs d³
 
 
+def preferred(sizes: Sizes) -> str | None:
+    """The method to plan for where none was asked for: None leaves it to the rehearsals."""
+    if sizes.smallest_epsilon and sizes.width <= WIDEST:
+        return "sums"  # there everybody's report counts by what it tells
+    return None
+
+
 def calibrated(
     budget: Budget, place: Place, share: float, *, loss: str = "logistic"
 ) -> TrainingPlan | None:

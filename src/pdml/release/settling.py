@@ -14,7 +14,7 @@ from pdml.plan.place import Place
 from pdml.plan.proposal import Proposal
 from pdml.plan.rounds_search import SETTLED
 from pdml.plan.sizes import Sizes
-from pdml.plan.sums_search import WIDEST
+from pdml.plan.sums_search import preferred
 from pdml.plan.training_plan import OF_ROUNDS, OF_SUMS, TrainingPlan
 
 AUTO = "auto"
@@ -94,13 +94,11 @@ def settled(
     allowed = asked if budget is None else budget
     method = given.get("method", _implied(given))
     sizes = Sizes.of(places, epsilons)
-    if method is None and sizes.smallest_epsilon and sizes.width <= WIDEST:
-        method = "sums"  # there everybody's report counts by what it tells
     proposal = propose(
         allowed,
         sizes,
         graph,
-        method=method,
+        method=method or preferred(sizes),
         loss=given.get("loss", "logistic"),
         settled={name: given[name] for name in SETTLED if name in given},
     )

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from pdml.plan.training_plan import TrainingPlan
 from pdml.study.contract import Study
 
 _HEAD = """\
@@ -160,6 +162,22 @@ def render(study: Study, notes: Mapping[str, str] | None = None) -> str:
     if "relay" in document:
         parts.append(_COMMENTS["relay"] + _table("relay", document["relay"]))
     return "\n".join(parts)
+
+
+def plan_table(study: Study, plan: TrainingPlan) -> str:
+    """The lines by which a study settles a plan.
+
+    Parameters
+    ----------
+    study : Study
+    plan : TrainingPlan
+        To the last digit: noise that is rounded down may break a budget.
+
+    Returns
+    -------
+    str
+    """
+    return _table("plan", replace(study, plan=plan, plan_settings=()).to_dict()["plan"])
 
 
 def _written(key: str, document: Mapping[str, Any]) -> str:

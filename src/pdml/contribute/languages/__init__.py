@@ -13,15 +13,27 @@ from importlib import resources
 Sentence = str | Mapping[str, str]
 
 
-@cache
-def catalogues() -> Mapping[str, Mapping[str, Sentence]]:
-    """Every catalogue by its language, English first: it is the one that others translate."""
-    files = [file for file in resources.files(__name__).iterdir() if file.name.endswith(".json")]
+def read(package: str) -> dict[str, dict[str, Sentence]]:
+    """The catalogues of a package by their languages, English first: it is the one that others
+    translate.
+    """
+    files = [file for file in resources.files(package).iterdir() if file.name.endswith(".json")]
     found = {file.name.removesuffix(".json"): json.loads(file.read_text("utf-8")) for file in files}
     return {code: found[code] for code in sorted(found, key=lambda code: (code != "en", code))}
 
 
-def script() -> str:
-    """All of them as a constant of the page's script."""
-    text = json.dumps(catalogues(), ensure_ascii=False, separators=(",", ":"))
+@cache
+def catalogues() -> Mapping[str, Mapping[str, Sentence]]:
+    """Those of the contributor's page."""
+    return read(__name__)
+
+
+def constant(words: Mapping[str, Mapping[str, Sentence]]) -> str:
+    """Catalogues as a constant of a page's script."""
+    text = json.dumps(words, ensure_ascii=False, separators=(",", ":"))
     return "const CATALOGUES = " + text.replace("<", "\\u003c") + ";\n"  # no tag ends the script
+
+
+def script() -> str:
+    """All of them for the page's script."""
+    return constant(catalogues())

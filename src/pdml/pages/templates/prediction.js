@@ -1,30 +1,27 @@
 /* The form: reads answers, says what is wrong with them, shows what the model makes of them. */
 
 const at = (id) => document.getElementById(id);
+const percent = (chance) => shareInWords(Math.round(1000 * chance));
 
-/* What is wrong with a number; `readNumber` asks by these names. */
-const WRONG = {
-  "number.empty": (range) => `Please enter a number${range}.`,
-  "number.empty.whole": (range) => `Please enter a whole number${range}.`,
-  "number.digits": (range) => `Please enter a number${range}, in digits.`,
-  "number.digits.whole": (range) => `Please enter a whole number${range}, in digits.`,
-  "number.fraction.whole": (range) => `Please enter a whole number${range}, without a fraction.`,
-  "number.outside": (range) => `Please enter a number${range}: the model was made for no other.`,
-  "number.outside.whole": (range) =>
-    `Please enter a whole number${range}: the model was made for no other.`,
-};
-const words = (key, { low, high }) =>
-  WRONG[key](high < Number.MAX_VALUE ? ` from ${low} to ${high}` : "");
+const same = (tag) => languageOf(tag) === MODEL.language;
+[language, locale] = [MODEL.language, navigator.languages.find(same) ?? MODEL.language];
+for (const each of document.querySelectorAll("data.number")) each.textContent = number(each.value);
+for (const each of document.querySelectorAll("data.share")) {
+  each.textContent = percent(Number(each.value));
+}
 
 /* An answer, null for none: [answer], or [undefined, a sentence on what is wrong with it]. */
 function given(attribute, i) {
   const name = `q${i}`;
   if (attribute.kind === "number") {
-    return at(`${name}-skip`)?.checked ? [null] : readNumber(at(name).value.trim(), attribute);
+    if (at(`${name}-skip`)?.checked) return [null];
+    const [answer, mistake] = readNumber(at(name).value.trim(), attribute);
+    const any = attribute.range[1] === Number.MAX_VALUE;
+    return [answer, mistake && any ? () => words("number.any") : mistake];
   }
   const button = () => document.querySelector(`[name="${name}"]:checked`);
   const level = at(name) ? at(name).value : button()?.value ?? "";
-  if (level === "") return [undefined, () => "Please choose one."];
+  if (level === "") return [undefined, () => words("field.none")];
   return [attribute.levels[Number(level)] ?? null];
 }
 
@@ -38,13 +35,6 @@ function judged(attribute, i) {
     else input.removeAttribute("aria-invalid");
   }
   return mistake ? undefined : answer;
-}
-
-/* 73.1%; neither 0% nor 100%, which would be promises. */
-function percent(chance) {
-  const tenths = Math.round(1000 * chance);
-  if (tenths < 1) return "under 0.1%";
-  return tenths > 999 ? "over 99.9%" : `${(tenths / 10).toFixed(1)}%`;
 }
 
 function show({ chances, chosen }) {

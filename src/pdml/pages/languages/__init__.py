@@ -1,0 +1,90 @@
+"""The words of the page of predictions: a catalogue per language, made as the contributor's page's
+are (`pdml.contribute.languages`); what both pages say alike is said there alone.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+from markupsafe import escape
+
+from pdml.contribute import languages
+from pdml.markup import Markup
+from pdml.pages import numbers
+
+SHARED = (
+    "language.direction",
+    "field.choose",
+    "field.none",
+    "field.skip",
+    "number.hint.whole",
+    "number.empty",
+    "number.empty.whole",
+    "number.digits",
+    "number.digits.whole",
+    "number.fraction.whole",
+    "share.under",
+    "share.over",
+)
+"""Keys of the contributor's page that this one says, too."""
+
+_TAGS = {"*": "strong", "`": "code"}
+
+
+class Share(float):
+    """A number that is shown as a percentage."""
+
+
+@cache
+def catalogues() -> Mapping[str, Mapping[str, str]]:
+    """Every catalogue by its language, English first."""
+    ours, theirs = languages.read(__name__), languages.catalogues()
+    found: dict[str, dict[str, str]] = {}
+    for code, words in ours.items():
+        both = {key: theirs[code][key] for key in SHARED} | words
+        found[code] = {key: str(sentence) for key, sentence in both.items()}
+    return found
+
+
+def said(code: str, key: str, **values: str | float) -> Markup:
+    """A sentence as markup, *strong words* and `code` with their tags.
+
+    Parameters
+    ----------
+    code : str
+        The language.
+    key : str
+        Of its catalogue.
+    **values
+        What stands in for the placeholders: text, or numbers. The page's script writes numbers as
+        the reader's browser does in that language; until then they have digits and the decimal
+        mark.
+
+    Returns
+    -------
+    Markup
+    """
+    pieces = re.split(r"(\*[^*]+\*|`[^`]+`)", catalogues()[code][key])
+    found = []
+    for piece in filter(None, pieces):
+        tag = _TAGS.get(piece[0])
+        text = _filled(piece[1:-1] if tag else piece, code, values)
+        found.append(f"<{tag}>{text}</{tag}>" if tag else text)
+    return Markup("".join(found))
+
+
+def _filled(text: str, code: str, values: Mapping[str, str | float]) -> str:
+    parts = re.split(r"\{(\w+)\}", text)
+    shown = (_shown(values[part], code) if k % 2 else escape(part) for k, part in enumerate(parts))
+    return "".join(shown)
+
+
+def _shown(value: str | float, code: str) -> str:
+    """Other people's words keep their own direction."""
+    if isinstance(value, str):
+        return f"<bdi>{escape(value)}</bdi>"
+    share = isinstance(value, Share)
+    digits = numbers.percent(value) if share else f"{value:.15g}"
+    text = digits if code in ("en", "ar") else digits.replace(".", ",")
+    kind = "share" if share else "number"
+    return f'<data class="{kind}" value="{float(value)!r}">{text}</data>'
