@@ -67,7 +67,7 @@ def test_the_forecast_of_sums_is_honest(name: str, made: dict) -> None:
     plan = TrainingPlan(method="sums", label_noise=1.5, square_noise=2.0)
     x, y = shape(4500, **made)
     public = populations(sizes, (x[3000:], y[3000:]))
-    told = rehearsal.Forecast.of(sums_search.judged(plan, sizes, public[0], 12))
+    told = rehearsal.Forecast.of(sums_search.judged(plan, sizes, public, 12)[0])
     agreed, right = [], []
     for seed in range(8):
         own, source = np.random.default_rng(seed).permutation(3000), Simulated(seed)

@@ -109,9 +109,7 @@ def test_the_share_is_chosen_by_rehearsals(features: float) -> None:
     within = Within(graph=GRAPH, method="sums")
     found, enough = (compare(Rehearsals(sizes), budget, within, enough=e) for e in (False, True))
     plans = [sums_search.calibrated(budget, sizes.apart(0), s) for s in sums_search.SHARES]
-    right = [
-        np.array([sums_search.judged(plan, sizes, each, 1) for each in made_up]) for plan in plans
-    ]
+    right = [sums_search.judged(plan, sizes, made_up, 1) for plan in plans]
     best = int(np.argmax([each[..., 1].mean() for each in right]))
     assert found.share == sums_search.SHARES[best]
     np.testing.assert_array_equal(found.judged["sums"], right[best])

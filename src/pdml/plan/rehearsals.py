@@ -86,7 +86,8 @@ class Rehearsals:
     @_kept
     def _exchanged(self, number: int, times: int, plan: TrainingPlan) -> Array:
         """Sums on one population."""
-        return sums_search.judged(plan, self.sizes, self.populations[number], times)
+        one = self.populations[number : number + 1]
+        return np.asarray(sums_search.judged(plan, self.sizes, one, times)[0])
 
     @_kept
     def rounds(

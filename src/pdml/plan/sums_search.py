@@ -7,6 +7,7 @@ total hides a server among others by what they add up to: so the noise depends n
 who colludes.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import inf, isinf, sqrt
@@ -105,8 +106,11 @@ def _calibrated(budget: Budget, place: Place, share: float, loss: str) -> Traini
     return None if noise is None else plan(noise)
 
 
-def judged(plan: TrainingPlan, sizes: Sizes, population: Population, times: int) -> Array:
-    """(Agreement, accuracy) of rehearsals on a population, (times, 2)."""
+def judged(
+    plan: TrainingPlan, sizes: Sizes, populations: Sequence[Population], times: int
+) -> Array:
+    """(Agreement, accuracy) of rehearsals, (populations, times, 2)."""
     noise = plan.noise_of_total(sizes.apart(0))
     loss = plan.loss_for(sizes.classes)
-    return np.array(rehearsal.sums_judged(population, sizes, noise, loss, times))
+    each = [rehearsal.sums_judged(one, sizes, noise, loss, times) for one in populations]
+    return np.array(each).reshape(-1, times, 2)
