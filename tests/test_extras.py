@@ -113,6 +113,20 @@ FOREIGN = {
 }
 
 
+def test_a_table_is_trained_on_and_its_page_written_without_scikit_learn(tmp_path: Path) -> None:
+    """To load it takes longer than to train."""
+    people = [f"{20 + k % 50},{'fm'[k % 2]},{'no' if k % 3 else 'yes'}" for k in range(60)]
+    (tmp_path / "people.csv").write_text("\n".join(["age,sex,ill", *people]) + "\n")
+    given = ("people.csv", "--label", "ill", "--from-data", "--servers", "3", "--seed", "1")
+    code = (
+        f"import os, sys\nos.chdir({str(tmp_path)!r})\nsys.argv[1:1] = ['train']\n"
+        "from pdml.cli import main\nmain()"
+    )
+    status, _, complaint = without(("sklearn", "pandas", "matplotlib"), code, *given)
+    assert (status, complaint) == (0, "")
+    assert {path.name for path in tmp_path.iterdir()} >= {"model.json", "report.html"}
+
+
 @pytest.mark.parametrize("party", PARTIES)
 def test_a_party_imports_nothing_that_others_need(party: str) -> None:
     code = f"{PARTIES[party]}\nprint([name for name in {FOREIGN[party]} if name in sys.modules])"

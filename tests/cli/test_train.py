@@ -18,8 +18,9 @@ from running import PDML, run
 from pdml import PDMLClassifier, TrainingPlan, load_model
 from pdml.cli.train_study import train_study
 from pdml.cli.train_table import train_table
-from pdml.release.form import Encoded
+from pdml.release.form import Form
 from pdml.release.records import CLASSES_LEAK
+from pdml.release.simulation import Simulation
 from pdml.release.table import SERVERS
 from pdml.release.trained import PAGE_LEAK
 from pdml.study.encoder import Category, Encoder, Number
@@ -217,9 +218,10 @@ def test_is_what_the_estimator_does(capsys: pytest.CaptureFixture[str]) -> None:
     x = encoder.encode(
         Table(columns={name: table[name].to_numpy() for name in ("age", "sex", "bmi")})
     )
-    fitted = PDMLClassifier(
-        n_servers=4, topology="ring", norm_bound=2, rounds=5, noise_scale=0.5, random_state=3
-    ).fit(Encoded(encoder=encoder, entries=x), table["diagnosis"] == "yes")
+    settings = {"n_servers": 4, "topology": "ring", "norm_bound": 2, "random_state": 3}
+    fitted = Simulation(rounds=5, noise_scale=0.5, classes=(False, True), **settings).simulate(
+        Form(encoder=encoder), x, (table["diagnosis"] == "yes").to_numpy()
+    )
     np.testing.assert_array_equal(load_model("model.json").coefficients, fitted.coef_)
     assert load_model("model.json").privacy == fitted.model_.privacy
 

@@ -9,6 +9,8 @@ import pytest
 
 from pdml.accounting import Budget
 from pdml.core.graph import Graph
+from pdml.plan import remedies
+from pdml.plan.compared import Within, glanced
 from pdml.plan.planner import Proposal, Sizes, propose
 from pdml.plan.remedies import Remedy, advice
 
@@ -84,6 +86,21 @@ def test_a_value_that_pays_in_the_mean_alone_is_passed_over_for_one_that_clearly
     behind = np.mean(right["sums"] < np.maximum(right["alone"], right["majority"]) - 0.005)
     assert near.pays and behind > 1 / 3
     assert "features epsilon 4" in asked.answer().advice
+
+
+@pytest.mark.parametrize("servers", [5, 12])
+def test_whoever_looks_at_few_values_asks_where_whoever_looks_at_all_would(servers: int) -> None:
+    budget, sizes = STRICT, Sizes(records=(60,) * servers, width=8, epsilon=1.0)
+    within = Within(graph=Graph.ring(servers))
+    for lever in remedies._levers(budget, sizes, within):
+        seen = [glanced(s.rounded(), b, within) for b, s in map(lever.changed, lever.ladder)]
+        first = (
+            [each.clearly for each in seen]
+            if any(each.clearly for each in seen)
+            else [each.pays for each in seen]
+        )
+        asked = remedies._seeming(lever, within)
+        assert asked == (lever.ladder[first.index(True) :][:3] if any(first) else ())
 
 
 def test_where_joining_pays_nothing_is_advised() -> None:

@@ -14,8 +14,10 @@ from pdml.accounting import Budget
 from pdml.core.graph import Graph
 from pdml.errors import BudgetExceeded
 from pdml.plan import sums_search
+from pdml.plan.compared import Within, compare
 from pdml.plan.place import Place
 from pdml.plan.populations import populations
+from pdml.plan.rehearsals import Rehearsals
 from pdml.plan.sizes import Sizes, ledger
 from pdml.plan.training_plan import TrainingPlan
 
@@ -98,14 +100,19 @@ def test_no_gaussian_meets_a_delta_of_zero() -> None:
     assert sums_search.calibrated(none, PLACE, 0.5) is None
 
 
-def test_the_share_is_chosen_by_rehearsals() -> None:
-    """Of plans that spend the same, the one whose rehearsals were right most often."""
-    sizes = Sizes(records=(200,) * 5, width=6, epsilon=1.0)
-    budget, public = Budget(features_epsilon=1.0), populations(sizes)
-    share, judged = sums_search.best(budget, sizes, public, 1)
-    place = sizes.place(GRAPH, 0)
-    plans = [sums_search.calibrated(budget, place, share) for share in sums_search.SHARES]
-    right = [sums_search.judged(plan, sizes, public, 1)[..., 1].mean() for plan in plans]
-    best = int(np.argmax(right))
-    assert share == sums_search.SHARES[best]
-    np.testing.assert_array_equal(judged, sums_search.judged(plans[best], sizes, public, 1))
+@pytest.mark.parametrize("features", [0.25, 1.0, 8.0])
+def test_the_share_is_chosen_by_rehearsals(features: float) -> None:
+    """Of plans that spend the same, the one whose rehearsals were right most often; whoever only
+    asks whether joining pays hears the same."""
+    sizes = Sizes(records=(192,) * 5, width=6, epsilon=1.0)
+    budget, made_up = Budget(features_epsilon=features), populations(sizes)
+    within = Within(graph=GRAPH, method="sums")
+    found, enough = (compare(Rehearsals(sizes), budget, within, enough=e) for e in (False, True))
+    plans = [sums_search.calibrated(budget, sizes.apart(0), s) for s in sums_search.SHARES]
+    right = [sums_search.judged(plan, sizes, made_up, 1) for plan in plans]
+    best = int(np.argmax([each[..., 1].mean() for each in right]))
+    assert found.share == sums_search.SHARES[best]
+    np.testing.assert_array_equal(found.judged["sums"], right[best])
+    assert enough.pays == found.pays and enough.clearly >= found.clearly
+    asked = right[sums_search.SHARES.index(enough.share)]
+    np.testing.assert_array_equal(enough.judged["sums"], asked)

@@ -16,8 +16,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from pdml import PDMLClassifier, TrainingPlan
 from pdml.datasets import adult, raetsch, twonorm
 from pdml.errors import DataError, InvalidInput
-from pdml.release.estimator import CLASSES_LEAK, RISK_LEAK
 from pdml.release.inputs import RANGES_LEAK
+from pdml.release.simulation import CLASSES_LEAK, RISK_LEAK
 
 OPEN = TrainingPlan(
     rounds=2000,

@@ -192,7 +192,7 @@ def test_few_records_are_dealt_anew_rather_than_leaving_a_server_empty():
 
 
 def test_a_search_without_a_session_is_warned_of_once(monkeypatch):
-    monkeypatch.setattr("pdml.release.estimator.IN_THIS_PROCESS", fingerprints.Uncounted())
+    monkeypatch.setattr("pdml.release.simulation.IN_THIS_PROCESS", fingerprints.Uncounted())
     x, y = people()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UncountedTrainingWarning)
@@ -203,7 +203,7 @@ def test_a_search_without_a_session_is_warned_of_once(monkeypatch):
         cross_val_score(classifier(), x, y, cv=3)
         cross_val_score(classifier(), x, y, cv=3)
     assert [each.category for each in told] == [UncountedTrainingWarning]
-    monkeypatch.setattr("pdml.release.estimator.IN_THIS_PROCESS", fingerprints.Uncounted())
+    monkeypatch.setattr("pdml.release.simulation.IN_THIS_PROCESS", fingerprints.Uncounted())
     with warnings.catch_warnings():
         warnings.simplefilter("error", UncountedTrainingWarning)
         with PrivacyLedgerSession():

@@ -61,7 +61,7 @@ def _show(done: "Demo", files: dict[str, Path]) -> None:
     from pdml.cli import trained_words
     from pdml.pages.numbers import sizes
 
-    trained, graph = done.private, done.private.classifier.graph_
+    trained, graph = done.private, done.private.simulation.graph_
     totals = [*trained_words.beside(trained), ("without privacy", done.unprotected.accuracy)]
     screen.show(
         "How accurate is it?",

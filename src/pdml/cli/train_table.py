@@ -194,7 +194,7 @@ def _show(trained: "Trained", files: dict[str, Path]) -> None:
 
     totals = trained_words.beside(trained)
     hint = f"; {INSIDE}" if totals else " (--test FILE or --test-fraction 0.2)"
-    if trained.classifier.diagnostics:
+    if trained.simulation.diagnostics:
         hint = ""  # the leak is named below
     screen.show(
         "How accurate is it?",

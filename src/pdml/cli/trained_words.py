@@ -29,8 +29,8 @@ def show(trained: "Trained", *notes: str) -> None:
         screen.say("", f"{apart}: {trained.consensus:.3g}; the model's own length is {size:.3g}.")
     if trained.expected is not None:
         screen.say("", expectation(trained.expected))
-    if trained.classifier.doubts_:
-        screen.say("", *trained.classifier.doubts_)
+    if trained.simulation.doubts_:
+        screen.say("", *trained.simulation.doubts_)
     screen.show_privacy(trained.ledger.overview(trained.model.plan.get("colluding")))
     screen.say("", *notes, *_inside(trained), *remarks(trained), SIMULATED)
 
@@ -59,7 +59,7 @@ def expectation(expected: "Expectation") -> str:
 
 def _inside(trained: "Trained") -> list[str]:
     """What only whoever holds the records may know: words for the terminal, never for a file."""
-    fitted = trained.classifier
+    fitted = trained.simulation
     if not fitted.n_clipped_:
         return []
     bias = " (which counts the constant of every record)" if fitted.fit_intercept else ""

@@ -134,17 +134,18 @@ def _shrunk(values: Array, stddev: float, largest: float) -> Array:
     null[0] = _NULL
     weights = np.full(len(scales), 1 / len(scales))
     for _ in range(30):
-        joint = likely * weights
-        counts = (joint / joint.sum(axis=1, keepdims=True)).mean(axis=0) * len(values) + null
+        each = likely @ (1 / (weights @ likely))  # Σ of the chance of each scale, over its weight
+        counts = weights * each * (len(values) / len(chosen)) + null
         weights = counts / counts.sum()
-    joint = _likely(values**2, variance) * weights
-    return np.asarray(values * (joint @ (scales**2 / variance)) / joint.sum(axis=1))
+    likely = _likely(values**2, variance)
+    return np.asarray(values * ((weights * scales**2 / variance) @ likely) / (weights @ likely))
 
 
 def _likely(squares: Array, variance: Array) -> Array:
-    """Of each square under each variance, relative to the likeliest."""
-    logs = -0.5 * (squares[:, None] / variance + np.log(variance))
-    return np.asarray(np.exp(logs - logs.max(axis=1, keepdims=True)))
+    """Of each square (m,) under each variance (K,), relative to the likeliest: (K, m)."""
+    logs = -0.5 * (squares / variance[:, None] + np.log(variance)[:, None])
+    logs -= logs.max(axis=0)
+    return np.asarray(np.exp(logs, out=logs))
 
 
 def _spiked(noisy: Array, diagonal: Array, stddev: float) -> Array:

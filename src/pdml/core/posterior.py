@@ -16,8 +16,10 @@ intercept is one more direction (Sherman and Morrison).
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pdml._types import Array
 
@@ -152,20 +154,31 @@ def _found(known: Moments) -> tuple[Array, Array, _Priors, Array | None]:
 
 def _student(known: Moments, noise: Array, scale: Array) -> Array:
     """The maps (C, d, d) from each row of q to its mean under Student-t weights of the prior's
-    variances, the intercept's kept Gaussian.
+    variances D, the intercept's kept Gaussian.
+
+    With W = N^-½ S, in the eigenvectors of S, the mean is D Wᵀ(W D Wᵀ + I)⁻¹ N^-½ q: no eigenvalue
+    of what is inverted lies below 1, whatever the noise.
     """
-    vectors = known.vectors
-    s, spread = (vectors * known.values) @ vectors.T, (vectors * noise) @ vectors.T
-    maps = np.empty((len(known.q), *s.shape))
+    white = known.vectors.T / np.sqrt(noise)[:, None]  # N^-½, to the eigenvectors
+    w, one = known.values[:, None] * white, np.eye(len(noise))
+    maps = np.empty((len(known.q), *w.shape))
     for row, target in enumerate(known.q):
         variance = scale.copy()
         for _ in range(_STEPS):
-            reach = s * variance
-            solved = np.linalg.solve(reach @ s + spread, reach)
-            found = solved.T @ target
-            left = variance - np.einsum("ij,ij->j", solved, reach)
+            reach = w * variance  # W D
+            root = np.linalg.cholesky(reach @ w.T + one)
+            half = _under(root, reach)
+            found = half.T @ _under(root, white @ target)
+            left = variance - np.einsum("ij,ij->j", half, half)
             variance = (found**2 + left + _FREEDOM * scale) / (_FREEDOM + 1)
             if known.intercept:
                 variance[-1] = scale[-1]
-        maps[row] = solved.T
+        maps[row] = half.T @ _under(root, white)
     return maps
+
+
+def _under(root: NDArray[Any], right: Array) -> Array:
+    """L⁻¹ times ``right``, for a lower triangular L."""
+    from scipy.linalg.lapack import dtrtrs  # here, because devices read plans without it
+
+    return np.asarray(dtrtrs(root.T, right, lower=0, trans=1)[0])

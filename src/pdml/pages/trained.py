@@ -34,7 +34,7 @@ def table_page(trained: "Trained") -> Page:
         For `pdml.pages.page.write`. A function of releases and public settings, unless diagnostics
         were asked for.
     """
-    shown = trained.classifier.diagnostics
+    shown = trained.simulation.diagnostics
     return _page(
         trained,
         title=f"{trained.model.label}, learnt from {Path(trained.source).name}",
@@ -61,9 +61,9 @@ def demo_page(demo: "Demo") -> Page:
         For `pdml.pages.page.write`.
     """
     trained, unprotected = demo.private, demo.unprotected
-    shown = trained.classifier.diagnostics and trained.rounds
+    shown = trained.simulation.diagnostics and trained.rounds
     risk = float(unprotected.history.risk[-1]) if shown else None
-    graph = trained.classifier.graph_
+    graph = trained.simulation.graph_
     return _page(
         trained,
         title="PDML demo: Twonorm",
@@ -79,7 +79,7 @@ def demo_page(demo: "Demo") -> Page:
 
 def table_lead(trained: "Trained") -> str:
     """What was trained on, how, and by how many."""
-    model, graph = trained.model, trained.classifier.graph_
+    model, graph = trained.model, trained.simulation.graph_
     known = [str(name) for name in model.classes]
     classes = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
     own = trained.epsilon_column
@@ -136,8 +136,8 @@ def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more:
     measured = filter(None, [assessment.verdict] if accuracies and assessment else [])
     return Page(
         history=trained.history if trained.rounds else None,
-        n_servers=trained.classifier.graph_.n,
-        edges=trained.classifier.graph_.edges if trained.rounds else (),
+        n_servers=trained.simulation.graph_.n,
+        edges=trained.simulation.graph_.edges if trained.rounds else (),
         expected=trained.expected,
         servers=tuple(
             ServerRow(name=name, records=m, links=links, accuracy=accuracy if accuracies else None)
@@ -151,7 +151,7 @@ def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more:
         lines=tuple(trained.ledger.lines()),
         coalitions=trained.ledger.every_coalition,
         source=trained.ledger.source,
-        doubts=(*measured, *trained.classifier.doubts_),
+        doubts=(*measured, *trained.simulation.doubts_),
         settings=_settings(trained, told),
         notes=(*trained.model.provenance["leaks"], *trained.page_leaks, *remarks(trained)),
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
@@ -170,5 +170,5 @@ def _settings(trained: "Trained", told: dict[str, str]) -> dict[str, str]:
 
 
 def _label_epsilon(trained: "Trained") -> str:
-    own, same = trained.epsilon_column, trained.classifier.epsilon
+    own, same = trained.epsilon_column, trained.simulation.epsilon
     return f"column {own}" if own else "inf" if same is None else f"{same:g}"

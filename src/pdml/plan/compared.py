@@ -5,7 +5,7 @@ The planner chooses by it, and what would make joining pay (`remedies`) is found
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import inf
+from math import inf, isinf
 
 import numpy as np
 
@@ -105,7 +105,8 @@ def compare(
     within : Within
         What to choose from.
     enough : bool
-        Whether it is enough to know that sums pay: rounds could only be better.
+        Whether it is enough to know that one way pays: others could only be better. Other shares
+        are passed over where one pays clearly, and rounds where sums pay.
     told : callable
         Called after each method.
 
@@ -116,9 +117,9 @@ def compare(
     judged: dict[str, Array] = {}
     apart = worth.apart(within.loss)
     share: float | None = None
-    if within.sums(worth.sizes):
-        share, right = worth.sums(budget, within.loss, sums_search.SHARES)
-        judged |= {} if right is None else {"sums": right}
+    if within.sums(worth.sizes) and (found := _shares(worth, budget, within, enough)):
+        share = max(sorted(found), key=lambda each: _mean(found[each]))
+        judged["sums"] = found[share]
     told()
     choice, most = None, None
     known = enough and "sums" in judged and pays(judged | apart, "sums")
@@ -130,13 +131,35 @@ def compare(
     return Compared(judged=judged | apart, share=share, choice=choice, most=most)
 
 
+def _shares(worth: Rehearsals, budget: Budget, within: Within, enough: bool) -> dict[float, Array]:
+    """What sums are worth with each share of S that can be had; up to the first that clearly pays,
+    where that is ``enough``.
+    """
+    found: dict[float, Array] = {}
+    for share in _tried(budget):
+        right = worth.sums(budget, within.loss, share)
+        if right is not None:
+            found[share] = right
+            if enough and Compared(judged={"sums": right} | worth.apart(within.loss)).clearly:
+                break
+    return found
+
+
+def _tried(budget: Budget) -> tuple[float, ...]:
+    """Shares of S, the middle one first; where features have no limit S has no noise, and any share
+    is as good.
+    """
+    low, middle, high = sums_search.SHARES
+    return (middle,) if isinf(budget.features_epsilon) else (middle, low, high)
+
+
 def glanced(sizes: Sizes, budget: Budget, within: Within) -> Compared:
     """A first impression of `compare`, at a small part of its price: few populations, one way to
     divide the noise, and rounds as good as they can be. What it says may be wrong.
     """
     worth = Rehearsals(sizes, first=max(2, len(Rehearsals(sizes).populations) // _PART))
     if within.sums(sizes):
-        name, (_, right) = "sums", worth.sums(budget, within.loss, sums_search.SHARES[1:2])
+        name, right = "sums", worth.sums(budget, within.loss, _tried(budget)[0])
     else:
         name, right = "rounds", worth.hoped(budget, within.rounds)
     judged = {} if right is None else {name: right}

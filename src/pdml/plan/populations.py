@@ -245,7 +245,8 @@ def _finished(clear: Array, levels: Sequence[IntArray], answers: tuple[Answer, .
     and the rest is shrunk to what is left.
     """
     blocks = blocks_of(answers)
-    prepared, _ = rows.clip(rows.append_bias(clear), scaling.room(blocks) if blocks else 1.0)
+    longest = scaling.room(blocks) if blocks else 1.0
+    prepared, _ = rows.clip(rows.append_bias(clear), longest, own=True)
     codes = [shown(level, block) for level, block in zip(levels, blocks, strict=True)]
     found = np.asarray(prepared)
     return np.hstack([found[:, :-1], *codes, found[:, -1:]]) if codes else found
@@ -257,7 +258,9 @@ def _correlated(traits: Array, width: int, rng: np.random.Generator) -> Array:
     loadings /= np.sqrt(np.sum(loadings**2, axis=0, keepdims=True))
     shared = rng.beta(1.2, 1.2, size=width)
     own = rng.normal(size=(len(traits), width))
-    return np.asarray(traits @ loadings * np.sqrt(shared) + own * np.sqrt(1 - shared))
+    own *= np.sqrt(1 - shared)
+    own += (traits @ loadings) * np.sqrt(shared)
+    return own
 
 
 def _one_hot(latent: Array, rng: np.random.Generator) -> Array:

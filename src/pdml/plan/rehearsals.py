@@ -35,7 +35,7 @@ def _kept(method: Callable[..., _Answer]) -> Callable[..., _Answer]:
         with one_thread():  # many small matrices: threads would only wait for one another
             return method(own, *asked)
 
-    remembered = lru_cache(maxsize=256)(
+    remembered = lru_cache(maxsize=4096)(
         lambda sizes, first, *asked: found(Rehearsals(sizes, first=first), *asked)
     )
 
@@ -75,15 +75,19 @@ class Rehearsals:
         return 1 if self.first is not None else -(-_LEAST // len(self.populations))
 
     @_kept
-    def sums(
-        self, budget: Budget, loss: str, shares: tuple[float, ...]
-    ) -> tuple[float | None, Array | None]:
-        """The share of S with which sums are right most often, and how often; None, None if no
-        noise meets the budget.
+    def sums(self, budget: Budget, loss: str, share: float) -> Array | None:
+        """How often sums are right of which S may use up a share of the budget; None if no noise
+        meets it.
         """
-        asked = (budget, self.sizes, self.populations, self.times)
-        found = sums_search.best(*asked, loss=loss, shares=shares)
-        return (None, None) if found is None else found
+        place = self.sizes.apart(int(np.argmax(self.sizes.records)))
+        plan = sums_search.calibrated(budget, place, share, loss=loss)
+        return None if plan is None else self._each(Rehearsals._exchanged, self.times, plan)
+
+    @_kept
+    def _exchanged(self, number: int, times: int, plan: TrainingPlan) -> Array:
+        """Sums on one population."""
+        one = self.populations[number : number + 1]
+        return np.asarray(sums_search.judged(plan, self.sizes, one, times)[0])
 
     @_kept
     def rounds(
@@ -125,8 +129,18 @@ class Rehearsals:
     @_kept
     def apart(self, loss: str) -> dict[str, Array]:
         """A server with its own reports, and the largest class."""
-        kind = TrainingPlan(loss=loss).loss_for(self.sizes.classes)
         times = self.times if len(self.populations) == 1 else 1
-        alone = [rehearsal.alone_judged(each, self.sizes, kind, times) for each in self.populations]
         largest = [[rehearsal.majority_judged(each)] for each in self.populations]
-        return {"alone": np.array(alone), "majority": np.array(largest)}
+        alone = self._each(Rehearsals._alone, times, loss)
+        return {"alone": alone, "majority": np.array(largest)}
+
+    @_kept
+    def _alone(self, number: int, times: int, loss: str) -> Array:
+        """On one population."""
+        kind = TrainingPlan(loss=loss).loss_for(self.sizes.classes)
+        return np.array(rehearsal.alone_judged(self.populations[number], self.sizes, kind, times))
+
+    def _each(self, judged: Callable[..., Array], *asked: Any) -> Array:
+        """Of each population, kept by its number: a first impression is part of the whole."""
+        whole = self if self.first is None else Rehearsals(self.sizes)
+        return np.array([judged(whole, k, *asked) for k in range(len(self.populations))])

@@ -8,8 +8,10 @@ the farthest value of each. So whatever is named, as what would do or as what wo
 itself has said; of anything else nothing is said.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import inf, isinf
 
 import numpy as np
@@ -23,7 +25,7 @@ _TIMES = (5, 25, 125)  # as many records
 _FEATURES = (0.25, 1.0, 4.0, 16.0, inf)
 _LABELS = (1.0, 2.0, 4.0)
 _FREE = "no limit on features (features_epsilon=None)"
-_LESS_NOISE = ("features_epsilon", "colluding")  # and nothing else, the more the farther
+_LESS_NOISE = ("features_epsilon", "colluding")  # and nothing else, the less the farther
 _ENOUGH = 2  # settings that would do
 
 
@@ -81,7 +83,8 @@ def remedies(budget: Budget, sizes: Sizes, within: Within) -> tuple[Remedy, ...]
 
     Guarantees
     ----------
-    - ``pays`` is what `propose` says with the ``value`` in the place of what was asked.
+    - ``pays`` is what `propose` says with the ``value`` in the place of what was asked; ``clearly``
+      is said of a plan that it weighs, of which the one it takes is no worse in the mean.
     """
     found: list[Remedy] = []
     levers = tuple(_levers(budget, sizes, within))
@@ -143,22 +146,28 @@ def _least(lever: _Lever, within: Within) -> Remedy | None:
     return next((each for each in asked if each.pays), None)
 
 
-def _seeming(lever: _Lever, within: Within) -> tuple[float, ...]:
-    """Three values to ask about: from the first that seems to do clearly, or to do at all."""
+def _seeming(lever: _Lever, within: Within) -> Sequence[float]:
+    """Three values to ask about: from the first that seems to do clearly, or to do at all. Where
+    noise alone changes, what seems to do is taken to do for all farther values as well, so that
+    few of many are looked at.
+    """
 
-    def impression(value: float) -> Compared:
+    @cache
+    def seen(value: float) -> Compared:
         budget, sizes = lever.changed(value)
         return glanced(sizes.rounded(), budget, within)
 
-    if lever.setting in _LESS_NOISE and not impression(lever.ladder[-1]).pays:
-        return ()
-    start = None
-    for at, value in enumerate(lever.ladder):
-        seen = impression(value)
-        start = at if seen.pays and start is None else start
-        if seen.clearly:
-            return lever.ladder[at : at + 3]
-    return () if start is None else lever.ladder[start : start + 3]
+    start = _first(lever, lambda value: seen(value).clearly)
+    if start == len(lever.ladder):
+        start = _first(lever, lambda value: seen(value).pays)
+    return lever.ladder[start : start + 3]
+
+
+def _first(lever: _Lever, does: Callable[[float], bool]) -> int:
+    """Where on the ladder a value first does: its length if none."""
+    if lever.setting in _LESS_NOISE:
+        return bisect_left(lever.ladder, True, key=does)
+    return next((at for at, value in enumerate(lever.ladder) if does(value)), len(lever.ladder))
 
 
 def _asked(lever: _Lever, value: float, within: Within) -> Remedy:

@@ -223,7 +223,7 @@ class Search:
     def _needed(self, budget: Budget, bound: float, guess: float) -> float | None:
         """The least θ, in sensitivities, beside η of this bound."""
         over = partial(self._over, budget, bound=bound)
-        if bound and over(_MUCH) > 0:
+        if bound and over(guess) > 0 and over(_MUCH) > 0:
             return None
         return least(over, guess)
 

@@ -2,8 +2,9 @@
 
 The budget leaves one choice: the share of it that S may use up. For each of a few shares the least
 noise of Q beside it is found by asking the `Ledger` about the plan's own event, and the populations
-say which pair loses the least. Sums are not divided by the number of records, and a total hides a
-server among others by what they add up to: so the noise depends neither on m nor on who colludes.
+say which pair loses the least (`compared`). Sums are not divided by the number of records, and a
+total hides a server among others by what they add up to: so the noise depends neither on m nor on
+who colludes.
 """
 
 from collections.abc import Sequence
@@ -103,29 +104,6 @@ def _calibrated(budget: Budget, place: Place, share: float, loss: str) -> Traini
 
     noise = least(over, guess, LARGEST)
     return None if noise is None else plan(noise)
-
-
-def best(
-    budget: Budget,
-    sizes: Sizes,
-    populations: Sequence[Population],
-    times: int,
-    *,
-    loss: str = "logistic",
-    shares: Sequence[float] = SHARES,
-) -> tuple[float, Array] | None:
-    """The share with which a calibrated plan is right most often in rehearsals, and `judged` of its
-    plan; None if no noise meets the budget.
-    """
-    place = sizes.apart(int(np.argmax(sizes.records)))
-    tried = shares if not isinf(budget.features_epsilon) else shares[:1]
-    found = {share: calibrated(budget, place, share, loss=loss) for share in tried}
-    plans = {share: plan for share, plan in found.items() if plan is not None}
-    if not plans:
-        return None
-    compared = {share: judged(plan, sizes, populations, times) for share, plan in plans.items()}
-    share = max(plans, key=lambda each: float(np.sum(compared[each][..., 1])))
-    return share, compared[share]
 
 
 def judged(

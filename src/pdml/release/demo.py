@@ -12,8 +12,8 @@ import numpy as np
 from pdml.datasets.generators import twonorm
 from pdml.errors import PDMLError
 from pdml.mechanisms.label_flip import LabelFlip
-from pdml.release.estimator import PDMLClassifier
 from pdml.release.model import load_model
+from pdml.release.simulation import Simulation
 from pdml.release.trained import Trained, measured, released
 
 USERS, TESTED = 7_000, 3_900
@@ -75,6 +75,8 @@ def run_demo(
     >>> run_demo(rounds=3).private.records
     7000
     """
+    from pdml.release.estimator import PDMLClassifier  # here: pages ask this file for its words
+
     _ = LabelFlip(epsilon).threshold  # refuses a bad epsilon before the work
     rng = np.random.default_rng(seed)
     people, fresh = twonorm(USERS, rng), twonorm(TESTED, rng)
@@ -83,7 +85,7 @@ def run_demo(
         ("Training privately", epsilon, features_epsilon),
         ("The same without privacy", None, None),
     ):
-        method = trained[0].classifier.proposal_.plan.method if trained else None
+        method = trained[0].simulation.proposal_.plan.method if trained else None
         with progress(title) as hear:
             model = PDMLClassifier(
                 kept,
@@ -110,11 +112,11 @@ def made_by_demo(path: Path) -> bool:
         return False
 
 
-def _known(fitted: PDMLClassifier, fresh: tuple[np.ndarray, np.ndarray]) -> Trained:
+def _known(fitted: Simulation, fresh: tuple[np.ndarray, np.ndarray]) -> Trained:
     names = tuple(f"x{k}" for k in range(1, fresh[0].shape[1] + 1))
     model = released(fitted, feature_names=names, label="y")
     model = replace(model, provenance={**model.provenance, "made_by": NAME})
     servers = tuple(f"server {i + 1}" for i in range(SERVERS))
     x, y = fresh
-    known = Trained(classifier=fitted, model=model, servers=servers)
+    known = Trained(simulation=fitted, model=model, servers=servers)
     return measured(known, x, (y > 0).astype(int))

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from pdml._types import Array, Matrix
 from pdml.core import rows
@@ -19,22 +18,6 @@ _NUMBERS: dict[str, Any] = {
     "dtype": [np.float64, np.float32],
     "ensure_all_finite": "allow-nan",  # NaN is refused with words of our own
 }
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Encoded:
-    """Records that were encoded before, as X of a `fit`.
-
-    Parameters
-    ----------
-    encoder : Encoder
-        Of version 2.
-    entries : array of shape (m, features)
-        `Encoder.encode`.
-    """
-
-    encoder: Encoder
-    entries: Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,9 +60,12 @@ class Form:
         DataError, InvalidInput
             If X and what is declared of it do not fit.
         """
-        if isinstance(X, Encoded):
-            x, y = validate_data(estimator, X.entries, y)
-            return cls(encoder=X.encoder), x, y
+        from sklearn.utils.validation import (  # here: tables have no need of it
+            check_consistent_length,
+            column_or_1d,
+            validate_data,
+        )
+
         if not said.needs_encoder(X):
             x, y = validate_data(estimator, X, y, **_NUMBERS)
             refuse_gaps(x)
@@ -106,12 +92,12 @@ class Form:
 
     def given(self, estimator: Any, X: Any) -> Matrix:
         """X of a prediction, as `rows` takes it."""
+        from sklearn.utils.validation import validate_data
+
         if self.encoder is None:
             x = validate_data(estimator, X, **_NUMBERS, reset=False)
             refuse_gaps(x)
             return x
-        if isinstance(X, Encoded):
-            return X.entries
         how = {"skip_check_array": True} if is_frame(X) else {**_NUMBERS, "accept_sparse": False}
         x = validate_data(estimator, X, **how, reset=False)
         return self._entries(self.encoder, x)

@@ -9,8 +9,8 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from pdml._threads import one_thread
 from pdml._types import Array
 from pdml.core.sums_intervals import deviations
 from pdml.mechanisms.whole_noise import Units
@@ -92,7 +92,7 @@ def of_sums(
     -------
     Intervals
     """
-    with threadpool_limits(1):
+    with one_thread():
         found = deviations(
             sums.totals(total, place.codes, place.width),
             plan.noise_of_total(place),

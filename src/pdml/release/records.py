@@ -1,4 +1,4 @@
-"""From a table to what `PDMLClassifier.fit` takes. A person's label is never shown: errors name its
+"""From a table to what a `Simulation` takes. A person's label is never shown: errors name its
 row only.
 """
 
@@ -13,7 +13,6 @@ from pdml._types import Array, IntArray, Matrix
 from pdml.core import scaling
 from pdml.core.maps import FeatureMap
 from pdml.errors import DataError, InvalidInput
-from pdml.release.form import Encoded
 from pdml.study import declared
 from pdml.study.encoder import Attribute, Encoder
 from pdml.tables import Table, columns, read_table
@@ -37,11 +36,6 @@ class Records:
     owners: IntArray | None = None  # each record's server
     names: tuple[str, ...] = ()  # of the servers, if the table names them
     leaks: tuple[str, ...] = ()
-
-    @property
-    def given(self) -> Encoded:
-        """The records as X of a `PDMLClassifier.fit`."""
-        return Encoded(encoder=self.encoder, entries=np.asarray(self.x))
 
     def __len__(self) -> int:
         return len(self.codes)

@@ -13,10 +13,11 @@ from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.mechanisms.randomness import Source
 from pdml.release.counted import CountedEvaluation, count
-from pdml.release.estimator import PDMLClassifier
 from pdml.release.evaluation import Evaluation, evaluate
+from pdml.release.form import Form
 from pdml.release.model import Model
 from pdml.release.records import Records, hold_back, labelled, read_records
+from pdml.release.simulation import Simulation
 from pdml.release.trained import Trained, measured, released
 from pdml.study.encoder import Attribute
 from pdml.tables import Table, columns, read_table
@@ -129,16 +130,16 @@ def train_table(
         tested = labelled(people, _read(test), label)
     elif test_fraction:
         taught, tested = hold_back(people, test_fraction, settings.get("random_state"))
-    fitted = _fit(taught, settings)
+    done = _simulated(taught, settings)
     trained = Trained(
-        classifier=fitted,
+        simulation=done,
         model=released(
-            fitted,
+            done,
             leaks=people.leaks,
             classes=people.classes,
             label=label,
         ),
-        servers=people.names or tuple(f"server {i + 1}" for i in range(fitted.graph_.n)),
+        servers=people.names or tuple(f"server {i + 1}" for i in range(done.graph_.n)),
         source=read.source,
         epsilon_column=epsilon_column,
     )
@@ -298,7 +299,7 @@ def _refuse_early(settings: dict[str, Any], test: Readable | None, fraction: flo
         )
 
 
-def _fit(taught: Records, settings: dict[str, Any]) -> PDMLClassifier:
+def _simulated(taught: Records, settings: dict[str, Any]) -> Simulation:
     asked = settings.get("n_servers")
     n = len(taught.names) or (SERVERS if asked is None else asked)
     if asked not in (None, n):
@@ -308,6 +309,10 @@ def _fit(taught: Records, settings: dict[str, Any]) -> PDMLClassifier:
             setting="n_servers",
         )
     chosen = {**settings, "n_servers": n, "classes": range(len(taught.classes))}
-    fitted = PDMLClassifier(**chosen)
-    fitted.fit(taught.given, taught.codes, epsilons=taught.epsilons, servers=taught.owners)
-    return fitted
+    return Simulation(**chosen).simulate(
+        Form(encoder=taught.encoder),
+        taught.x,
+        taught.codes,
+        epsilons=taught.epsilons,
+        servers=taught.owners,
+    )

@@ -10,11 +10,11 @@ import pdml
 from pdml._types import IntArray, Matrix
 from pdml.accounting import Ledger
 from pdml.core.sums_expectation import Expectation
-from pdml.release.estimator import PDMLClassifier
 from pdml.release.evaluation import REFERENCE, Evaluation, evaluate, reference_accuracy
 from pdml.release.history import History
 from pdml.release.intervals import Intervals
 from pdml.release.model import Model
+from pdml.release.simulation import Simulation
 
 INSIDE = "computed from records without noise, so that no file holds it: keep it inside"
 PAGE_LEAK = "the page shows figures computed from records without noise: keep it inside"
@@ -28,12 +28,12 @@ INSIDE_ONLY = (
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """A fitted classifier with its model and the accuracy on records that were not trained on.
+    """A simulation with its model and the accuracy on records that were not trained on.
 
     Attributes
     ----------
-    classifier : PDMLClassifier
-        Fitted; its classes are indices if the records were a table's.
+    simulation : Simulation
+        Done; its classes are indices if the records were a table's.
     model : Model
         What is released, with names, leaks and version: ``model.save("model.json")``.
     servers : tuple of str
@@ -53,7 +53,7 @@ class Trained:
         The column of people's own ε, if there was one.
     """
 
-    classifier: PDMLClassifier
+    simulation: Simulation
     model: Model
     servers: tuple[str, ...]
     evaluation: Evaluation | None = None
@@ -80,12 +80,12 @@ class Trained:
     @property
     def ledger(self) -> Ledger:
         """Who can learn what."""
-        return self.classifier.privacy_
+        return self.simulation.privacy_
 
     @property
     def history(self) -> History:
         """Round by round."""
-        return self.classifier.history_
+        return self.simulation.history_
 
     @property
     def records(self) -> int:
@@ -110,25 +110,25 @@ class Trained:
     @property
     def intervals(self) -> Intervals:
         """What noise does to each coefficient: a function of what was released."""
-        return self.classifier.intervals_
+        return self.simulation.intervals_
 
     @property
     def house(self) -> dict[str, Model]:
         """Each server's model for its own house, by name, if it was asked for: not to be shared."""
-        each = zip(self.servers, self.classifier.house_, strict=False)
+        each = zip(self.servers, self.simulation.house_, strict=False)
         taught = {name: getattr(self.model, name) for name in _TABLE}
         return {name: replace(model, house=name, **taught) for name, model in each}
 
     @property
     def page_leaks(self) -> list[str]:
         """What the page holds that no noise protects: nothing unless it was asked for."""
-        return [PAGE_LEAK] if self.classifier.diagnostics else []
+        return [PAGE_LEAK] if self.simulation.diagnostics else []
 
     @property
     def rows(self) -> list[tuple[str, int, int, float | None]]:
         """For each server its name, records, links, and accuracy if it was measured."""
         records = self.model.provenance["records_per_server"]
-        links = self.classifier.graph_.degrees.tolist()
+        links = self.simulation.graph_.degrees.tolist()
         accuracies = self.server_accuracies or (None,) * len(self.servers)
         return list(zip(self.servers, records, links, accuracies, strict=True))
 
@@ -154,21 +154,21 @@ class Trained:
             "mean_server_accuracy": None if each is None else sum(each) / len(each),
             "plan": self.model.plan,
             "privacy": self.model.privacy,
-            "clipped": self.classifier.n_clipped_,
+            "clipped": self.simulation.n_clipped_,
             "inside_only": list(INSIDE_ONLY),
-            "doubts": self.classifier.doubts_,
+            "doubts": self.simulation.doubts_,
             "leaks": [*self.model.provenance["leaks"], *self.page_leaks],
             "noise_source": self.model.provenance["noise_source"],
         }
 
 
-def released(classifier: PDMLClassifier, *, leaks: Sequence[str] = (), **changes: Any) -> Model:
-    """A fitted classifier's model as a file: with the version, and the leaks that concern the file
+def released(simulation: Simulation, *, leaks: Sequence[str] = (), **changes: Any) -> Model:
+    """A simulation's model as a file: with the version, and the leaks that concern the file
     itself.
     """
-    own = classifier.model_.provenance
+    own = simulation.model_.provenance
     provenance = {**own, "leaks": [*own["leaks"], *leaks], "pdml_version": pdml.__version__}
-    return replace(classifier.model_, provenance=provenance, **changes)
+    return replace(simulation.model_, provenance=provenance, **changes)
 
 
 def measured(
@@ -195,8 +195,8 @@ def measured(
     -------
     Trained
     """
-    fitted = trained.classifier
-    each = tuple(float(np.mean(model.choose(x) == truth)) for model in fitted.server_models_)
+    own = trained.simulation.server_models_
+    each = tuple(float(np.mean(model.choose(x) == truth)) for model in own)
     beside = None if taught is None else reference_accuracy(trained.model, *taught, x, truth)
     return replace(
         trained,

@@ -239,7 +239,8 @@ class Encoder:
             loud = drawn.weights[:, k : k + 1] if drawn else 1.0
             codes.append(scaling.centred(levels, len(one.choices)) * loud + 0.0)
         entries = np.hstack(clear) if clear else np.empty((people, 0))
-        return np.hstack([self.expansion.apply(entries), *codes])
+        expanded = self.expansion.apply(entries)
+        return np.hstack([expanded, *codes]) if codes else expanded
 
     def finished(
         self, given: Sequence[NDArray[Any]], drawn: Drawn | None = None
@@ -367,7 +368,9 @@ def _category_in(
 ) -> Category:
     """``spellings``: what stands for no value, None where every cell must have one."""
     absent = None if spellings is None else table.absent(name, spellings)
-    levels = sorted({*table.text(name, absent=absent).tolist()} - {""})
+    different, place = table.distinct(name, absent=absent)
+    held = np.bincount(place, minlength=len(different)) > 0  # some may stand for no value only
+    levels = sorted({*different[held].tolist()} - {""})
     if len(levels) > max_levels:
         raise DataError(
             f"column {name!r} must have at most {max_levels} levels, got {len(levels)}: "

@@ -5,6 +5,7 @@ cannot be wrong, and the same data give the same answers from either format.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -171,9 +172,13 @@ class Table:
     def _floats(self, name: str, column: NDArray[Any]) -> Array:
         """The whole column at once by the rule of `cells.number`, or ValueError."""
         if name not in self._read:
-            if column.dtype.kind == "O" and "_" in "".join(column.tolist()):
-                raise ValueError("underscore")
-            values = column.astype(np.float64, copy=False).view()
+            if column.dtype.kind == "O":
+                different, place = _placed(column.tolist())
+                if "_" in "".join(different):
+                    raise ValueError("underscore")
+                values = objects(different).astype(np.float64)[place]
+            else:
+                values = column.astype(np.float64, copy=False).view()
             values.flags.writeable = False
             self._read[name] = values
         return self._read[name]
@@ -244,8 +249,10 @@ def _with_gaps(column: NDArray[Any], gaps: BoolArray) -> Array:
 
 def _placed(cells: Sequence[str]) -> tuple[list[str], IntArray]:
     """The different cells, first come first, and which of them each one is."""
-    known = {cell: i for i, cell in enumerate(dict.fromkeys(cells))}
-    return list(known), np.fromiter(map(known.__getitem__, cells), np.int64, len(cells))
+    known: defaultdict[str, int] = defaultdict()
+    known.default_factory = known.__len__  # a new one is counted on
+    place = np.fromiter(map(known.__getitem__, cells), np.int64, len(cells))
+    return list(known), place
 
 
 def objects(cells: Sequence[Any]) -> NDArray[Any]:
