@@ -334,9 +334,10 @@ class Search:
         return found
 
     def plan(self, choice: Choice, budget: Budget, sizes: Sizes | None = None) -> TrainingPlan:
-        """The plan of a choice, with noise per server; raised by hairs until the ledger itself
-        agrees. ``sizes`` are those to be trained on, where the search was made for others near
-        them: a choice is told in units of what a record can move.
+        """The plan of a choice, with noise per server; raised until the ledger itself agrees: by
+        hairs, or by more where a line jumps, as those of large ε do. ``sizes`` are those to be
+        trained on, where the search was made for others near them: a choice is told in units of
+        what a record can move.
         """
         real = self.sizes if sizes is None else sizes
         bound = choice.objective_bound * self._loud(real) / self._loud(self.sizes)
@@ -354,9 +355,9 @@ class Search:
                 f"noise that fades by {choice.decay:g} over {choice.rounds} rounds would have to "
                 "begin beyond what can be drawn: train fewer rounds, or with a decay nearer to 1"
             )
-        for hair in (1e-9, 1e-8, 1e-7, 1e-6, 1e-4, 1e-3):
-            grown = tuple(float(v) for v in scales * (1 + hair))
-            plan = replace(base, noise_scale=grown, objective_bound=bound * (1 + hair))
+        for more in (1e-9, 1e-8, 1e-7, 1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3):
+            grown = tuple(float(v) for v in scales * (1 + more))
+            plan = replace(base, noise_scale=grown, objective_bound=bound * (1 + more))
             if ledger(plan, real, self.graph).keeps(budget):
                 return plan
         raise BudgetExceeded(
