@@ -289,7 +289,7 @@ def test_the_forecast_of_rounds_is_honest_about_coins():
                 Server(sizes.place(GRAPH, i), sent[part], codes[part])
                 for i, part in enumerate(np.split(np.arange(10_000), 5))
             ]
-            run = local.Run(search.plan(choice, budget), servers, source)
+            run = local.Run(search.plan(choice, budget)[0], servers, source)
             weights = local.train(GRAPH, run).released.mean(axis=0)
             right.append(np.mean((x[own[10_000:]] @ weights[0] > 0) == y[own[10_000:]]))
     assert np.mean(told) == pytest.approx(np.mean(right), abs=0.04)

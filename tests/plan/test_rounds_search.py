@@ -29,7 +29,7 @@ def search(sizes: Sizes = SIZES, like=None, most_rounds: int = 100) -> Search:
 
 
 def rows_of(found: Search, budget: Budget) -> dict[str, float]:
-    plan = found.plan(found.best(budget), budget)
+    plan, _ = found.plan(found.best(budget), budget)
     return {row.data: row.spent for row in spent(plan, budget, found.sizes, GRAPH)}
 
 
@@ -101,7 +101,7 @@ def test_the_forecast_is_honest(name: str, made: dict) -> None:
     budget = Budget(features_epsilon=2, labels_epsilon=1)
     choice = found.best(budget)
     told = float(np.mean(np.array(found.judged(choice, 12))[..., 0]))
-    plan = found.plan(choice, budget)
+    plan, _ = found.plan(choice, budget)
     measured = []
     for seed in range(8):
         source = Simulated(seed)
@@ -125,7 +125,7 @@ def test_many_rounds_are_planned_and_what_cannot_be_is_said() -> None:
     budget, sizes = Budget(features_epsilon=1), replace(SIZES, width=4)
     public = populations(sizes)
     long = Search(sizes, GRAPH, public, settled={"rounds": 5000, "penalty": 0.1})
-    plan = long.plan(long.best(budget), budget)
+    plan, _ = long.plan(long.best(budget), budget)
     assert plan.rounds == 5000 and plan.penalty == 0.1 and np.isfinite(plan.noise_scale).all()
     fading = Search(sizes, GRAPH, public, settled={"rounds": 5000, "noise_decay": 0.5})
     with pytest.raises(BudgetExceeded, match="begin beyond what can be drawn"):

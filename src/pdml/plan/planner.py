@@ -7,6 +7,7 @@ for stands beside it: the model of a server that keeps its reports to itself, an
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import inf, isinf
 from types import MappingProxyType
 
@@ -33,6 +34,7 @@ Progress = Callable[[int, int], None]
 """Called as (done, of how many)."""
 
 _NOTHING: Mapping[str, float] = MappingProxyType({})
+_HAIR = 1e-3  # of noise: so much more changes no forecast
 
 
 def propose(
@@ -125,7 +127,11 @@ def propose(
     else:
         assert found.choice is not None
         search = Search(worth.sizes, graph, (), loss=loss, most_rounds=most_rounds, settled=settled)
-        plan = search.plan(found.choice, budget, sizes)
+        plan, by = search.plan(found.choice, budget, sizes)
+        if by > _HAIR:  # what people are told is of the plan that they get
+            choice = found.choice.louder(by)
+            judged = {**found.judged, "rounds": worth.of_rounds(choice, within.rounds)}
+            found = replace(found, choice=choice, judged=judged)
     assert plan is not None  # what was rehearsed has one
     told.one()
     return Proposal(

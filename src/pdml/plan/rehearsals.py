@@ -108,6 +108,10 @@ class Rehearsals:
         right = None if choice is None else np.array(search.judged(choice, self.times))
         return choice, most, right
 
+    def of_rounds(self, choice: Choice, asked: RoundsAsked) -> Array:
+        """How often a choice is right."""
+        return np.array(self._search(asked).judged(choice, self.times))
+
     @_kept
     def hoped(self, budget: Budget, asked: RoundsAsked) -> Array | None:
         """What rounds could be right on at the most, or with features in the clear are."""

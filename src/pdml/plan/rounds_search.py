@@ -64,6 +64,11 @@ class Choice:
     agreement: float  # mean over populations, by the linear model
     noise: float  # share of the released margins' power that is noise, likewise
 
+    def louder(self, by: float) -> "Choice":
+        """The same with so much more of all noise, as a share of it."""
+        unit, bound = self.unit * (1 + by), self.objective_bound * (1 + by)
+        return replace(self, unit=unit, objective_bound=bound)
+
 
 class Search:
     """The grid of shapes with everything that does not depend on the budget."""
@@ -333,11 +338,13 @@ class Search:
             found += [] if needed is None else [(needed, bound)]
         return found
 
-    def plan(self, choice: Choice, budget: Budget, sizes: Sizes | None = None) -> TrainingPlan:
+    def plan(
+        self, choice: Choice, budget: Budget, sizes: Sizes | None = None
+    ) -> tuple[TrainingPlan, float]:
         """The plan of a choice, with noise per server; raised until the ledger itself agrees: by
         hairs, or by more where a line jumps, as those of large ε do. ``sizes`` are those to be
         trained on, where the search was made for others near them: a choice is told in units of
-        what a record can move.
+        what a record can move. The second number says by how much it was raised.
         """
         real = self.sizes if sizes is None else sizes
         bound = choice.objective_bound * self._loud(real) / self._loud(self.sizes)
@@ -359,7 +366,7 @@ class Search:
             grown = tuple(float(v) for v in scales * (1 + more))
             plan = replace(base, noise_scale=grown, objective_bound=bound * (1 + more))
             if ledger(plan, real, self.graph).keeps(budget):
-                return plan
+                return plan, more
         raise BudgetExceeded(
             "the plan found does not meet the budget by its own ledger, so none is proposed"
         )
