@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pdml.errors import DataError
-from pdml.tables.table import Table, kept_columns, objects
+from pdml.tables.table import Table, kept_columns
+from pdml.tables.texts import Texts
 
-# records per step: small lists die young and columns grow as arrays, so the garbage collector has
-# no work
+# records per step: cells are looked up while they are still in the processor's cache
 _CHUNK = 500
 
 
@@ -29,14 +28,14 @@ def read_csv(path: Path, content: bytes, wanted: Sequence[str] | None) -> Table:
         reader = _reader(data, delimiter)
         names = [cell.strip() for cell in next(reader)]
         kept = kept_columns(path, names, wanted)
-        parts: dict[str, list[NDArray[Any]]] = {name: [np.empty(0, dtype=object)] for name in kept}
+        cells = {name: Texts() for name in kept}
         n_rows = 0
         while chunk := list(islice(reader, _CHUNK)):
             if set(map(len, chunk)) != {len(names)}:
                 _blame_ragged(path, data, delimiter, len(names))
             columns = list(zip(*chunk, strict=True))
             for name, position in kept.items():
-                parts[name].append(objects(columns[position]))
+                cells[name].add(columns[position])
             n_rows += len(chunk)
     except csv.Error as error:
         raise DataError(
@@ -56,12 +55,7 @@ def read_csv(path: Path, content: bytes, wanted: Sequence[str] | None) -> Table:
             dtype=np.int64,
             count=n_rows,
         )
-    return Table(
-        columns={name: np.concatenate(part) for name, part in parts.items()},
-        source=str(path),
-        lines=lines,
-        stored=True,
-    )
+    return Table(columns=cells, source=str(path), lines=lines)
 
 
 def _text_bytes(path: Path, data: bytes) -> bytes:

@@ -5,7 +5,6 @@ cannot be wrong, and the same data give the same answers from either format.
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from pdml._types import Array, IntArray
 from pdml.errors import DataError, NoValue
 from pdml.tables.cells import MISSING, listed, number, shown
+from pdml.tables.texts import Texts, distinct, objects
 
 BoolArray = NDArray[np.bool_]
 
@@ -31,13 +31,12 @@ class Table:
     for no value (`absent`). Spaces at the ends of a cell never count.
     """
 
-    columns: Mapping[str, NDArray[Any]]
+    columns: Mapping[str, Any]  # of numbers, of texts, or `Texts`; afterwards arrays
     source: str = "the table"
     # the line on which each row begins, if the rows come from a text file
     lines: IntArray | None = None
-    # whether the columns are what a table keeps already: whole numbers, float64, or `str` objects
-    stored: bool = False
-    # columns already read as numbers, and as texts
+    # columns already taken apart, read as numbers, and as texts
+    _written: dict[str, Texts] = field(init=False, repr=False, default_factory=dict)
     _read: dict[str, Array] = field(init=False, repr=False, default_factory=dict)
     _told: dict[str, tuple[NDArray[Any], IntArray]] = field(
         init=False, repr=False, default_factory=dict
@@ -46,8 +45,9 @@ class Table:
     def __post_init__(self) -> None:
         if not self.columns:
             raise DataError(f"{self.source} must have at least one column, got none")
+        known = {name: each for name, each in self.columns.items() if isinstance(each, Texts)}
         columns = {
-            name: values if self.stored else _storage(name, values, self.source)
+            name: known[name].column if name in known else _storage(name, values, self.source)
             for name, values in self.columns.items()
         }
         lengths = {len(values) for values in columns.values()}
@@ -55,6 +55,7 @@ class Table:
             raise DataError(
                 f"the columns of {self.source} must be equally long, got lengths {sorted(lengths)}"
             )
+        self._written.update(known)
         object.__setattr__(self, "columns", columns)
 
     @property
@@ -132,10 +133,9 @@ class Table:
         """
         column = self._column(name)
         if name not in self._told:
-            cells = column.tolist() if column.dtype.kind == "O" else list(map(str, column.tolist()))
-            written, place = _placed(cells)
-            texts, merged = _placed([cell.strip() for cell in written])
-            self._told[name] = objects(texts), merged[place]
+            written, rows = self._texts(name, column).distinct
+            texts, merged = distinct([cell.strip() for cell in written])
+            self._told[name] = objects(texts), merged[rows]
         different, place = self._told[name]
         missing = [i for i, text in enumerate(different.tolist()) if text in MISSING]
         gaps = np.zeros(len(column), dtype=bool) if absent is None else absent
@@ -167,16 +167,21 @@ class Table:
             raise DataError(
                 f"{self.source} has no column {name!r}: its columns are {listed(self.names)}"
             )
-        return self.columns[name]
+        column: NDArray[Any] = self.columns[name]
+        return column
+
+    def _texts(self, name: str, column: NDArray[Any]) -> Texts:
+        """The column as it is written."""
+        if name not in self._written:
+            cells = column.tolist()
+            self._written[name] = Texts(cells if column.dtype.kind == "O" else [*map(str, cells)])
+        return self._written[name]
 
     def _floats(self, name: str, column: NDArray[Any]) -> Array:
         """The whole column at once by the rule of `cells.number`, or ValueError."""
         if name not in self._read:
             if column.dtype.kind == "O":
-                different, place = _placed(column.tolist())
-                if "_" in "".join(different):
-                    raise ValueError("underscore")
-                values = objects(different).astype(np.float64)[place]
+                values = self._texts(name, column).floats()
             else:
                 values = column.astype(np.float64, copy=False).view()
             values.flags.writeable = False
@@ -245,19 +250,6 @@ def _with_gaps(column: NDArray[Any], gaps: BoolArray) -> Array:
     values[~gaps] = kept.astype(np.float64)
     values.flags.writeable = False
     return values
-
-
-def _placed(cells: Sequence[str]) -> tuple[list[str], IntArray]:
-    """The different cells, first come first, and which of them each one is."""
-    known: defaultdict[str, int] = defaultdict()
-    known.default_factory = known.__len__  # a new one is counted on
-    place = np.fromiter(map(known.__getitem__, cells), np.int64, len(cells))
-    return list(known), place
-
-
-def objects(cells: Sequence[Any]) -> NDArray[Any]:
-    """Strings as an array of Python objects."""
-    return np.fromiter(cells, dtype=object, count=len(cells))
 
 
 def _storage(name: object, values: Any, source: str) -> NDArray[Any]:

@@ -1,0 +1,94 @@
+"""A column of texts: each different one once, and which of them every row has."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml._types import Array, IntArray
+
+_SOON = 2000  # rows, after which it is known whether most are different
+
+
+class Texts:
+    """Texts in the order of their rows. Most columns have few different ones, which are then read,
+    compared and converted once; where most are different they are kept row by row.
+    """
+
+    def __init__(self, cells: Sequence[str] = ()) -> None:
+        self._known: defaultdict[str, int] = _counted()
+        self._places: list[IntArray] = []
+        self._rows: list[NDArray[Any]] = []
+        self._many = 0
+        self.add(cells)
+
+    def add(self, cells: Sequence[str]) -> None:
+        """Some more rows, before anything is asked."""
+        self._many += len(cells)
+        if self._rows:
+            self._rows.append(objects(cells))
+            return
+        self._places.append(_placed(cells, self._known))
+        if self._many >= _SOON and len(self._known) > self._many / 2:
+            self._rows = [objects(list(self._known))[np.concatenate(self._places)]]
+            self._known, self._places = _counted(), []
+
+    @cached_property
+    def column(self) -> NDArray[Any]:
+        """Row by row, as an array of Python objects."""
+        if self._rows:
+            return np.concatenate(self._rows)
+        different, place = self.distinct
+        return np.asarray(objects(different)[place])
+
+    @cached_property
+    def distinct(self) -> tuple[list[str], IntArray]:
+        """The different ones, first come first, and which of them each row has."""
+        if self._rows:
+            return distinct(self.column.tolist())
+        return list(self._known), np.concatenate(self._places)
+
+    def floats(self) -> Array:
+        """All rows as numbers, by the rule of `pdml.tables.cells.number`.
+
+        Raises
+        ------
+        ValueError
+            If one is none.
+        """
+        if self._rows:
+            return _floats(self.column.tolist())
+        different, place = self.distinct
+        return np.asarray(_floats(different)[place])
+
+
+def objects(cells: Sequence[Any]) -> NDArray[Any]:
+    """Strings as an array of Python objects."""
+    return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+def distinct(cells: Sequence[str]) -> tuple[list[str], IntArray]:
+    """The different ones, first come first, and which of them each one is."""
+    known = _counted()
+    place = _placed(cells, known)
+    return list(known), place
+
+
+def _counted() -> defaultdict[str, int]:
+    """Of each text that is looked up which one it is; a new one is counted on."""
+    known: defaultdict[str, int] = defaultdict()
+    known.default_factory = known.__len__
+    return known
+
+
+def _placed(cells: Sequence[str], known: defaultdict[str, int]) -> IntArray:
+    return np.fromiter(map(known.__getitem__, cells), np.int64, len(cells))
+
+
+def _floats(cells: list[str]) -> Array:
+    if "_" in "".join(cells):
+        raise ValueError("underscore")
+    return objects(cells).astype(np.float64)
