@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import replace
 from math import inf
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -19,10 +19,13 @@ from pdml.core.coded import Block
 from pdml.core.graph import Graph, build
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.plan.answers import Answer
+from pdml.plan.compared import LITTLE, Within, compare
 from pdml.plan.explained import verdict
 from pdml.plan.planner import Proposal, Sizes, ledger, propose, spent
 from pdml.plan.populations import populations
+from pdml.plan.rehearsals import Rehearsals
 from pdml.plan.rounds_search import Search
+from pdml.plan.sums_search import SHARES
 from pdml.plan.training_plan import TrainingPlan
 from pdml.train.target import smallest_epsilon
 
@@ -122,11 +125,67 @@ def test_few_columns_are_summed_and_many_go_in_rounds() -> None:
 
 
 def test_the_other_method_is_chosen_where_rehearsals_say_so() -> None:
-    """Many columns and many records: both are rehearsed, because rounds might be better."""
+    """Some columns and few records: both are rehearsed, because rounds might be better."""
+    sizes = Sizes(records=(435,) * 3, width=60, epsilon=0.5)
+    found = propose(Budget(features_epsilon=1.0, colluding=1), sizes, Graph.complete(3))
+    right = {name: each.accuracy.middle for name, each in found.candidates.items()}
+    assert found.plan.method == max(("sums", "rounds"), key=right.__getitem__) == "rounds"
+
+
+def test_rounds_that_could_be_little_better_are_not_looked_for() -> None:
+    """Many columns and many records: rounds could at most be a little better, and not so much that
+    joining paid.
+    """
     sizes = replace(SIZES, width=105, records=(4500,) * 10)
     found = propose(Budget(features_epsilon=0.5), sizes, GRAPH)
     right = {name: each.accuracy.middle for name, each in found.candidates.items()}
-    assert found.plan.method == max(("sums", "rounds"), key=right.__getitem__)
+    assert found.most is not None and right["sums"] < found.most < right["sums"] + LITTLE
+    assert found.plan.method == "sums" and "rounds" not in right
+    assert "by rounds, too little more for so many exchanges" in found.reasons[0]
+
+
+def shares_tried(monkeypatch: pytest.MonkeyPatch, *means: float) -> list[float]:
+    """Which shares of S are tried where these are the means of the middle, the higher, the lower
+    one.
+    """
+    tried: list[float] = []
+
+    def sums(_: Rehearsals, __: Budget, ___: str, share: float) -> Any:
+        tried.append(share)
+        return np.full((2, 1, 2), means[len(tried) - 1])
+
+    monkeypatch.setattr(Rehearsals, "sums", sums)
+    worth = Rehearsals(replace(SIZES, width=8))
+    found = compare(worth, Budget(features_epsilon=1.0), Within(graph=GRAPH, method="sums"))
+    assert found.share == tried[int(np.argmax(means))]
+    return tried
+
+
+def test_beyond_the_better_side_the_other_share_is_not_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    low, middle, high = SHARES
+    assert shares_tried(monkeypatch, 0.7, 0.71) == [middle, high]
+    assert shares_tried(monkeypatch, 0.7, 0.69, 0.71) == [middle, high, low]
+
+
+def test_rounds_are_looked_for_where_joining_might_pay_by_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[float] = []
+
+    def rounds(_: Rehearsals, __: Budget, ___: Any, beaten: float) -> Any:
+        asked.append(beaten)
+        return None, 0.7, None
+
+    monkeypatch.setattr(Rehearsals, "rounds", rounds)
+    for sums, alone in ((0.7, 0.6), (0.7, 0.702), (0.7, 0.8)):
+        flat = {"sums": np.full((2, 1, 2), sums), "alone": np.full((2, 1, 2), alone)}
+        apart = {"alone": flat["alone"], "majority": np.zeros((2, 1, 2))}
+        monkeypatch.setattr(Rehearsals, "sums", lambda *_, flat=flat: flat["sums"])
+        monkeypatch.setattr(Rehearsals, "apart", lambda *_, apart=apart: apart)
+        compare(Rehearsals(SIZES), Budget(features_epsilon=1.0), Within(graph=GRAPH))
+    assert asked == pytest.approx([0.7 + LITTLE, 0.702, 0.7 + LITTLE])
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from pdml.plan.sizes import Sizes
 
 _RARELY, _BEHIND = 1 / 3, 0.005  # of populations may be so far behind: a mean may be a few's
 _PART = 4  # of the populations, one in so many for a first impression
+LITTLE = 0.005  # of right answers: for fewer more than this nobody would join, or exchange often
 
 Judged = Mapping[str, Array]
 """(Agreement, accuracy) of rehearsals, (populations, times, 2), by the name of each candidate."""
@@ -124,24 +125,38 @@ def compare(
     choice, most = None, None
     known = enough and "sums" in judged and pays(judged | apart, "sums")
     if within.method != "sums" and not known:
-        beaten = _mean(judged["sums"]) if judged else -inf
+        beaten = _beaten(judged, apart) if judged else -inf
         choice, most, right = worth.rounds(budget, within.rounds, beaten)
         judged |= {} if right is None else {"rounds": right}
     told()
     return Compared(judged=judged | apart, share=share, choice=choice, most=most)
 
 
+def _beaten(judged: Judged, apart: Judged) -> float:
+    """What rounds must be able to be right on to be looked for: clearly more than sums are, or so
+    much that joining pays where it does not by sums.
+    """
+    sums = _mean(judged["sums"])
+    more, alone = sums + LITTLE, _mean(apart[better_apart(apart)])
+    return more if alone < sums else min(more, alone)
+
+
 def _shares(worth: Rehearsals, budget: Budget, within: Within, enough: bool) -> dict[float, Array]:
     """What sums are worth with each share of S that can be had; up to the first that clearly pays,
-    where that is ``enough``.
+    where that is ``enough``. Where one side of the middle is better than it the other is not tried:
+    too little noise on either Q or S is paid for by the other.
     """
     found: dict[float, Array] = {}
     for share in _tried(budget):
         right = worth.sums(budget, within.loss, share)
-        if right is not None:
-            found[share] = right
-            if enough and Compared(judged={"sums": right} | worth.apart(within.loss)).clearly:
-                break
+        if right is None:
+            continue
+        better = bool(found) and _mean(right) > max(map(_mean, found.values()))
+        found[share] = right
+        if better or (
+            enough and Compared(judged={"sums": right} | worth.apart(within.loss)).clearly
+        ):
+            break
     return found
 
 
@@ -150,7 +165,7 @@ def _tried(budget: Budget) -> tuple[float, ...]:
     is as good.
     """
     low, middle, high = sums_search.SHARES
-    return (middle,) if isinf(budget.features_epsilon) else (middle, low, high)
+    return (middle,) if isinf(budget.features_epsilon) else (middle, high, low)
 
 
 def glanced(sizes: Sizes, budget: Budget, within: Within) -> Compared:

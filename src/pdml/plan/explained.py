@@ -7,6 +7,7 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.accounting import Budget
+from pdml.plan.compared import LITTLE
 from pdml.plan.rounds_search import Choice
 from pdml.plan.sizes import Sizes
 from pdml.plan.sums_search import WIDEST
@@ -16,7 +17,6 @@ _APART = {
     "alone": "a server that keeps its own reports to itself",
     "majority": "whoever always says the largest class",
 }
-_LITTLE = 0.005  # of right answers: fewer more than this nobody would join for
 
 
 def verdict(joint: Array, apart: Array, name: str, *, public: bool) -> str:
@@ -39,7 +39,7 @@ def verdict(joint: Array, apart: Array, name: str, *, public: bool) -> str:
     """
     gain = joint.mean() - apart.mean()
     how = "not expected to pay" if gain <= 0 else "expected to pay"
-    little = " little" if 0 < gain < _LITTLE else ""
+    little = " little" if 0 < gain < LITTLE else ""
     where = "on public records" if public else f"over {len(joint)} made-up populations"
     better = int(np.sum(joint.mean(axis=1) > apart.mean(axis=1)))
     often = "" if public else f", and is ahead in {better} of them"
@@ -105,9 +105,10 @@ def _compared(
             f"{right[other].mean():.1%} by {other}"
         )
     if plan.method == "sums" and most is not None:
+        little = ", too little more for so many exchanges" if most > right["sums"].mean() else ""
         return (
             f"{why}; expected to be right on {right['sums'].mean():.1%} of records, against at "
-            f"most {most:.1%} by rounds"
+            f"most {most:.1%} by rounds{little}"
         )
     if plan.method == "rounds" and sizes.width > WIDEST:
         return f"{why}; sums would hold {numbers:,} squares, and are tried up to {WIDEST} columns"
