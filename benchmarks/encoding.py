@@ -148,6 +148,7 @@ class Way:
     constant: float = 0.3
     quarters: float = 4.0
     by_mass: bool = True  # or all entries by 1/√attributes
+    known: bool = False  # whether the model knows the constant of a typical row
 
     def rows(self, table):
         """Rows of norm at most 1, with their constant."""
@@ -175,6 +176,11 @@ class Way:
         norm = np.linalg.norm(x, axis=1, keepdims=True)
         return x / (norm if np.isinf(self.size) else np.maximum(norm, 1))
 
+    @property
+    def typical(self):
+        """The constant of a typical row, where it is known; else 0."""
+        return self.constant / np.hypot(self.size, self.constant) if self.known else 0.0
+
 
 @lru_cache(maxsize=4096)
 def noise(records, servers):
@@ -184,7 +190,7 @@ def noise(records, servers):
     return plan.noise_of_total(sizes.apart(0))
 
 
-def accuracy(x, table, seed):
+def accuracy(x, table, seed, constant=0.0):
     """Of the model that one exchange of sums tells, on records that nobody trained on."""
     m, y = table.records, table.y
     epsilons = np.full(m, EPSILON)
@@ -198,7 +204,7 @@ def accuracy(x, table, seed):
         square_sum=exact.square_sum + (fresh + fresh.T) / 2,
         size=exact.size,
     )
-    w = fit_sums(noisy, added, loss=LOGISTIC).weights
+    w = fit_sums(noisy, added, loss=LOGISTIC, constant=constant).weights
     return float(np.mean((x[m:] @ w[0] > 0) == y[m:]))
 
 
@@ -226,6 +232,7 @@ WAYS = {
     "... norm 1, constant 0.2": Way(size=np.inf, constant=0.2),
     "... norm 1, constant 0.5": Way(size=np.inf, constant=0.5),
     "... size 1.5, 0.2": Way(size=1.5, constant=0.2),
+    "... size 1.5, 0.2, known": Way(size=1.5, constant=0.2, known=True),
     "... size 1.5, 0.5": Way(size=1.5, constant=0.5),
     "... size 1.5, limit 5": Way(size=1.5, limit=5.0),
     "... size 1.5, limit 2": Way(size=1.5, limit=2.0),
@@ -238,7 +245,7 @@ def encoding(first, many, **kind):
     for seed in range(first, first + many):
         table = raw(seed, **kind)
         for name, way in WAYS.items():
-            found[name].append(accuracy(way.rows(table), table, seed))
+            found[name].append(accuracy(way.rows(table), table, seed, way.typical))
     return {name: np.array(each) for name, each in found.items()}
 
 

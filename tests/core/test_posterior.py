@@ -52,9 +52,11 @@ def test_sparse_weights_solve_their_equations(seed, width, codes, level, interce
     known = moments(seed, width, codes, label=10.0**level, intercept=intercept)
     noise = known.label**2 + known.report * known.values
     scale = np.random.default_rng(seed).uniform(0.1, 1.0, width)
-    found = posterior._student(known, noise, scale)
+    means, variances = posterior._student(known, scale)
     wanted = plainly(known, noise, scale)
+    found, exact = posterior._maps(known, variances), np.einsum("cij,cj->ci", wanted, known.q)
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9 * np.abs(wanted).max())
+    np.testing.assert_allclose(means, exact, rtol=1e-6, atol=1e-9 * np.abs(exact).max())
 
 
 @pytest.mark.parametrize("smallest", [1e-9, 1e-15])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdml.core import scaling
+from pdml.core import coded, scaling
 from pdml.core.scaling import CONSTANT, LIMIT, MARGIN, SIZE
 from pdml.errors import InvalidInput
 
@@ -75,6 +75,21 @@ def test_a_typical_row_has_the_same_length_whatever_its_width():
         made = rng.normal(size=(4000, width))
         root = np.sqrt(np.mean(scaling.lengths(made, float(width), constant=False) ** 2))
         assert abs(root - SIZE) < 0.05  # 4000 rows of 3: four standard errors are 0.04
+
+
+@given(st.integers(0, 6), st.lists(st.integers(2, 6), max_size=3))
+def test_the_constant_of_a_row_with_entries_as_large_as_expected(numbers, levels):
+    """Also beside codes of randomised answers, which leave the rest less room."""
+    mass = numbers + sum(1 - 1 / many for many in levels)
+    asked = [(f"q{k}", 1 - 1 / many, (500_000,), many) for k, many in enumerate(levels)]
+    blocks = coded.laid_out(numbers, mass, asked)
+    row = np.zeros((1, numbers + sum(levels)))
+    row[:, :numbers] = 1.0
+    made, _ = scaling.finished(row, mass, blocks=blocks)
+    found = scaling.typical_constant(mass, float(numbers), blocks)
+    assert found == pytest.approx(made[0, -1], rel=1e-12)
+    if not levels and numbers:
+        assert found == scaling.typical_constant(mass) == pytest.approx(0.1322, abs=1e-4)
 
 
 def test_a_range_alone_ends_three_spreads_from_its_middle():

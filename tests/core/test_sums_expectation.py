@@ -12,6 +12,12 @@ from pdml.core.sums_model import Noise, fit_measured, fit_sums, measured
 from pdml.errors import InvalidInput
 
 
+def expected(totals, noise, loss=LOGISTIC):
+    """`expect` of the model that totals give."""
+    given = measured(totals, noise, loss=loss)
+    return expect(given, fit_measured(given, loss), loss)
+
+
 def judged(weights, x, y):
     return np.mean((x @ weights[0] > 0) == (y == 1))
 
@@ -21,7 +27,7 @@ def test_without_noise_it_is_right(margin):
     """Accuracy to 3 points and confidence with it, whatever there is to learn."""
     x, y = population(20_000, margin=margin)
     still = Noise(label=1e-6, square=1e-6)
-    told = expect(exact(x, y), still, loss=LOGISTIC)
+    told = expected(exact(x, y), still)
     truth = judged(fit_sums(exact(x, y), still, loss=LOGISTIC).weights, x, y)
     assert told.accuracy.middle == pytest.approx(truth, abs=0.03)
     assert told.accuracy.low < truth < told.accuracy.high
@@ -41,7 +47,7 @@ def test_noise_widens_the_interval_and_it_still_holds():
             noise = Noise(label=level, square=2 * level)
             for _ in range(2):
                 totals = with_noise(exact(x, y), noise, rng)
-                told = expect(totals, noise, loss=LOGISTIC).accuracy
+                told = expected(totals, noise).accuracy
                 truth = judged(fit_sums(totals, noise, loss=LOGISTIC).weights, x, y)
                 hits += told.low <= truth <= told.high
                 widths[level] += told.high - told.low
@@ -52,12 +58,12 @@ def test_noise_widens_the_interval_and_it_still_holds():
 def test_more_than_two_classes_are_refused():
     x, y = population(60)
     with pytest.raises(InvalidInput, match="totals must be of two classes, got 3"):
-        expect(exact(x, y, 3), Noise(label=1.0, square=1.0), loss=SOFTMAX)
+        expected(exact(x, y, 3), Noise(label=1.0, square=1.0), SOFTMAX)
 
 
-def gained(totals, noise):
+def gained(totals, noise, constant=0.0):
     """What totals tell of their model's gain, and its weights."""
-    given = measured(totals, noise, loss=LOGISTIC)
+    given = measured(totals, noise, loss=LOGISTIC, constant=constant)
     model = fit_measured(given, LOGISTIC)
     return gain(given, model, LOGISTIC), model.weights
 
@@ -90,6 +96,25 @@ def test_a_clear_model_is_ahead_and_one_of_noise_is_not():
         assert gained(drowned, loud)[0].low <= 0
 
 
+def test_a_known_constant_tells_how_unequal_the_classes_are():
+    """One record in twenty is of the rarer class and nothing can be learnt. Noise hides how large
+    the constant is, so that who does not know it takes several of 20 models for better than the
+    larger class; who does, none. Both kinds of interval hold the truth.
+    """
+    noise, doubted = Noise(label=8.0, square=40.0), {0.0: 0, 0.1322: 0}
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x = np.hstack([rng.normal(size=(2000, 40)) * 1.5 / np.sqrt(40), np.full((2000, 1), 0.2)])
+        x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
+        y = (rng.random(2000) < 0.95).astype(int)
+        totals = with_noise(exact(x, y), noise, rng)
+        for constant in doubted:
+            told, weights = gained(totals, noise, constant)
+            doubted[constant] += told.none >= 1 / 3
+            assert told.low - 0.02 <= judged(weights, x, y) - y.mean() <= told.high + 0.02
+    assert doubted[0.0] <= 17 and doubted[0.1322] == 20
+
+
 @pytest.mark.parametrize(
     ("low", "middle", "chance"), [(-0.2, 0.0, 0.5), (0.0, 0.2, 0.1), (-0.4, 0.2, 1 / 3)]
 )
@@ -104,7 +129,7 @@ def test_where_no_label_said_anything_anything_is_possible():
     totals = exact(*population(200, 3))
     totals = replace(totals, label_sum=np.zeros_like(totals.label_sum))
     noise = Noise(label=1.0, square=2.0)
-    found = expect(totals, noise, loss=LOGISTIC)
+    found = expected(totals, noise)
     anything = Range(low=0.0, middle=0.5, high=1.0)
     assert (found.accuracy, found.auc, found.confidence) == (anything, anything, 0.5)
     assert gained(totals, noise)[0] == Range(low=-1.0, middle=0.0, high=1.0)

@@ -3,6 +3,7 @@
 import pickle
 import stat
 import warnings
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,10 +14,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from pdml import Budget, PDMLClassifier, TrainingPlan, load_model
 from pdml.core import labels
 from pdml.core.graph import Graph
+from pdml.core.scaling import typical_constant
 from pdml.datasets import raetsch, twonorm
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.mechanisms.randomness import source_named
-from pdml.release import totals
+from pdml.release import inputs, intervals, totals
 from pdml.release.model import prepare
 from pdml.train import sums
 from pdml.train.node import Server
@@ -43,17 +45,26 @@ def test_scikit_learn_checks(estimator, check):
 
 
 @pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("scales", [None, [(0.0, 1.0)] * 4])
 @pytest.mark.parametrize("colluding", [None, 2])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_it_is_the_model_of_the_releases_added_by_hand(bias, colluding, classes):
-    """To the bit: rows prepared, codes, sums and noise of each server, and one total."""
+def test_it_is_the_model_of_the_releases_added_by_hand(bias, scales, colluding, classes):
+    """To the bit: rows prepared, codes, sums and noise of each server, and one total; with what is
+    known of the constant where scales are declared.
+    """
     rng, plan = np.random.default_rng(0), TrainingPlan(method="sums", colluding=colluding)
     x, y = rng.normal(size=(300, 4)), rng.integers(0, classes, 300)
     owners = np.sort(np.arange(300) % 4)
     fitted = PDMLClassifier(
-        epsilon=None, n_servers=4, plan=plan, fit_intercept=bias, random_state=5
+        epsilon=None,
+        n_servers=4,
+        plan=plan,
+        fit_intercept=bias,
+        feature_scales=scales,
+        random_state=5,
     ).fit(x, y, servers=owners)
-    prepared, _ = prepare(x, norm_bound=1.0, fit_intercept=bias, ranges=None)
+    columns, _ = inputs.declared(x, inputs.unnamed(4), scales=scales, ranges=None, feature_map=None)
+    prepared, _ = prepare(x, norm_bound=1.0, fit_intercept=bias, columns=columns)
     codes, source = labels.codes(y, np.inf, classes), source_named("simulated", 5)
     cuts, total = [0, 75, 150, 225, 300], 0
     for i, (a, b) in enumerate(pairwise(cuts)):
@@ -61,9 +72,38 @@ def test_it_is_the_model_of_the_releases_added_by_hand(bias, colluding, classes)
             Graph.ring(4), i, prepared[a:b], codes[a:b], epsilons=[np.inf], classes=classes
         )
         total = total + sums.released(sums.exact(server, plan), server, plan, source)
-    weights = totals.weights(total, plan, server.place, intercept=bias)
+    place = replace(server.place, constant=0.0 if scales is None else typical_constant(4.0))
+    weights = totals.weights(total, plan, place, intercept=bias)
+    if bias and scales and classes == 2:
+        unknown = totals.weights(total, plan, server.place)
+        assert abs(unknown[0, -1] / weights[0, -1] - 1) > 0.02
     np.testing.assert_array_equal(fitted.coef_, weights[:, : 4 if bias else None])
     np.testing.assert_array_equal(fitted.intercept_, weights[:, -1] if bias else 0.0)
+
+
+def test_all_that_totals_tell_knows_the_constant():
+    """Of the model, of what is expected of it, of its intervals and of models for the house."""
+    rng, plan = np.random.default_rng(1), TrainingPlan(method="sums", square_noise=60.0)
+    x, y = (
+        np.hstack([rng.normal(size=(300, 6)) / 3, np.full((300, 1), 0.13)]),
+        rng.integers(0, 2, 300),
+    )
+    x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
+    server = Server.of(Graph.complete(2), 0, x, labels.codes(y, np.inf, 2), epsilons=[np.inf])
+    own = sums.exact(server, plan)
+    row = sums.released(own, server, plan, source_named("simulated", 5))
+    known = replace(server.place, constant=0.13)
+    told = [
+        (
+            totals.weights(2 * row, plan, place),
+            totals.expected(2 * row, plan, place),
+            intervals.of_sums(2 * row, plan, place, np.ones((1, 7))).deviations.tolist(),
+            sums.house_weights(own, row, 2 * row, plan, place).tolist(),
+        )
+        for place in (server.place, known)
+    ]
+    for without, having in zip(*told, strict=True):
+        assert np.any(without != having)
 
 
 def test_what_it_says_of_itself(data, tmp_path):

@@ -33,6 +33,19 @@ def test_after_sums_intervals_are_a_function_of_the_total():
     assert (again.intervals_.coefficients == again.coef_).all(), "not those of the first fit"
 
 
+def test_records_in_other_units_have_intervals_in_theirs():
+    """Rows twice as long under a bound twice as long, with noise that is: half the weights, and
+    half of how far noise moves them.
+    """
+    x, y = twonorm(1500, np.random.default_rng(0))
+    louder = replace(SUMS, label_noise=4.0, square_noise=12.0)
+    asked = {"n_servers": 4, "epsilon": None, "fit_intercept": False, "random_state": 1}
+    once = PDMLClassifier(plan=SUMS, **asked).fit(x, y).intervals_
+    twice = PDMLClassifier(plan=louder, norm_bound=2.0, **asked).fit(2 * x, y).intervals_
+    np.testing.assert_allclose(2 * twice.deviations, once.deviations, rtol=0.02)
+    np.testing.assert_allclose(2 * twice.coefficients, once.coefficients, rtol=0.02, atol=0.02)
+
+
 def test_without_an_intercept_no_column_is_left_out():
     assert fitted(SUMS, fit_intercept=False).coef_interval_.shape == (1, 20, 2)
 

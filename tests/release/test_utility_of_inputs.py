@@ -47,39 +47,44 @@ def digit(value):
 
 
 def test_breast_cancer_by_what_a_doctor_would_write_down():
-    """89.4 ± 5.7 of one training; below 82 in the mean of five: once in 500 times."""
+    """92.2 ± 4.0 of one training, 89.4 ± 5.7 on other splits; with the latter below 82 in the mean
+    of five: once in 500 times.
+    """
     x, y = load_breast_cancer(return_X_y=True)
     declared = [(digit(np.median(column)), digit(column.std())) for column in x.T]
     assert accuracy(x, y, 143, 5, n_servers=5, feature_scales=declared) >= 0.82
 
 
+@pytest.mark.usefixtures("data_dir")
 def test_ringnorm_by_squares():
-    """93.0 ± 1.5; below 90 in the mean of three: once in 4,000 times. A line reaches 76."""
+    """93.1 ± 1.4; below 90 in the mean of three: once in 4,000 times. A line reaches 76."""
     x, y = raetsch.load("ringnorm")
     told = {"feature_scales": [(0, 1)] * 20, "feature_map": Squares()}
     assert accuracy(x, y, 3900, 3, **told) >= 0.90
 
 
+@pytest.mark.usefixtures("data_dir")
 def test_banana_by_waves():
-    """78.9 ± 1.9; below 75 in the mean of three: once in 5,000 times. A line reaches 52."""
+    """77.7 ± 1.9; below 74 in the mean of three: once in 2,000 times. A line reaches 52."""
     x, y = raetsch.load("banana")
     told = {"feature_scales": [(0, 1)] * 2, "feature_map": Fourier(count=20, scale=0.7)}
-    assert accuracy(x, y, 1800, 3, **told) >= 0.75
+    assert accuracy(x, y, 1800, 3, **told) >= 0.74
 
 
+@pytest.mark.usefixtures("data_dir")
 def test_splice_by_its_categories():
-    """An AUC of 0.83 ± 0.05; below 0.70 in the mean of two: once in 10,000 times. Accuracy varies
-    with the intercept (docs/encoding.md).
+    """73.3 ± 4.3, with long tails; below 62 in the mean of four: less than once in 10,000 times.
+    The order of people is surer: an AUC of 0.83 ± 0.05, below 0.73 once in 10,000 times.
     """
     x, y = raetsch.load("splice")
     bases = pd.CategoricalDtype([1, 2, 3, 4])
     found = [
-        roc_auc_score(truth, model.decision_function(test))
+        (model.score(test, truth), roc_auc_score(truth, model.decision_function(test)))
         for model, test, truth in fits(
             x,
             y,
             901,
-            2,
+            4,
             read=lambda codes: (
                 pd.DataFrame(codes.astype(int))
                 .rename(columns=lambda k: f"base {k + 1}")
@@ -87,4 +92,5 @@ def test_splice_by_its_categories():
             ),
         )
     ]
-    assert np.mean(found) >= 0.70
+    accuracy, auc = np.mean(found, axis=0)
+    assert accuracy >= 0.62 and auc >= 0.73

@@ -290,3 +290,12 @@ def test_a_model_prepares_rows_as_devices_do() -> None:
         for unit in np.eye(study.width)
     ]
     np.testing.assert_allclose(np.column_stack(found), sent, atol=1e-7)
+
+
+def test_a_place_knows_the_constant_of_a_typical_row() -> None:
+    """Of version 2: whoever makes a model from totals is told; in version 1 nobody knows it."""
+    second = replace(STUDY, encoder=BOTH, wording={})
+    asked = {"records": second.min_records, "epsilons": second.menu}
+    found = second.place("alice", **asked).constant
+    assert found == pytest.approx(CONSTANT / np.hypot(SIZE, CONSTANT))
+    assert STUDY.place("alice", **asked).constant == 0.0

@@ -12,7 +12,9 @@ right about another kind of data, are averaged:
 - *rotated*: the same about a multiple of the identity, for data whose columns mean nothing.
 
 All know that S is positive, that its trace is at most 1 (rows of norm <= 1), and whether the last
-column is the constant one. Without noise each returns S.
+column is the constant one. Without noise each returns S. How large that constant is, an encoder
+knows: among many columns its square is hidden by noise as any other, and an intercept in wrong
+units is a wrong one.
 """
 
 import numpy as np
@@ -23,6 +25,7 @@ _TYPICAL, _SPREAD = 0.8, 0.3  # of the trace: rows are shrunk to norm 1, and few
 _FLOOR = 0.2  # of the mean eigenvalue: below it an inverse would amplify what was only estimated
 _EDGE = 1.05  # in small matrices the largest eigenvalue of noise passes R a little
 _NULL = 10.0  # entries that are known to be zero, for a prior learnt from few
+_ROWS = 0.5  # of the constant's square: how far rows differ from a typical one
 _SCALES = 2.0 ** -np.arange(8)
 _QUANTILES = 512
 
@@ -44,7 +47,9 @@ def radius(width: int, stddev: float) -> float:
     return float(np.sqrt(2 * width) * stddev)
 
 
-def denoised(noisy: Array, stddev: float, *, intercept: bool = True) -> Array:
+def denoised(
+    noisy: Array, stddev: float, *, intercept: bool = True, constant: float = 0.0
+) -> Array:
     """A positive definite estimate of S/V from its noisy version.
 
     Parameters
@@ -55,6 +60,8 @@ def denoised(noisy: Array, stddev: float, *, intercept: bool = True) -> Array:
         Deviation of the noise on the diagonal, √2 times that beside it.
     intercept : bool
         Whether the last column is the constant one.
+    constant : float
+        That of a typical row; 0 where nothing is known of it.
 
     Returns
     -------
@@ -75,7 +82,19 @@ def denoised(noisy: Array, stddev: float, *, intercept: bool = True) -> Array:
         _spiked(noisy, diagonal, stddev),
     )
     parts = [*(_positive(part, floor) for part in by_columns), _rotated(noisy, stddev, floor)]
-    return np.asarray(sum(parts) / len(parts))
+    found = np.asarray(sum(parts) / len(parts))
+    return _with_constant(found, noisy, stddev, constant) if intercept and constant else found
+
+
+def _with_constant(found: Array, noisy: Array, stddev: float, constant: float) -> Array:
+    """The same with the constant's square as it is measured and as it is typical, weighted by
+    their precisions; the column is scaled as a whole, so that the matrix stays positive.
+    """
+    typical, own = constant**2, float(found[-1, -1])
+    trust = 1 / (1 + (stddev / (_ROWS * typical)) ** 2)
+    square = max(typical + trust * (noisy[-1, -1] - typical), _FLOOR * min(typical, own))
+    scale = np.append(np.ones(len(found) - 1), np.sqrt(square / own))
+    return np.asarray(found * scale * scale[:, None])
 
 
 def _floor(trace: float, width: int, stddev: float) -> float:

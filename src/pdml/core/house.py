@@ -23,6 +23,7 @@ def fit_house(
     loss: Loss,
     norm_bound: float = 1.0,
     intercept: bool = True,
+    constant: float = 0.0,
 ) -> SumsModel:
     """The model of a server that keeps its own sums exact.
 
@@ -36,7 +37,7 @@ def fit_house(
         Of ``others``.
     loss : Loss
         As in `fit_sums`.
-    norm_bound, intercept
+    norm_bound, intercept, constant
         As in `fit_sums`.
 
     Returns
@@ -63,6 +64,7 @@ def fit_house(
         square=hypot((1 - square) * mine.square, square * theirs.square),
         report=(1 - label) ** 2 * mine.report + label**2 * theirs.report,
         intercept=intercept,
+        constant=constant,
     )
     model = fit_measured(both, loss)
     return replace(model, weights=model.weights / norm_bound)

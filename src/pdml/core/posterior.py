@@ -16,10 +16,8 @@ intercept is one more direction (Sherman and Morrison).
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pdml._types import Array
 
@@ -55,7 +53,7 @@ def posterior(known: Moments) -> Array:
     -------
     (C, d) array
     """
-    return _found(known)[0]
+    return _found(known).mean
 
 
 def gain(known: Moments) -> Array:
@@ -71,14 +69,15 @@ def gain(known: Moments) -> Array:
     (C, d, d) array
         What noise in q goes through, as long as it does not change which priors count.
     """
-    _, chance, priors, sparse = _found(known)
-    vectors = known.vectors
-    flat = slice(0 if sparse is None else len(_EXPLAINED), None)  # the sparse ones stand for j = 0
-    mixed = np.zeros_like(vectors)
-    for k in np.flatnonzero(chance[flat] > 1e-9) + flat.start:
-        mixed += chance[k] * priors.means(np.eye(len(vectors)), slice(k, k + 1))[0]
+    found, vectors = _found(known), known.vectors
+    sparse = found.variances is not None  # which stands for j = 0
+    mixed, first = np.zeros_like(vectors), len(_EXPLAINED) if sparse else 0
+    for k in np.flatnonzero(found.chance[first:] > 1e-9) + first:
+        mixed += found.chance[k] * found.priors.means(np.eye(len(vectors)), slice(k, k + 1))[0]
     every = np.repeat((vectors @ mixed.T @ vectors.T)[None], len(known.q), axis=0)
-    return every if sparse is None else every + sparse
+    if found.variances is not None:
+        every += found.chance[:first].sum() * _maps(known, found.variances)
+    return every
 
 
 @dataclass(frozen=True)
@@ -115,12 +114,17 @@ class _Priors:
         )
 
 
-def _found(known: Moments) -> tuple[Array, Array, _Priors, Array | None]:
-    """The posterior mean, what each prior counts, the priors, and the linear map (C, d, d) of the
-    sparse ones times what they count, if they do.
-    """
+@dataclass(frozen=True)
+class _Found:
+    mean: Array
+    chance: Array  # what each prior counts
+    priors: _Priors
+    variances: Array | None  # (C, d): of the weights under the sparse prior, if it counts
+
+
+def _found(known: Moments) -> _Found:
     q, values, vectors, intercept = known.q, known.values, known.vectors, known.intercept
-    along, noise = q @ vectors, known.label**2 + known.report * values
+    along = q @ vectors
     shapes = (values / values[-1]) ** _POWERS[:, None]
     shapes /= (shapes @ values)[:, None]
     sizes = np.tile((known.deviation * _EXPLAINED) ** 2, len(shapes))  # τ² of every prior
@@ -128,7 +132,7 @@ def _found(known: Moments) -> tuple[Array, Array, _Priors, Array | None]:
     own = vectors[-1] if intercept else np.zeros(len(values))  # e
     free = _INTERCEPT * sizes / max(float(own**2 @ values), 1e-300) if intercept else 0 * sizes  # G
 
-    priors = _Priors(prior, values, own, free, prior * values**2 + noise)
+    priors = _Priors(prior, values, own, free, prior * values**2 + _noise(known))
     found = along / priors.spread[:, None, :]  # (K, C, d): without the intercept
     told = found @ priors.constant  # (K, C)
     evidence = -0.5 * (
@@ -142,43 +146,64 @@ def _found(known: Moments) -> tuple[Array, Array, _Priors, Array | None]:
     mean = np.einsum("k,kcd->cd", chance, means)
 
     flat = slice(len(_EXPLAINED))  # j = 0
-    anywhere, maps = float(chance[flat].sum()), None
+    anywhere, variances = float(chance[flat].sum()), None
     if anywhere > 0.02:
         scale = np.full(len(values), float(chance[flat] @ prior[flat, 0]) / anywhere)
         scale[-1] += float(chance[flat] @ free[flat]) / anywhere
-        maps = anywhere * _student(known, noise, scale)
-        sparse = np.einsum("cij,cj->ci", maps, q)
-        mean += sparse @ vectors - np.einsum("k,kcd->cd", chance[flat], means[flat])
-    return np.asarray(mean @ vectors.T), chance, priors, maps
+        sparse, variances = _student(known, scale)
+        mean += anywhere * sparse @ vectors - np.einsum("k,kcd->cd", chance[flat], means[flat])
+    return _Found(np.asarray(mean @ vectors.T), chance, priors, variances)
 
 
-def _student(known: Moments, noise: Array, scale: Array) -> Array:
-    """The maps (C, d, d) from each row of q to its mean under Student-t weights of the prior's
-    variances D, the intercept's kept Gaussian.
+def _noise(known: Moments) -> Array:
+    """N, in the eigenvectors of S."""
+    return np.asarray(known.label**2 + known.report * known.values)
 
-    With W = N^-½ S, in the eigenvectors of S, the mean is D Wᵀ(W D Wᵀ + I)⁻¹ N^-½ q: no eigenvalue
-    of what is inverted lies below 1, whatever the noise.
+
+def _student(known: Moments, scale: Array) -> tuple[Array, Array]:
+    """The means (C, d) of Student-t weights, and the variances D of the prior that they are under,
+    by EM; the intercept's stays Gaussian.
+
+    The posterior has the mean D^½ A⁻¹ D^½ S N⁻¹ q and the covariance D^½ A⁻¹ D^½, with A = I +
+    D^½ S N⁻¹ S D^½: no eigenvalue of what is inverted lies below 1, whatever the noise.
     """
-    white = known.vectors.T / np.sqrt(noise)[:, None]  # N^-½, to the eigenvectors
-    w, one = known.values[:, None] * white, np.eye(len(noise))
-    maps = np.empty((len(known.q), *w.shape))
-    for row, target in enumerate(known.q):
+    from scipy.linalg.lapack import dpotrf, dpotri, dpotrs  # devices read plans without it
+
+    means, variances = np.empty((2, *known.q.shape))
+    told, news = _precision(known), _news(known, known.q.T).T
+    for row, given in enumerate(news):
         variance = scale.copy()
         for _ in range(_STEPS):
-            reach = w * variance  # W D
-            root = np.linalg.cholesky(reach @ w.T + one)
-            half = _under(root, reach)
-            found = half.T @ _under(root, white @ target)
-            left = variance - np.einsum("ij,ij->j", half, half)
-            variance = (found**2 + left + _FREEDOM * scale) / (_FREEDOM + 1)
+            root = np.sqrt(variance)
+            factor = dpotrf(_inverted(told, root).T, overwrite_a=1)[0]
+            means[row] = root * dpotrs(factor, root * given)[0]
+            variances[row], left = variance, variance * np.diag(dpotri(factor)[0])
+            variance = (means[row] ** 2 + left + _FREEDOM * scale) / (_FREEDOM + 1)
             if known.intercept:
                 variance[-1] = scale[-1]
-        maps[row] = half.T @ _under(root, white)
+    return means, variances
+
+
+def _maps(known: Moments, variances: Array) -> Array:
+    """The maps (C, d, d) from each row of q to its mean under these variances."""
+    told, news = _precision(known), _news(known, np.eye(len(known.values)))
+    maps = np.empty((len(variances), *news.shape))
+    for row, root in enumerate(np.sqrt(variances)):
+        maps[row] = root[:, None] * np.linalg.solve(_inverted(told, root), root[:, None] * news)
     return maps
 
 
-def _under(root: NDArray[Any], right: Array) -> Array:
-    """L⁻¹ times ``right``, for a lower triangular L."""
-    from scipy.linalg.lapack import dtrtrs  # here, because devices read plans without it
+def _precision(known: Moments) -> Array:
+    """S N⁻¹ S."""
+    return np.asarray((known.vectors * (known.values**2 / _noise(known))) @ known.vectors.T)
 
-    return np.asarray(dtrtrs(root.T, right, lower=0, trans=1)[0])
+
+def _news(known: Moments, columns: Array) -> Array:
+    """S N⁻¹ times ``columns``."""
+    along = known.vectors.T @ columns
+    return np.asarray(known.vectors @ ((known.values / _noise(known))[:, None] * along))
+
+
+def _inverted(told: Array, root: Array) -> Array:
+    """A."""
+    return np.asarray(root[:, None] * told * root + np.eye(len(root)))

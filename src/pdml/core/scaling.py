@@ -175,6 +175,29 @@ def room(blocks: Sequence[Block]) -> float:
     return MARGIN * sqrt(max(left, 0.0))
 
 
+def typical_constant(
+    mass: float, clear: float | None = None, blocks: Sequence[Block] = ()
+) -> float:
+    """The constant of a row whose entries are as large as is expected of them.
+
+    Parameters
+    ----------
+    mass : float
+        As in `finished`.
+    clear : float, optional
+        The part of it that is not of codes; by default all.
+    blocks : sequence of Block
+        As in `finished`.
+
+    Returns
+    -------
+    float
+        In units of the bound.
+    """
+    entries = row_factor(mass) ** 2 * (mass if clear is None else clear)
+    return CONSTANT * min(1.0, room(blocks) / sqrt(entries + CONSTANT * CONSTANT))
+
+
 def lengths(
     entries: Array, mass: float, *, constant: bool = True, blocks: Sequence[Block] = ()
 ) -> Array:

@@ -15,8 +15,7 @@ import numpy as np
 from pdml import _special
 from pdml._types import Array
 from pdml.core.losses import Loss
-from pdml.core.sums import Sums
-from pdml.core.sums_model import Measured, Noise, SumsModel, fit_measured, measured
+from pdml.core.sums_model import Measured, SumsModel, fit_measured
 from pdml.errors import InvalidInput
 
 _SPLIT, _SPLITS = 0.7, 6  # a, and how many pairs are averaged
@@ -69,18 +68,16 @@ class Expectation:
     confidence: float
 
 
-def expect(totals: Sums, noise: Noise, *, loss: Loss, norm_bound: float = 1.0) -> Expectation:
-    """Accuracy, AUC and calibration of `fit_sums`'s model, from what `fit_sums` takes.
+def expect(given: Measured, model: SumsModel, loss: Loss) -> Expectation:
+    """Accuracy, AUC and calibration of a model.
 
     Parameters
     ----------
-    totals : Sums
-        Of two classes.
-    noise : Noise
-        Of the totals.
+    given : Measured
+        Totals of two classes, with a constant column.
+    model : SumsModel
+        What `fit_measured` made of them.
     loss : Loss
-        As in `fit_sums`.
-    norm_bound : float
         As in `fit_sums`.
 
     Returns
@@ -96,14 +93,11 @@ def expect(totals: Sums, noise: Noise, *, loss: Loss, norm_bound: float = 1.0) -
     ----------
     - A function of its arguments alone: the noise that splits the totals is always the same.
     """
-    if len(totals.label_sum) != 1:
+    if len(given.q) != 1:
         raise InvalidInput(
-            f"totals must be of two classes, got {len(totals.label_sum)}: "
-            "no forecast is known for more",
+            f"totals must be of two classes, got {len(given.q)}: no forecast is known for more",
             setting="totals",
         )
-    given = measured(totals, noise, loss=loss, norm_bound=norm_bound)
-    model = fit_measured(given, loss)
     size = _size(model)
     if not size:  # no label said anything
         return Expectation(accuracy=_UNKNOWN, auc=_UNKNOWN, confidence=0.5)
@@ -141,7 +135,10 @@ def gain(given: Measured, model: SumsModel, loss: Loss) -> Range:
     for splits, enough in ((1, 0.0), (_SPLITS, _NEAR)):  # one alone has a wider interval
         said = _judged(given, model, loss, splits)
         seen = given.s[-1, -1] > _SEEN * given.square
-        said = replace(said, balance=said.counted if seen else _ANY)
+        balance = said.counted if seen else _ANY
+        if given.constant:  # then shares can be read where the constant itself cannot
+            balance = _both(*said.counted, *_ANY)
+        said = replace(said, balance=balance)
         said = said if seen else replace(said, centre=_ANY)
         believed = _believed(said, most=_ALIKE, spread=_WIDER)
         found = _range(believed.right - believed.largest, believed.chance, least=-1.0)

@@ -18,34 +18,28 @@ import numpy as np
 from pdml._types import Array
 from pdml.core.losses import Loss
 from pdml.core.posterior import gain
-from pdml.core.sums import Sums
-from pdml.core.sums_model import (
-    Measured,
-    Noise,
-    SumsModel,
-    fit_measured,
-    measured,
-    moments_of,
-    without_constant,
-)
+from pdml.core.sums_model import Measured, SumsModel, fit_measured, moments_of, without_constant
 
 _STEP, _PAIRS = 0.5, 8
 
 
-def deviations(
-    totals: Sums, noise: Noise, *, loss: Loss, norm_bound: float = 1.0, intercept: bool = True
-) -> Array:
-    """The standard deviation that noise gives every weight of `fit_sums`'s model.
+def deviations(given: Measured, model: SumsModel, loss: Loss) -> Array:
+    """The standard deviation that noise gives every weight of a model.
 
     Parameters
     ----------
-    totals, noise, loss, norm_bound, intercept
+    given : Measured
+        Totals.
+    model : SumsModel
+        What `fit_measured` made of them.
+    loss : Loss
         As in `fit_sums`.
 
     Returns
     -------
     array of shape (C, d)
-        Of the noise of the exchange, the flips of the labels, and the labels' own chance.
+        For rows of norm at most 1: of the noise of the exchange, the flips of the labels, and the
+        labels' own chance.
 
     Guarantees
     ----------
@@ -54,15 +48,14 @@ def deviations(
     Examples
     --------
     >>> from pdml.core.losses import LOGISTIC
+    >>> from pdml.core.sums import Sums
+    >>> from pdml.core.sums_model import Noise, measured
     >>> totals = Sums(label_sum=np.array([[30.0, 5.0]]), square_sum=50 * np.eye(2), size=100.0)
-    >>> found = deviations(totals, Noise(label=1.0, square=1.0), loss=LOGISTIC)
-    >>> found.shape
+    >>> given = measured(totals, Noise(label=1.0, square=1.0), loss=LOGISTIC)
+    >>> deviations(given, fit_measured(given, LOGISTIC), LOGISTIC).shape
     (1, 2)
     """
-    given = measured(totals, noise, loss=loss, norm_bound=norm_bound, intercept=intercept)
-    model = fit_measured(given, loss)
-    both = _of_labels(given, model, loss) + _of_squares(given, loss)
-    return np.asarray(np.sqrt(both) / norm_bound)
+    return np.asarray(np.sqrt(_of_labels(given, model, loss) + _of_squares(given, loss)))
 
 
 def _of_labels(given: Measured, model: SumsModel, loss: Loss) -> Array:

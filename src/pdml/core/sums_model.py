@@ -56,6 +56,7 @@ class Measured:
     square: float  # of S's diagonal
     report: float  # the labels' own noise in q has the covariance report·S
     intercept: bool = True  # whether the last column is the constant one
+    constant: float = 0.0  # that of a typical row; 0 where nothing is known of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,13 @@ class SumsModel:
 
 
 def fit_sums(
-    totals: Sums, noise: Noise, *, loss: Loss, norm_bound: float = 1.0, intercept: bool = True
+    totals: Sums,
+    noise: Noise,
+    *,
+    loss: Loss,
+    norm_bound: float = 1.0,
+    intercept: bool = True,
+    constant: float = 0.0,
 ) -> SumsModel:
     """The model that noisy totals tell best.
 
@@ -88,6 +95,8 @@ def fit_sums(
         B.
     intercept : bool
         Whether the last column of the records is the constant one.
+    constant : float
+        That of a typical record, in units of B; 0 where nothing is known of it.
 
     Returns
     -------
@@ -113,13 +122,21 @@ def fit_sums(
     >>> bool(model.weights[0, 0] > model.weights[0, 1] > 0)
     True
     """
-    given = measured(totals, noise, loss=loss, norm_bound=norm_bound, intercept=intercept)
+    given = measured(
+        totals, noise, loss=loss, norm_bound=norm_bound, intercept=intercept, constant=constant
+    )
     model = fit_measured(given, loss)
     return replace(model, weights=model.weights / norm_bound)
 
 
 def measured(
-    totals: Sums, noise: Noise, *, loss: Loss, norm_bound: float = 1.0, intercept: bool = True
+    totals: Sums,
+    noise: Noise,
+    *,
+    loss: Loss,
+    norm_bound: float = 1.0,
+    intercept: bool = True,
+    constant: float = 0.0,
 ) -> Measured:
     """Totals as `fit_measured` takes them; parameters as in `fit_sums`."""
     _check(totals, norm_bound)
@@ -131,6 +148,7 @@ def measured(
         square=hypot(noise.square / (size * norm_bound), sqrt(noise.coded / totals.size)),
         report=labels.code_variance(inf, loss, max(2, codes)) / totals.size,  # 1/κ² of κ²
         intercept=intercept,
+        constant=constant,
     )
 
 
@@ -148,7 +166,7 @@ def fit_measured(given: Measured, loss: Loss) -> SumsModel:
     -------
     SumsModel
     """
-    s = denoise.denoised(given.s, given.square, intercept=given.intercept)
+    s = denoise.denoised(given.s, given.square, intercept=given.intercept, constant=given.constant)
     known = moments_of(given, s, loss)
     q, linear = known.q, posterior(known)
     doubt = min(1.0, denoise.radius(len(s), given.square) / float(known.values[-1]))

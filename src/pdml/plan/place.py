@@ -42,6 +42,8 @@ class Place:
         Columns of answers that went through a coin, as the label did.
     in_clear : bool
         Whether the server has other answers as they are.
+    constant : float
+        The constant entry of a typical record, in units of B, where an encoder knows it; else 0.
 
     Examples
     --------
@@ -60,6 +62,7 @@ class Place:
     norm_bound: float = 1.0
     blocks: tuple[Block, ...] = ()
     in_clear: bool = True
+    constant: float = 0.0
 
     def __post_init__(self) -> None:
         for name, low in (("n_servers", 1), ("width", 1), ("classes", 2)):
@@ -68,6 +71,7 @@ class Place:
         _validate.real("degree", self.degree, low=0)
         _validate.integer("records", self.records, low=1, why="every server needs a record")
         _validate.real("norm_bound", self.norm_bound, low=0, high=1e12, open_low=True)
+        _validate.real("constant", self.constant, low=0, high=1)
         used = np.unique(np.asarray(self.epsilons, dtype=float))
         if not used.size:
             raise InvalidInput(
@@ -90,6 +94,7 @@ class Place:
         norm_bound: float = 1.0,
         blocks: tuple[Block, ...] = (),
         in_clear: bool = True,
+        constant: float = 0.0,
     ) -> Self:
         """The place of ``server`` in ``graph``, which knows n and N_i."""
         return cls(
@@ -103,6 +108,7 @@ class Place:
             norm_bound=norm_bound,
             blocks=blocks,
             in_clear=in_clear,
+            constant=constant,
         )
 
     @property

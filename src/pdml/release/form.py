@@ -110,6 +110,13 @@ class Form:
         """Whether anything is."""
         return self.columns is not None or self.encoder is not None
 
+    @property
+    def constant(self) -> float:
+        """That of a typical row, in units of the norm bound; 0 where nothing is declared."""
+        if self.encoder is not None:
+            return self.encoder.constant
+        return 0.0 if self.columns is None else self.columns.constant
+
     def rows(self, x: Matrix, *, norm_bound: float, constant: bool) -> tuple[Matrix, int]:
         """Rows as they are trained on, and how many were shrunk; `ClippingWarning` where nothing is
         declared and most of what they tell was lost.

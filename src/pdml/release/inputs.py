@@ -68,6 +68,11 @@ class Columns:
         """What becomes of the columns' entries."""
         return Expansion(inputs=maps.Inputs.of_numbers(self.names), maps=self.maps)
 
+    @property
+    def constant(self) -> float:
+        """That of a typical row, in units of the norm bound."""
+        return scaling.typical_constant(self.expansion.mass)
+
     def rows(self, x: Matrix, *, norm_bound: float, constant: bool) -> tuple[Matrix, int]:
         """Rows as they are trained on, and how many were shrunk.
 

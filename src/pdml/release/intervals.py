@@ -16,8 +16,8 @@ from pdml.core.sums_intervals import deviations
 from pdml.mechanisms.whole_noise import Units
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
+from pdml.release import totals
 from pdml.release.history import noise_level
-from pdml.train import sums
 
 LEVEL, _QUANTILE = 0.95, 1.959963984540054
 OF_SUMS = (
@@ -93,13 +93,8 @@ def of_sums(
     Intervals
     """
     with one_thread():
-        found = deviations(
-            sums.totals(total, place.codes, place.width),
-            plan.noise_of_total(place),
-            loss=plan.loss_for(place.classes),
-            norm_bound=place.norm_bound,
-            intercept=intercept,
-        )
+        told = totals.fitted(total, plan, place, intercept)
+        found = deviations(*told, plan.loss_for(place.classes)) / place.norm_bound
     columns = slice(-1) if intercept else slice(None)
     return Intervals(
         coefficients=weights[:, columns],

@@ -188,6 +188,7 @@ class Simulation:
             width=prepared.shape[1],
             classes=len(self.classes_),
             norm_bound=float(self.norm_bound),
+            constant=self._form.constant,
         )
         agreed = self._settled(places, label_epsilons)
         plan = agreed.plan

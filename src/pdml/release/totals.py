@@ -75,7 +75,7 @@ def weights(total: Units, plan: TrainingPlan, place: Place, *, intercept: bool =
       weights are rounded, 2^-24 of the largest.
     """
     with one_thread():  # the same bits with any number of threads
-        return _weights(_fitted(total, plan, place, intercept)[1], place)
+        return _weights(fitted(total, plan, place, intercept)[1], place)
 
 
 def learnt(
@@ -95,15 +95,18 @@ def learnt(
         Told by the same total; None for more than two classes, and without a constant column.
     """
     with one_thread():
-        given, model = _fitted(total, plan, place, intercept)
+        given, model = fitted(total, plan, place, intercept)
         tells = intercept and place.classes == 2
         more = gain(given, model, plan.loss_for(place.classes)) if tells else None
         return _weights(model, place), more
 
 
-def _fitted(
+def fitted(
     total: Units, plan: TrainingPlan, place: Place, intercept: bool
 ) -> tuple[Measured, SumsModel]:
+    """What a total says per record, in units of the norm bound, and the model of it; parameters as
+    in `weights`.
+    """
     loss = plan.loss_for(place.classes)
     given = measured(
         sums.totals(total, place.codes, place.width),
@@ -111,6 +114,7 @@ def _fitted(
         loss=loss,
         norm_bound=place.norm_bound,
         intercept=intercept,
+        constant=place.constant,
     )
     return given, fit_measured(given, loss)
 
@@ -142,12 +146,7 @@ def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation | No
     if place.classes > 2:
         return None
     with one_thread():
-        found = expect(
-            sums.totals(total, place.codes, place.width),
-            plan.noise_of_total(place),
-            loss=plan.loss_for(place.classes),
-            norm_bound=place.norm_bound,
-        )
+        found = expect(*fitted(total, plan, place, True), plan.loss_for(place.classes))
     return Expectation(
         accuracy=_rounded(found.accuracy),
         auc=_rounded(found.auc),

@@ -301,6 +301,7 @@ class Study:
             classes=len(self.classes),
             blocks=self.encoder.blocks,
             in_clear=bool(self.encoder.clear),
+            constant=self.encoder.constant,
         )
 
     def encode(

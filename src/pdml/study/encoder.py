@@ -155,6 +155,15 @@ class Encoder:
             asked.append((each.name, 1.0 - 1.0 / many, each.epsilon.millionths, many))
         return coded.laid_out(self.expansion.width, self.mass, asked)
 
+    @property
+    def constant(self) -> float:
+        """That of a typical row; 0 in version 1, where it hangs on how many questions are answered
+        with little.
+        """
+        if self.version == 1:
+            return 0.0
+        return scaling.typical_constant(self.mass, self.expansion.mass, self.blocks)
+
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """One name per feature, such as "age" or "sex=female"."""

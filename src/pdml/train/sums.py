@@ -170,5 +170,6 @@ def house_weights(
         loss=plan.loss_for(place.classes),
         norm_bound=place.norm_bound,
         intercept=intercept,
+        constant=place.constant,
     )
     return found.weights
