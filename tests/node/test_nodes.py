@@ -22,14 +22,17 @@ import pytest
 pytest.importorskip("nats")
 
 from federation import NAMES, PLAN, RUN, Ended, Federation, free_port, study_of
+from lying import at_work
 
 from pdml.accounting import Budget, Ledger
 from pdml.errors import InvalidInput, PDMLError
-from pdml.node import holdings
+from pdml.node import holdings, leading
 from pdml.node.desk import ALLOWED, ASKED, ENDED, Attempt
 from pdml.node.home import JOURNAL
 from pdml.node.journal import FINISHED, Journal
 from pdml.node.offers import Offer
+from pdml.node.office import Office
+from pdml.node.questions import BEGIN
 from pdml.release.nodes import gather, train_nodes
 from pdml.study.encoder import Category, Encoder, Number
 
@@ -197,6 +200,53 @@ def test_killed_at_random_moments_it_goes_on_by_itself_to_the_same_bits(federati
     for name in NAMES:
         federation.wait(lambda name=name: federation.state(attempt, name)[0] == "done")
         np.testing.assert_array_equal(federation.released("survivor", name), federation.expected())
+
+
+class Whispering(Office):
+    """Nobody hears it say that a job begins, until it is started again."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        ask = self.carrier.ask
+        self.carrier.ask = lambda kind, messages, **options: (
+            {} if kind == BEGIN else ask(kind, messages, **options)
+        )
+
+
+@pytest.mark.parametrize("job", ["unheard", "first"])
+def test_a_job_begins_everywhere_though_its_offerer_fell_before_it_could_say_so(federation, job):
+    """Of a job that is finished already, too: whoever has accepted it would be busy with it for the
+    offerer's whole patience.
+    """
+    with at_work(federation, "alice", Whispering):
+        attempt = federation.offer(job, resume=job == "first", start_timeout=300)
+        federation.wait(lambda: federation.state(attempt)[0] in ("begun", "done"))
+        assert [federation.state(attempt, name)[0] for name in NAMES[1:]] == ["accepted"] * 2
+        if job == "first":  # as if it had fallen one step earlier
+            federation.wait(lambda: federation.state(attempt)[0] == "done")
+    if job == "first":
+        with contextlib.closing(federation.desk()) as desk:
+            desk.move(attempt, "begun")
+    federation.start("alice")
+    for name in NAMES:
+        federation.wait(lambda name=name: federation.state(attempt, name)[0] == "done")
+        np.testing.assert_array_equal(federation.released(job, name), federation.expected())
+
+
+def test_who_is_done_at_once_still_tells_the_others_that_the_job_begins(federation, monkeypatch):
+    """A node that has finished the job is done before it could have told anybody."""
+    spread = leading._spread
+
+    def late(office, offer, begin):
+        federation.wait(lambda: federation.state(offer.attempt)[0] == "done")
+        spread(office, offer, begin)
+
+    monkeypatch.setattr(leading, "_spread", late)
+    with at_work(federation, "alice", Office):
+        attempt = federation.offer("first", resume=True, start_timeout=300)
+        for name in NAMES:
+            federation.wait(lambda name=name: federation.state(attempt, name)[0] == "done")
+    federation.start("alice")
 
 
 SIGNALS = """

@@ -285,10 +285,10 @@ def test_killed_at_random_moments_it_goes_on_with_the_same_bytes(tmp_path):
                 before = {name: outbox(federation, job, name) for name in released}
                 federation.start(*victims)
                 for _ in range(10):
-                    if all(finished(federation, job, name) for name in NAMES):
-                        break
                     with contextlib.suppress(Ended, TimeoutError):  # killed, it may know no offer
                         federation.finish(attempt, timeout=10)
+                    if all(finished(federation, job, name) for name in NAMES):
+                        break
                     attempt = federation.offer(job, resume=True, start_timeout=30)
                 said = [federation.statements(job, name) for name in NAMES]
                 assert said[0] == said[1] == said[2]

@@ -47,10 +47,11 @@ def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
     try:
         office.rounds = {}
         begin = Begin(attempt=attempt, accepted=_acceptances(office, offer))
+        office.desk.tell(BEGIN, msgspec.to_builtins(begin))
         with office.lock:
             work = office.current(attempt)
             office.begin(work, begin)
-        _spread(office, msgspec.msgpack.encode(begin), time.monotonic() + offer.start_timeout)
+        _spread(office, offer, begin)
     except Exception as error:
         sentence = told(error, office.name)
         log.error(
@@ -71,6 +72,16 @@ def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
         office.tell_stop(attempt, sentence)
         return
     _follow(office, work)
+
+
+def go_on(office: "Office", offer: Offer) -> None:
+    """After a restart: tell those who may not have heard that the job begins. They have accepted
+    it, and would have time for nothing else until they give it up.
+    """
+    told = office.desk.told(BEGIN)
+    if told and told["attempt"] == offer.attempt:
+        with contextlib.suppress(PeerError):  # they have ended it, and say why when they are asked
+            _spread(office, offer, msgspec.convert(told, Begin))
 
 
 def _acceptances(office: "Office", offer: Offer) -> dict[str, bytes]:
@@ -120,19 +131,31 @@ def _check(office: "Office", offer: Offer) -> None:
         raise Stopped((known and known.sentence) or "the offer was withdrawn")
 
 
-def _spread(office: "Office", content: bytes, deadline: float) -> None:
-    """The beginning to everybody, until everybody has it or the job is over."""
+def _spread(office: "Office", offer: Offer, begin: Begin) -> None:
+    """The beginning to everybody, until everybody has it or the job has failed. It may be done here
+    before others know that it has begun.
+    """
+    content, deadline = msgspec.msgpack.encode(begin), time.monotonic() + offer.start_timeout
     waiting = set(office.others)
-    while waiting and time.monotonic() < deadline and office.work is not None:
+    while waiting and time.monotonic() < deadline and not office.leaving.is_set():
         for name, data in office.carrier.ask(
             BEGIN, dict.fromkeys(waiting, content), timeout=_ATTEMPT
         ).items():
-            answer = decoded_answer(data)
-            if answer is not None and answer.state == REFUSED:
-                raise PeerError(f"{name} does not begin: {plain(answer.sentence)}")
             waiting.discard(name)
+            answer = decoded_answer(data)
+            if answer is None or answer.state != REFUSED:
+                continue
+            if _state(office, offer) != states.DONE:
+                raise PeerError(f"{name} does not begin: {plain(answer.sentence)}")
+        if _state(office, offer) == states.FAILED:
+            return
         if waiting:
             time.sleep(_AGAIN)
+
+
+def _state(office: "Office", offer: Offer) -> str:
+    known = office.desk.attempt(offer.attempt)
+    return states.FAILED if known is None else known.state
 
 
 def _follow(office: "Office", work: "Work") -> None:

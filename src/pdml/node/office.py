@@ -254,6 +254,8 @@ class Office:
                 with self.lock:
                     self.work = work
                 self.spawn(self._do, work)
+                if own:
+                    self.spawn(leading.go_on, self, offer)
 
     # What members ask
 
