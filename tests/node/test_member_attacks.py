@@ -146,18 +146,34 @@ def log_of(federation, name):
     return federation.log(name).read_text()
 
 
-def test_sixty_four_megabytes_end_the_senders_connection_only(federation):
+@pytest.mark.parametrize("cut", [False, True])
+def test_sixty_four_megabytes_end_the_senders_connection_only(federation, cut):
+    """``cut``: the library fails while it hangs up, as where the connection is gone before; even so
+    carol is back by itself.
+    """
+    job = f"after-huge-{cut}"
     with at_work(federation) as carol:
         client = carol.carrier._client
+        flush = client._flush_pending
+
+        async def cut_off(**options):
+            if cut and client.is_closed:
+                raise ConnectionResetError(104, "Connection reset by peer")
+            await flush(**options)
+
+        client._flush_pending = cut_off
+        seen = log_of(federation, "relay").lower().count("maximum payload")
         client._max_payload = 1 << 30
         huge = client.publish("pdml.alice.carol.q.0", bytes(64 << 20))
         with contextlib.suppress(Exception):
             asyncio.run_coroutine_threadsafe(huge, carol.carrier._loop).result(20)
-        federation.wait(lambda: "maximum payload" in log_of(federation, "relay").lower())
+        federation.wait(lambda: log_of(federation, "relay").lower().count("maximum payload") > seen)
         assert federation.connected("alice") and federation.connected("bob")
-        federation.wait(lambda: federation.connected("carol"))
-        federation.train("after-huge")
-    np.testing.assert_array_equal(federation.released("after-huge"), federation.expected_bits)
+        federation.wait(
+            lambda: carol.carrier._client not in (None, client) and federation.connected("carol")
+        )
+        federation.train(job)
+    np.testing.assert_array_equal(federation.released(job), federation.expected_bits)
 
 
 def test_ten_thousand_messages_do_not_keep_the_others_out(federation):

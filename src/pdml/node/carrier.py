@@ -147,11 +147,6 @@ class Carrier:
             )  # the library wants the private key, and would sign whatever it is sent
             client._ps = _Parser(client)
             client._ps.most = self._most
-            closed = asyncio.Event()
-
-            async def hung_up(closed: asyncio.Event = closed) -> None:
-                closed.set()
-
             try:
                 await client.connect(
                     f"tls://{self._relay.address}",
@@ -168,12 +163,13 @@ class Carrier:
                     error_cb=self._failed,
                     disconnected_cb=self._lost,
                     reconnected_cb=self._back,
-                    closed_cb=hung_up,
                 )
                 self._client = client
                 await self._subscribe(client)
                 await self._back()
-                await closed.wait()
+                while not client.is_closed:  # asked: hanging up may fail before it is told
+                    await asyncio.sleep(_AGAIN)
+                await self._lost()
             except (TimeoutError, NatsError, OSError, PDMLError) as error:
                 await self._failed(error)
                 with contextlib.suppress(Exception):
