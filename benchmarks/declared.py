@@ -55,7 +55,9 @@ def load(file):
 
 
 def trained(x, y, scales, seed, settings):
-    """(Lead over the largest class, warned, gain told, accuracy, interval told) of one training."""
+    """(Lead over the largest class, warned, gain told, accuracy, interval told, classes) of one
+    training.
+    """
     order = np.random.default_rng(seed).permutation(len(y))
     tested, kept = np.split(order, [len(y) // 3])
     model = PDMLClassifier(random_state=seed, feature_scales=scales or None, **settings)
@@ -63,7 +65,8 @@ def trained(x, y, scales, seed, settings):
     right = model.score(x.iloc[tested], y[tested])
     largest = max(np.mean(y[tested] == each) for each in np.unique(y))
     told = model.model_.expected
-    return right - largest, bool(model.doubts_), model._gain, right, told and told.accuracy
+    lead, classes = right - largest, len(model.classes_)
+    return lead, bool(model.doubts_), model._gain, right, told and told.accuracy, classes
 
 
 def declared(first, many, settings):
@@ -80,7 +83,7 @@ def summed(found):
     lead, warned = np.array([each[:2] for each in found]).T
     warned = warned.astype(bool)
     gains = [(gain.low <= at <= gain.high, gain.low > 0, at) for at, _, gain, *_ in found if gain]
-    told = [range_.low <= right <= range_.high for *_, right, range_ in found if range_]
+    told = [range_.low <= right <= range_.high for *_, right, range_, _ in found if range_]
     behind, ahead = lead < _BEHIND, lead > _AHEAD
     return (
         f"{len(found)} trainings: {behind.sum()} behind, {(behind & ~warned).sum()} of them "
@@ -97,7 +100,9 @@ if __name__ == "__main__":
     for settings in _SETTINGS:
         found = list(declared(first, many, settings))
         for kind, chosen in (
-            ("two classes, sums", [each for each in found if each[2]]),
-            ("others", [each for each in found if not each[2]]),
+            ("sums, two classes", [each for each in found if each[2] and each[5] == 2]),
+            ("sums, more classes", [each for each in found if each[2] and each[5] > 2]),
+            ("rounds", [each for each in found if not each[2]]),
         ):
-            print(settings, kind, summed(chosen), sep="; ", flush=True)
+            if chosen:
+                print(settings, kind, summed(chosen), sep="; ", flush=True)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from example_study import STUDY
 
-from pdml.core.sums_expectation import Expectation, Range
+from pdml.core.ranges import Range
+from pdml.core.sums_expectation import Expectation
 from pdml.errors import InvalidInput
 from pdml.pages.prediction import prediction_page
 from pdml.release.model import Model

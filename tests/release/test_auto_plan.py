@@ -1,6 +1,7 @@
 """`PDMLClassifier()`: the planner's choice, from public sizes, within what was asked."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from pdml import Budget, PDMLClassifier, TrainingPlan
-from pdml.core.sums_expectation import Range
+from pdml.core.ranges import Range
 from pdml.datasets import adult
 from pdml.errors import BudgetExceeded, ClippingWarning, InvalidInput, PrivacyUtilityWarning
 from pdml.release.settling import NO_LIMIT, OVERRIDES, doubts
@@ -123,6 +124,37 @@ def test_what_was_released_is_held_against_a_model_only_where_it_speaks_against_
     the good ones too."""
     told = doubts(None, Range(low=low, middle=middle, high=0.4))
     assert len(told) == (how is not None) and (how is None or how in told[0])
+
+
+@pytest.mark.parametrize(
+    ("beaten", "low", "warned"),
+    [
+        ("majority", 0.1, False),  # it is ahead of that one
+        ("majority", -0.1, True),
+        ("alone", 0.1, True),  # nothing that was released says what a server alone would do
+    ],
+)
+def test_the_largest_class_is_not_feared_where_the_model_is_clearly_ahead_of_it(
+    beaten: str, low: float, warned: bool
+) -> None:
+    proposal = fitted(*people()).proposal_
+    good, bad = np.full((4, 2, 2), 0.8), np.full((4, 2, 2), 0.6)
+    held = {"alone": bad, "majority": bad, "sums": bad - 0.1, beaten: good}
+    said = replace(proposal, judged=held, public=True)
+    assert said.plan.method == "sums" and not said.pays and said.beaten == beaten
+    told = doubts(said, Range(low=low, middle=0.2, high=0.4))
+    assert bool(told) == warned and (not warned or "not expected to pay" in told[0])
+
+
+def test_more_than_two_classes_are_judged_by_what_was_released_too():
+    """Nothing is to be learnt of these labels, and the planner, which knows sizes alone, expects
+    that joining pays: what was released says otherwise.
+    """
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30_000, 3)), rng.choice(3, size=30_000, p=[0.7, 0.2, 0.1])
+    with pytest.warns(PrivacyUtilityWarning, match="one in three or more"):
+        model = PDMLClassifier(colluding=1, feature_scales=[(0, 1)] * 3, random_state=0).fit(x, y)
+    assert model.proposal_.pays and model.score(x, y) < 0.72
 
 
 def test_no_limit_is_no_limit_and_says_so():

@@ -151,13 +151,16 @@ def test_sparse_records_give_the_same_model():
     np.testing.assert_allclose(single.coef_, dense.coef_, rtol=1e-3, atol=1e-4)
 
 
-def test_three_classes_are_learnt_from_randomised_labels():
+def test_three_classes_are_learnt_from_randomised_labels(tmp_path):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 6000)
     x = np.eye(3)[y] + 0.4 * rng.normal(size=(6000, 3))
     fitted = PDMLClassifier(plan=PLAN, randomness="secure").fit(x[:4000], y[:4000])
-    assert fitted.score(x[4000:], y[4000:]) > 0.9
-    assert fitted.model_.expected is None
+    right, told = fitted.score(x[4000:], y[4000:]), fitted.model_.expected
+    assert right > 0.9 and told.accuracy.low < right < told.accuracy.high and told.auc is None
+    assert fitted._gain.low > 0.3 and fitted.doubts_ == []
+    fitted.model_.save(tmp_path / "model.json")
+    assert load_model(tmp_path / "model.json").expected == told
 
 
 def test_a_budget_stops_it_before_anything_is_released(data):

@@ -32,7 +32,8 @@ from pdml.contribute import receipt as receipts
 from pdml.contribute.crowd import Origin
 from pdml.contribute.memo import Memo
 from pdml.core.maps import Fourier, Products, Squares
-from pdml.core.sums_expectation import Expectation, Range
+from pdml.core.ranges import Range
+from pdml.core.sums_expectation import Expectation
 from pdml.mechanisms.randomness import Simulated
 from pdml.node import desk, evidence, wire
 from pdml.node.home import Home

@@ -14,7 +14,7 @@ from pdml.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pdml.accounting import Budget
-    from pdml.core.sums_expectation import Range
+    from pdml.core.ranges import Range
     from pdml.plan.planner import Proposal
     from pdml.plan.training_plan import TrainingPlan
 

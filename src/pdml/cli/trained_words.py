@@ -53,7 +53,7 @@ def expectation(expected: "Expectation") -> str:
     return (
         f"By what was released alone, the model is expected to be right in {accuracy.middle:.1%} "
         f"of cases like these; {accuracy.low:.1%} to {accuracy.high:.1%} is an interval of which "
-        "80% hold the truth."
+        "about 80% hold the truth."
     )
 
 
@@ -63,7 +63,8 @@ def _inside(trained: "Trained") -> list[str]:
     if not fitted.n_clipped_:
         return []
     bias = " (which counts the constant of every record)" if fitted.fit_intercept else ""
+    usual = ", as typical ones are where inputs are declared" if fitted.declared else ""
     return [
         f"{fitted.n_clipped_:,} of {trained.records:,} records were longer than the norm bound "
-        f"{fitted.norm_bound:g}{bias} and shrunk to it; this count is {INSIDE}."
+        f"{fitted.norm_bound:g}{bias} and shrunk to it{usual}; this count is {INSIDE}."
     ]

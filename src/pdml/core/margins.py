@@ -14,15 +14,14 @@ the larger class: there the shares of the classes set the offset, as far as they
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf
 
 import numpy as np
 
-from pdml import _special
 from pdml._types import Array
 from pdml.core import labels
 from pdml.core.losses import Loss
+from pdml.core.normals import normals
 
 _POINTS = 512
 _STEEPEST = 3.0  # root mean square margin: no totals tell that labels are surer than this
@@ -126,7 +125,7 @@ def _points(told: Told, room: float) -> Array:
     wider = _variance(told, size, room) / size if size else 0.0
     values, vectors = np.linalg.eigh(told.covariance * wider)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))).T
-    return np.asarray(told.mean + _normals(len(told.mean)) @ root)
+    return np.asarray(told.mean + normals(len(told.mean), _POINTS) @ root)
 
 
 def _variance(told: Told, size: float, room: float) -> float:
@@ -168,17 +167,3 @@ def _minimum(moved: Array, target: Array, loss: Loss) -> Array:
             break
     steepness = float(np.sqrt(np.mean(np.sum((moved @ at) ** 2, axis=1))))
     return np.asarray(at * min(1.0, _STEEPEST / max(steepness, 1e-300)))
-
-
-@lru_cache(maxsize=16)
-def _normals(codes: int) -> Array:
-    """512 points of a Gaussian, (512, C): a Sobol sequence, so the same ones every time. In one
-    dimension that is all multiples of 1/512, and scipy.stats takes longer to load than a training.
-    """
-    if codes == 1:
-        grid = np.arange(_POINTS)[:, None] / _POINTS
-    else:
-        from scipy.stats import qmc
-
-        grid = qmc.Sobol(codes, scramble=False).random(_POINTS)
-    return np.asarray(_special.ndtri(grid + 0.5 / _POINTS))

@@ -1,11 +1,9 @@
 """How good the model from totals is, told by the same totals: no record is read, nothing more is
 released (docs/sums.md, "A forecast after the exchange").
 
-A model judged by the totals it was made from looks better than it is. But Gaussian noise of known
-size can be *split*: with fresh noise e of the same law, totals + a·e and totals - e/a are
-independent. Models from the first are judged by the second: unbiased for E[y z], E[z²] and E[z] of
-their margins z. A posterior of these numbers and of E[y], and classes that are Gaussian along z,
-give accuracy and AUC with their intervals.
+Totals whose noise is split (`core.splitting`) tell E[y z], E[z²] and E[z] of a model's margins z
+without bias. A posterior of these numbers and of E[y], and classes that are Gaussian along z, give
+accuracy and AUC with their intervals; of more than two classes, `core.many_classes`.
 """
 
 from dataclasses import dataclass, replace
@@ -14,57 +12,36 @@ import numpy as np
 
 from pdml import _special
 from pdml._types import Array
+from pdml.core import many_classes
 from pdml.core.losses import Loss
-from pdml.core.sums_model import Measured, SumsModel, fit_measured
-from pdml.errors import InvalidInput
+from pdml.core.ranges import UNKNOWN, Range, both, ranged
+from pdml.core.splitting import PART, SEEN, SPLITS, halves, noise_of_q, widened
+from pdml.core.sums_model import Measured, SumsModel
 
-_SPLIT, _SPLITS = 0.7, 6  # a, and how many pairs are averaged
 # Chosen on synthetic populations, for 80% of true values within the intervals:
-_INFLATION = 1.1  # of the deviations: a split's model is not quite the released one
-_FEW = 15.0  # and more so with few records: by this many records' share
 _NEAR = _BEYOND = 0.025  # what Gaussian classes leave out
 _VARIANCE, _SPREAD = 1.25, 0.4  # E[z²] relative to the estimate that the model relied on
 _CENTRE, _BALANCE = 0.2, 0.4  # E[z] about the model's own estimate, E[y] about 0
 _POINTS = 5
-# Deviations of noise from which the constant column can be seen; where it cannot, any mean is
-# possible.
-_SEEN, _ANY = 2.0, (0.0, 0.6)
+_ANY = (0.0, 0.6)  # mean of margins or labels, where the constant column cannot be seen
 _WIDER = 2.0  # of margins, as `_SPREAD`: columns of few ones have a few long margins
 _ALIKE = 0.999  # where all rows are nearly one, margins hardly differ, and little can be gained
 _CORRELATIONS = np.linspace(-0.3, 0.97, 52)
 # A model may have learnt nothing, or anything.
 _PRIOR = 4 * np.exp(-0.5 * (_CORRELATIONS / 0.1) ** 2) + (_CORRELATIONS > 0)
 _VARIANCES = np.linspace(-1.0, 1.6, 27)
-_TENTH = -1.2815515655446004  # below it lies a tenth of a normal variable
-
-
-@dataclass(frozen=True, kw_only=True)
-class Range:
-    """An estimate, and the interval in which the truth lies in 80% of trainings."""
-
-    low: float
-    middle: float
-    high: float
-
-    @property
-    def none(self) -> float:
-        """The chance that the truth is 0 or less, as if what lies below the middle were normal."""
-        return float(_special.ndtr(self.middle * _TENTH / max(self.middle - self.low, 1e-9)))
-
-
-_UNKNOWN = Range(low=0.0, middle=0.5, high=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
     """What to expect of a model on records like those it was made from.
 
-    ``confidence`` is the mean probability that the model gives to its own choices: where it lies
-    above ``accuracy`` the model is overconfident.
+    ``auc`` is None for more than two classes. ``confidence`` is the mean probability that the model
+    gives to its own choices: where it lies above ``accuracy`` the model is overconfident.
     """
 
     accuracy: Range
-    auc: Range
+    auc: Range | None
     confidence: float
 
 
@@ -74,7 +51,7 @@ def expect(given: Measured, model: SumsModel, loss: Loss) -> Expectation:
     Parameters
     ----------
     given : Measured
-        Totals of two classes, with a constant column.
+        Totals, with a constant column.
     model : SumsModel
         What `fit_measured` made of them.
     loss : Loss
@@ -84,28 +61,23 @@ def expect(given: Measured, model: SumsModel, loss: Loss) -> Expectation:
     -------
     Expectation
 
-    Raises
-    ------
-    InvalidInput
-        For more than two classes.
-
     Guarantees
     ----------
     - A function of its arguments alone: the noise that splits the totals is always the same.
     """
-    if len(given.q) != 1:
-        raise InvalidInput(
-            f"totals must be of two classes, got {len(given.q)}: no forecast is known for more",
-            setting="totals",
-        )
-    size = _size(model)
+    many, size = len(given.q) > 1, _size(model)
     if not size:  # no label said anything
-        return Expectation(accuracy=_UNKNOWN, auc=_UNKNOWN, confidence=0.5)
-    believed = _believed(_judged(given, model, loss, _SPLITS))
+        auc = None if many else UNKNOWN
+        return Expectation(accuracy=UNKNOWN, auc=auc, confidence=1 / max(2, len(given.q)))
+    if many:
+        found = many_classes.believed(given, model, loss, SPLITS)
+        accuracy = ranged(found.right, found.chance, many_classes.BEYOND)
+        return Expectation(accuracy=accuracy, auc=None, confidence=found.confidence)
+    believed = _believed(_judged(given, model, loss, SPLITS))
     gap = believed.gap / (np.sqrt(2) * believed.within)
     return Expectation(
-        accuracy=_range(believed.right, believed.chance),
-        auc=_range(_special.ndtr(gap), believed.chance),
+        accuracy=ranged(believed.right, believed.chance, _BEYOND),
+        auc=ranged(_special.ndtr(gap), believed.chance, _BEYOND),
         confidence=_confidence(size, believed),
     )
 
@@ -117,7 +89,7 @@ def gain(given: Measured, model: SumsModel, loss: Loss) -> Range:
     Parameters
     ----------
     given : Measured
-        Totals of two classes, with a constant column.
+        Totals, with a constant column.
     model : SumsModel
         What `fit_measured` made of them.
     loss : Loss
@@ -132,24 +104,31 @@ def gain(given: Measured, model: SumsModel, loss: Loss) -> Range:
     """
     if not _size(model):
         return Range(low=-1.0, middle=0.0, high=1.0)
-    for splits, enough in ((1, 0.0), (_SPLITS, _NEAR)):  # one alone has a wider interval
-        said = _judged(given, model, loss, splits)
-        seen = given.s[-1, -1] > _SEEN * given.square
-        balance = said.counted if seen else _ANY
-        if given.constant:  # then shares can be read where the constant itself cannot
-            balance = _both(*said.counted, *_ANY)
-        said = replace(said, balance=balance)
-        said = said if seen else replace(said, centre=_ANY)
-        believed = _believed(said, most=_ALIKE, spread=_WIDER)
-        found = _range(believed.right - believed.largest, believed.chance, least=-1.0)
+    many = len(given.q) > 1
+    known, beyond = (many_classes.believed, many_classes.BEYOND) if many else (_doubted, _BEYOND)
+    for splits, enough in ((1, 0.0), (SPLITS, _NEAR)):  # one alone has a wider interval
+        believed = known(given, model, loss, splits)
+        found = ranged(believed.right - believed.largest, believed.chance, beyond, least=-1.0)
         if found.low > enough:
             return found
     return replace(found, low=min(found.low, 0.0))
 
 
+def _doubted(given: Measured, model: SumsModel, loss: Loss, splits: int) -> "_Believed":
+    """What is possible where nothing is taken for typical that cannot be seen."""
+    said = _judged(given, model, loss, splits)
+    seen = given.s[-1, -1] > SEEN * given.square
+    balance = said.counted if seen else _ANY
+    if given.constant:  # then shares can be read where the constant itself cannot
+        balance = both(*said.counted, *_ANY)
+    said = replace(said, balance=balance)
+    said = said if seen else replace(said, centre=_ANY)
+    return _believed(said, most=_ALIKE, spread=_WIDER)
+
+
 def _size(model: SumsModel) -> float:
     """Root mean square margin."""
-    return float(np.sqrt(model.weights[0] @ model.moments @ model.weights[0]))
+    return float(np.sqrt(np.sum((model.weights @ model.moments) * model.weights)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,58 +208,23 @@ class _Said:
 
 
 def _judged(given: Measured, model: SumsModel, loss: Loss, splits: int) -> _Said:
-    s, width, c = model.moments, len(model.moments), loss.label_weight
-    noise = given.label**2 * np.eye(width) + given.report * s
-    root, rng = np.linalg.cholesky(noise), np.random.default_rng(0)
-    louder = 1 + _SPLIT**2
+    s, c, noise = model.moments, loss.label_weight, noise_of_q(given, model.moments)
     told, square, centre = [], [], []
-    for _ in range(splits):
-        label = root @ rng.normal(size=width)
-        fresh = rng.normal(size=(width, width))
-        fresh = (fresh + fresh.T) / 2 * given.square
-        first = replace(
-            given,
-            q=given.q + _SPLIT * label,
-            s=given.s + _SPLIT * fresh,
-            label=given.label * np.sqrt(louder),
-            square=given.square * np.sqrt(louder),
-            report=given.report * louder,
-        )
-        w = fit_measured(first, loss).weights[0]
-        w = w / np.sqrt(w @ s @ w)
-        left = given.s - fresh / _SPLIT
-        told.append((given.q[0] - label / _SPLIT) @ w / c)
-        square.append(w @ left @ w)
-        centre.append(w @ left[:, -1])
+    for half in halves(given, model, loss, splits):
+        w = half.weights[0] / np.sqrt(half.weights[0] @ s @ half.weights[0])
+        told.append(half.q[0] @ w / c)
+        square.append(w @ half.s @ w)
+        centre.append(w @ half.s[:, -1])
     w = model.weights[0] / np.sqrt(model.weights[0] @ s @ model.weights[0])
-    unit, more = np.sqrt(s[-1, -1]), _INFLATION * np.sqrt(1 + 1 / (_SPLIT**2 * splits))
-    more *= 1 + _FEW * given.report / c**2
+    unit, more = np.sqrt(s[-1, -1]), widened(given.report / c**2)
+    more *= np.sqrt(1 + 1 / (PART**2 * splits))  # the other half's own noise
     blurred = np.sqrt(noise[-1, -1]) / unit / c
     counted = float(given.q[0, -1] / unit / c), float(more * blurred)
     beside = given.square * np.linalg.norm(w) / np.sqrt(2) / unit
     return _Said(
         told=(float(np.mean(told)), max(more * np.sqrt(w @ noise @ w) / c, 1e-2)),
         square=(float(np.mean(square)), max(more * given.square * (w @ w), 1e-2)),
-        centre=_both(np.mean(centre) / unit, more * beside, w @ s[:, -1] / unit, _CENTRE),
-        balance=_both(*counted, 0.0, _BALANCE),
+        centre=both(np.mean(centre) / unit, more * beside, w @ s[:, -1] / unit, _CENTRE),
+        balance=both(*counted, 0.0, _BALANCE),
         counted=counted,
-    )
-
-
-def _both(value: float, deviation: float, typical: float, spread: float) -> tuple[float, float]:
-    """A measured number and what is typical, weighted by their precisions; with its deviation."""
-    trust = spread**2 / (spread**2 + deviation**2)
-    return float(typical + trust * (value - typical)), float(np.sqrt(trust) * deviation)
-
-
-def _range(values: Array, chance: Array, least: float = 0.0) -> Range:
-    """Mean and the 10% and 90% quantiles, widened by what the mathematics leaves out."""
-    order = np.argsort(values, axis=None)
-    shares = np.cumsum(chance.ravel()[order])
-    low, high = np.interp([0.1, 0.9], shares, values.ravel()[order])
-    middle = float(np.sum(chance * values))
-    return Range(
-        low=max(least, middle - float(np.hypot(middle - low, _BEYOND))),
-        middle=middle,
-        high=min(1.0, middle + float(np.hypot(high - middle, _BEYOND))),
     )

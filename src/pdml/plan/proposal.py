@@ -10,7 +10,7 @@ from pdml import notebook
 from pdml._types import Array
 from pdml.accounting import Budget, Ledger
 from pdml.core.graph import Graph
-from pdml.core.sums_expectation import Range
+from pdml.core.ranges import Range
 from pdml.plan.compared import Judged, Within, better_apart, pays
 from pdml.plan.explained import reasons, verdict
 from pdml.plan.rehearsal import Forecast
@@ -79,9 +79,14 @@ class Proposal:
         return pays(self.judged, self.plan.method)
 
     @property
+    def beaten(self) -> str:
+        """What the plan is held against: "alone" or "majority", whichever is right more often."""
+        return better_apart(self.judged)
+
+    @property
     def verdict(self) -> str:
-        """That in a sentence."""
-        right, apart = self._right, better_apart(self.judged)
+        """Whether joining pays, in a sentence."""
+        right, apart = self._right, self.beaten
         return verdict(right[self.plan.method], right[apart], apart, public=self.public)
 
     @property

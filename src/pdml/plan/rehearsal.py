@@ -15,8 +15,8 @@ import numpy as np
 from pdml._types import Array
 from pdml.core import coded, labels, sums
 from pdml.core.losses import Loss
+from pdml.core.ranges import Range
 from pdml.core.sums import Sums
-from pdml.core.sums_expectation import Range
 from pdml.core.sums_model import Noise, fit_measured, fit_sums, measured
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, SUMS, Simulated

@@ -68,7 +68,7 @@ class Model:
         What was agreed, what was spent, and where it comes from.
     expected : Expectation, optional
         How good the model is by what was released alone, where that tells: after one exchange of
-        sums, for two classes. Its intervals hold the truth in 80% of trainings.
+        sums. Its intervals hold the truth in 80% of trainings.
     house : str
         The server for whose own use the model was made of its exact sums: not to be shared. Empty
         for a model that was released.

@@ -8,7 +8,7 @@ from typing import Any
 from pdml._types import Array
 from pdml.accounting import Budget
 from pdml.core.graph import Graph
-from pdml.core.sums_expectation import Range
+from pdml.core.ranges import Range
 from pdml.errors import InvalidInput
 from pdml.plan.place import Place
 from pdml.plan.proposal import Proposal
@@ -128,10 +128,12 @@ def doubts(proposal: Proposal | None, gain: Range | None) -> list[str]:
     Returns
     -------
     list of str
-        Empty where joining is expected to pay, and what was released leaves a gain to expect.
+        Empty where joining is expected to pay, or was not for the largest class's sake alone, and
+        what was released leaves a gain to expect.
     """
     said = []
-    if proposal is not None and not proposal.pays:
+    ahead = gain is not None and gain.low > 0  # then no largest class is to be feared any more
+    if proposal is not None and not (proposal.pays or (ahead and proposal.beaten == "majority")):
         said.append(_sentence(proposal.advice))
     likely = gain is not None and gain.none >= _LIKELY
     if gain is not None and (said or likely):

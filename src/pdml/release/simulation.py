@@ -22,7 +22,7 @@ from pdml.accounting import Budget, Ledger, Reports
 from pdml.accounting.provenance import SIMULATION
 from pdml.core import labels
 from pdml.core.graph import Graph, build
-from pdml.core.sums_expectation import Range
+from pdml.core.ranges import Range
 from pdml.errors import InvalidInput, PrivacyUtilityWarning
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, TOPOLOGY, Source, source_named
@@ -369,6 +369,11 @@ class Simulation:
     def _known(self, what: str) -> None:
         if "_spent" not in self.__dict__:
             raise AttributeError(f"{what} is known after fit")
+
+    @property
+    def declared(self) -> bool:
+        """Whether rows follow from declared inputs, which shrink typical ones to the norm bound."""
+        return self._form.declared
 
     @property
     def privacy_(self) -> Ledger:

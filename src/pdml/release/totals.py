@@ -9,7 +9,8 @@ import numpy as np
 
 from pdml._threads import one_thread
 from pdml._types import Array
-from pdml.core.sums_expectation import Expectation, Range, expect, gain
+from pdml.core.ranges import Range
+from pdml.core.sums_expectation import Expectation, expect, gain
 from pdml.core.sums_model import Measured, SumsModel, fit_measured, measured
 from pdml.mechanisms.whole_noise import Units
 from pdml.plan.place import Place
@@ -92,12 +93,11 @@ def learnt(
     -------
     weights : array of shape (C, d)
     gain : Range or None
-        Told by the same total; None for more than two classes, and without a constant column.
+        Told by the same total; None without a constant column.
     """
     with one_thread():
         given, model = fitted(total, plan, place, intercept)
-        tells = intercept and place.classes == 2
-        more = gain(given, model, plan.loss_for(place.classes)) if tells else None
+        more = gain(given, model, plan.loss_for(place.classes)) if intercept else None
         return _weights(model, place), more
 
 
@@ -129,7 +129,7 @@ def _weights(model: SumsModel, place: Place) -> Array:
     return np.asarray(np.rint(found / grid) * grid)
 
 
-def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation | None:
+def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation:
     """What to expect of the model from `weights`, told by the same total.
 
     Parameters
@@ -139,17 +139,14 @@ def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation | No
 
     Returns
     -------
-    Expectation or None
-        Accuracy and AUC with intervals that hold the truth in 80% of trainings. None for more than
-        two classes: how to tell it from totals is not known.
+    Expectation
+        Accuracy, and for two classes AUC, with intervals that hold the truth in 80% of trainings.
     """
-    if place.classes > 2:
-        return None
     with one_thread():
         found = expect(*fitted(total, plan, place, True), plan.loss_for(place.classes))
     return Expectation(
         accuracy=_rounded(found.accuracy),
-        auc=_rounded(found.auc),
+        auc=None if found.auc is None else _rounded(found.auc),
         confidence=round(found.confidence, _DIGITS),
     )
 

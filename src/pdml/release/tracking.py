@@ -134,6 +134,8 @@ def _expected(expected: Expectation | None) -> dict[str, float]:
     told = {"expected/confidence": expected.confidence}
     for what in ("accuracy", "auc"):
         found = getattr(expected, what)
+        if found is None:
+            continue
         told[f"expected/{what}"] = found.middle
         told |= {f"expected/{what}/{end}": getattr(found, end) for end in ("low", "high")}
     return told

@@ -99,8 +99,8 @@ def utility(facts: Facts) -> Section:
         parts.append(
             f"By what was released alone, the model is right in {numbers.percent(accuracy.low)} "
             f"to {numbers.percent(accuracy.high)} of cases, about "
-            f"{numbers.percent(accuracy.middle)}; 80% of such intervals hold the truth. The model "
-            f"gives its own choices a chance of {numbers.percent(sure)} on average."
+            f"{numbers.percent(accuracy.middle)}; about 80% of such intervals hold the truth. The "
+            f"model gives its own choices a chance of {numbers.percent(sure)} on average."
         )
     if spent is not None and spent.evaluated is not None:
         found = spent.evaluated.evaluation

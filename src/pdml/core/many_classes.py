@@ -1,0 +1,203 @@
+"""How good a model of more than two classes is, by the totals it was made from.
+
+Scores z = Wx have one entry for each class, and the largest decides. Splits (`core.splitting`) tell
+E[z_y] and E|z|² of them without bias. How the classes' means lie to each other is taken from the
+model's own belief, *how far apart* they are is not: it is one number, the correlation of scores
+with classes, of which the splits judge. Classes that are Gaussian about their means then say how
+often the largest score is the right one.
+
+Splits are small here, so that their models are nearly the released one. What fresh noise e alone
+would then say of it, e·W/a, has the mean 0 and most of the variance: it is taken away (Stein's
+formula, of which this is a finite difference).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pdml._types import Array
+from pdml.core.losses import Loss
+from pdml.core.normals import normals
+from pdml.core.ranges import both
+from pdml.core.splitting import SEEN, halves, noise_of_q, widened
+from pdml.core.sums_model import Measured, SumsModel
+
+BEYOND = 0.1  # what Gaussian classes, placed as the model believes, leave out (docs/utility.md)
+_PART = 0.25  # a
+_POINTS = 512  # of all classes together, and no fewer than `_FEWEST` of each
+_FEWEST = 32
+_DRAWS = 7  # of the shares of classes, and of where scores are centred
+_CORRELATIONS = np.linspace(-0.3, 0.97, 33)
+_VARIANCES = np.linspace(-1.0, 1.6, 11)
+# Chosen on synthetic populations, for 80% of true values within the intervals:
+_PRIOR = 4 * np.exp(-0.5 * (_CORRELATIONS / 0.1) ** 2) + (_CORRELATIONS > 0)
+_VARIANCE, _SPREAD = 1.25, 0.4  # E|z|² relative to the estimate that the model relied on
+_CENTRE, _BALANCE = 0.2, 0.6  # E z about the model's own estimate, shares about equal ones
+_ANY = 0.6  # |E z| where the constant column cannot be seen
+_RAREST = 0.02  # share of a class, of an equal one
+_ROOM = 0.1  # of |z|², by which classes may lie farther apart than scores spread
+_UNLIKELY = 1e-3  # beside the likeliest: not looked at
+
+
+@dataclass(frozen=True, kw_only=True)
+class Believed:
+    """What is possible, and the chance of each."""
+
+    chance: Array
+    right: Array  # accuracy
+    largest: Array  # the largest class's share
+    confidence: float  # mean probability that the model gives to its own choices
+
+
+def believed(given: Measured, model: SumsModel, loss: Loss, splits: int) -> Believed:
+    """What totals leave possible.
+
+    Parameters
+    ----------
+    given : Measured
+        Totals of more than two classes, with a constant column.
+    model : SumsModel
+        What `fit_measured` made of them; its weights are not all 0.
+    loss : Loss
+        As in `fit_sums`.
+    splits : int
+        How often the totals are split.
+
+    Returns
+    -------
+    Believed
+
+    Guarantees
+    ----------
+    - A function of its arguments alone.
+    """
+    said = _judged(given, model, loss, splits)
+    w = model.weights - model.weights.mean(axis=0)
+    size = float(np.sqrt(np.sum((w @ model.moments) * w)))
+    each = [_possible(said, size, *drawn) for drawn in _drawn(said)]
+    logs = np.concatenate([one.logs for one in each])
+    chance = np.exp(logs - logs.max())
+    chance /= chance.sum()
+    many = [len(one.logs) for one in each]
+    return Believed(
+        chance=chance,
+        right=np.concatenate([one.right for one in each]),
+        largest=np.repeat([one.largest for one in each], many),
+        confidence=float(chance @ np.repeat([one.sure for one in each], many)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Said:
+    """Of scores z about their mean over classes, with E|z|² = 1 under the model's own S; pairs are
+    measured numbers with their deviations.
+    """
+
+    told: tuple[float, float]  # E[z_y]
+    square: tuple[float, float]  # E|z|²
+    centre: tuple[Array, Array]  # (K,): E z
+    shares: tuple[Array, Array]  # (K,): of the classes
+    apart: Array  # (K, K): cov(1[y = k], z) as the model believes it
+    spread: Array  # (K, K): cov(z), likewise
+
+
+def _scores(weights: Array, s: Array) -> Array:
+    """Weights whose scores add up to 0 and have E|z|² = 1."""
+    w = weights - weights.mean(axis=0)
+    return np.asarray(w / np.sqrt(max(float(np.sum((w @ s) * w)), 1e-300)))
+
+
+def _judged(given: Measured, model: SumsModel, loss: Loss, splits: int) -> _Said:
+    s, many, noise = model.moments, len(given.q), noise_of_q(given, model.moments)
+    own, unit = _scores(model.weights, s), np.sqrt(s[-1, -1])
+    told, square, centre = [], [], []
+    for half in halves(given, model, loss, splits, part=_PART):
+        w, q, square_noise = _scores(half.weights, s), given.q - half.q, given.s - half.s
+        told.append(np.sum(half.q * w) + np.sum(q * own))
+        square.append(np.sum((w @ half.s) * w) + np.sum((own @ square_noise) * own))
+        centre.append(w @ half.s[:, -1] + own @ square_noise[:, -1])
+    w, more = own, widened(given.report * many)
+    constant = s[:, -1] / unit
+    inner = s - np.outer(constant, constant)
+    blur = more * np.sqrt(noise[-1, -1]) / unit
+    beside = more * given.square / np.sqrt(2) / unit * np.linalg.norm(w, axis=1)
+    doubt = more * given.square * np.linalg.norm(w @ w.T)
+    centred = both(
+        np.mean(centre, axis=0) / unit, beside, w @ constant, float(_CENTRE / np.sqrt(many))
+    )
+    if given.s[-1, -1] <= SEEN * given.square:
+        centred = np.zeros(many), np.full(many, _ANY / np.sqrt(many))
+    return _Said(
+        told=(float(np.mean(told)), max(float(more * np.sqrt(np.sum((w @ noise) * w))), 1e-2)),
+        square=(float(np.mean(square)), max(float(doubt), 1e-2)),
+        centre=centred,
+        shares=both(
+            1 / many + (given.q[:, -1] - given.q[:, -1].mean()) / unit,
+            np.full(many, blur),
+            np.full(many, 1 / many),
+            _BALANCE / many,
+        ),
+        apart=(model.linear - model.linear.mean(axis=0)) @ inner @ w.T,
+        spread=w @ inner @ w.T,
+    )
+
+
+def _drawn(said: _Said) -> list[tuple[Array, Array]]:
+    """Shares of classes and centres of scores that are possible: the likeliest, and pairs of others
+    about it.
+    """
+    many, rng = len(said.spread), np.random.default_rng(0)
+    fresh = rng.normal(size=(_DRAWS // 2, 2, many))
+    found = []
+    for moved in (np.zeros((1, 2, many)), fresh, -fresh):
+        for share, centre in moved:
+            p = np.maximum(said.shares[0] + said.shares[1] * share, _RAREST / many)
+            z = said.centre[0] + said.centre[1] * centre
+            found.append((p / p.sum(), z - z.mean()))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Possible:
+    """With given shares and centre, every correlation and variance that is not too unlikely."""
+
+    logs: Array  # (N,): of its chance
+    right: Array  # (N,): accuracy
+    sure: float  # the model's confidence, with the likeliest of them
+    largest: float  # share of a class
+
+
+def _possible(said: _Said, size: float, shares: Array, centre: Array) -> _Possible:
+    """``size``: root mean square of the model's scores, of which the softmax tells chances."""
+    width, believed = float(np.trace(said.spread)), max(float(np.trace(said.apart)), 1e-9)
+    correlation, log_variance = (
+        each.ravel() for each in np.meshgrid(_CORRELATIONS, _VARIANCES, indexing="ij")
+    )
+    variance = np.exp(log_variance)
+    told = correlation * np.sqrt(variance * width * (1 - shares @ shares))
+    logs = np.repeat(np.log(_PRIOR), len(_VARIANCES)) - 0.5 * (
+        ((said.told[0] - told - shares @ centre) / said.told[1]) ** 2
+        + ((said.square[0] - variance * width - centre @ centre) / said.square[1]) ** 2
+        + ((log_variance - np.log(_VARIANCE)) / _SPREAD) ** 2
+    )
+    kept = logs > logs.max() + np.log(_UNLIKELY)
+    variance = variance[kept, None, None]
+    means = (told[kept] / believed)[:, None, None] * said.apart / shares[:, None]  # (N, K, K)
+    between = np.einsum("k,nki,nkj->nij", shares, means, means)
+    values, vectors = np.linalg.eigh(variance * said.spread - between)
+    beyond = np.minimum(values, 0).sum(axis=1) / (variance[:, 0, 0] * width)
+    roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    points = max(_FEWEST, 2 ** int(np.log2(_POINTS / len(shares))))
+    inside = normals(len(shares), points) @ np.swapaxes(roots, 1, 2)  # (N, points, K)
+    logs = logs[kept] - 0.5 * (beyond / _ROOM) ** 2
+    right, sure, likeliest = np.zeros(len(logs)), 0.0, logs.argmax()
+    for k, share in enumerate(shares):
+        z = inside + (centre + means[:, k])[:, None, :]
+        right += share * np.mean(z.argmax(axis=2) == k, axis=1)
+        sure += share * float(np.mean(_largest_chance(size * z[likeliest])))
+    return _Possible(logs=logs, right=right, sure=sure, largest=float(shares.max()))
+
+
+def _largest_chance(z: Array) -> Array:
+    """Of the softmax."""
+    return np.asarray(1 / np.exp(z - z.max(axis=-1, keepdims=True)).sum(axis=-1))

@@ -1,0 +1,63 @@
+"""What is expected of a number that nobody has measured: an estimate with its interval."""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from pdml import _special
+from pdml._types import Array
+
+_TENTH = -1.2815515655446004  # below it lies a tenth of a normal variable
+
+Number = TypeVar("Number", float, Array)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """An estimate, and the interval in which the truth lies in 80% of trainings."""
+
+    low: float
+    middle: float
+    high: float
+
+    @property
+    def none(self) -> float:
+        """The chance that the truth is 0 or less, as if what lies below the middle were normal."""
+        return float(_special.ndtr(self.middle * _TENTH / max(self.middle - self.low, 1e-9)))
+
+
+UNKNOWN = Range(low=0.0, middle=0.5, high=1.0)
+
+
+def ranged(values: Array, chance: Array, beyond: float, least: float = 0.0) -> Range:
+    """Mean and the 10% and 90% quantiles of what is possible.
+
+    Parameters
+    ----------
+    values, chance : arrays of one shape
+        What is possible, none above 1, and the chance of each.
+    beyond : float
+        What the mathematics leaves out, by which the interval is widened.
+    least : float
+        No value lies below it.
+
+    Returns
+    -------
+    Range
+    """
+    order = np.argsort(values, axis=None)
+    shares = np.cumsum(chance.ravel()[order])
+    low, high = np.interp([0.1, 0.9], shares, values.ravel()[order])
+    middle = float(np.sum(chance * values))
+    return Range(
+        low=max(least, middle - float(np.hypot(middle - low, beyond))),
+        middle=middle,
+        high=min(1.0, middle + float(np.hypot(high - middle, beyond))),
+    )
+
+
+def both(value: Number, deviation: Number, typical: Number, spread: float) -> tuple[Number, Number]:
+    """A measured number and what is typical, weighted by their precisions; with its deviation."""
+    trust = spread**2 / (spread**2 + deviation**2)
+    return typical + trust * (value - typical), np.sqrt(trust) * deviation
