@@ -163,6 +163,14 @@ def test_three_classes_are_learnt_from_randomised_labels(tmp_path):
     assert load_model(tmp_path / "model.json").expected == told
 
 
+def test_of_very_many_classes_nothing_is_told():
+    """51: what there is to compute grows with their cube."""
+    y = np.arange(510) % 51
+    x = np.random.default_rng(0).normal(size=(510, 2))
+    fitted = PDMLClassifier(plan=PLAN, random_state=0).fit(x, y)
+    assert fitted.model_.expected is None and fitted._gain is None and fitted.doubts_ == []
+
+
 def test_a_budget_stops_it_before_anything_is_released(data):
     x, y = data
     calls = []

@@ -17,11 +17,12 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.core.losses import Loss
-from pdml.core.normals import normals
+from pdml.core.normals import normals, spread
 from pdml.core.ranges import both
 from pdml.core.splitting import SEEN, halves, noise_of_q, widened
 from pdml.core.sums_model import Measured, SumsModel
 
+MOST = 50  # classes: what there is to compute grows with their cube
 BEYOND = 0.1  # what Gaussian classes, placed as the model believes, leave out (docs/utility.md)
 _PART = 0.25  # a
 _POINTS = 512  # of all classes together, and no fewer than `_FEWEST` of each
@@ -183,13 +184,12 @@ def _possible(said: _Said, size: float, shares: Array, centre: Array) -> _Possib
     kept = logs > logs.max() + np.log(_UNLIKELY)
     variance = variance[kept, None, None]
     means = (told[kept] / believed)[:, None, None] * said.apart / shares[:, None]  # (N, K, K)
-    between = np.einsum("k,nki,nkj->nij", shares, means, means)
-    values, vectors = np.linalg.eigh(variance * said.spread - between)
-    beyond = np.minimum(values, 0).sum(axis=1) / (variance[:, 0, 0] * width)
-    roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    within = variance * said.spread - np.swapaxes(means, 1, 2) @ (shares[:, None] * means)
+    root = spread(within)
     points = max(_FEWEST, 2 ** int(np.log2(_POINTS / len(shares))))
-    inside = normals(len(shares), points) @ np.swapaxes(roots, 1, 2)  # (N, points, K)
-    logs = logs[kept] - 0.5 * (beyond / _ROOM) ** 2
+    inside = normals(len(shares), points) @ root  # (N, points, K)
+    below = np.sum(root * root, axis=(1, 2)) - np.trace(within, axis1=1, axis2=2)
+    logs = logs[kept] - 0.5 * (below / (_ROOM * variance[:, 0, 0] * width)) ** 2
     right, sure, likeliest = np.zeros(len(logs)), 0.0, logs.argmax()
     for k, share in enumerate(shares):
         z = inside + (centre + means[:, k])[:, None, :]

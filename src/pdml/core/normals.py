@@ -1,4 +1,4 @@
-"""Points that stand for a Gaussian."""
+"""Points that stand for a Gaussian, the same ones on every machine."""
 
 from functools import lru_cache
 
@@ -23,3 +23,13 @@ def normals(width: int, points: int) -> Array:
     found = np.asarray(_special.ndtri(grid + 0.5 / points))
     found.flags.writeable = False
     return found
+
+
+def spread(covariance: Array) -> Array:
+    """The symmetric root of covariances (..., K, K), with what is below 0 counted as 0, so that
+    points @ root have them. Which eigenvectors a library finds, and with which sign, makes no
+    difference.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    scaled = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    return np.asarray(scaled @ np.swapaxes(vectors, -1, -2))

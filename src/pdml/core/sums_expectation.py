@@ -45,13 +45,18 @@ class Expectation:
     confidence: float
 
 
+def tells(classes: int) -> bool:
+    """Whether totals of so many classes are asked how good their model is."""
+    return classes <= many_classes.MOST
+
+
 def expect(given: Measured, model: SumsModel, loss: Loss) -> Expectation:
     """Accuracy, AUC and calibration of a model.
 
     Parameters
     ----------
     given : Measured
-        Totals, with a constant column.
+        Totals, with a constant column; of classes that `tells` allows.
     model : SumsModel
         What `fit_measured` made of them.
     loss : Loss

@@ -74,13 +74,16 @@ def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
     _follow(office, work)
 
 
-def go_on(office: "Office", offer: Offer) -> None:
-    """After a restart: tell those who may not have heard that the job begins. They have accepted
-    it, and would have time for nothing else until they give it up.
+def go_on(office: "Office") -> None:
+    """After a restart: tell those who may not have heard that a job begins. They have accepted it,
+    and would have time for nothing else until they give it up.
     """
     told = office.desk.told(BEGIN)
-    if told and told["attempt"] == offer.attempt:
-        with contextlib.suppress(PeerError):  # they have ended it, and say why when they are asked
+    known = told and office.desk.attempt(told["attempt"])
+    if known and known.state in (states.BEGUN, states.DONE):
+        with contextlib.suppress(PDMLError):  # who has ended it says why when it is asked
+            key = office.study.signing_keys[office.name]
+            offer = Offer.read(known.offer, office.name, key)
             _spread(office, offer, msgspec.convert(told, Begin))
 
 
@@ -151,6 +154,8 @@ def _spread(office: "Office", offer: Offer, begin: Begin) -> None:
             return
         if waiting:
             time.sleep(_AGAIN)
+    if not waiting:
+        office.record(lambda: office.desk.tell(BEGIN, None))
 
 
 def _state(office: "Office", offer: Offer) -> str:

@@ -254,8 +254,7 @@ class Office:
                 with self.lock:
                     self.work = work
                 self.spawn(self._do, work)
-                if own:
-                    self.spawn(leading.go_on, self, offer)
+        self.spawn(leading.go_on, self)
 
     # What members ask
 

@@ -104,7 +104,7 @@ class Outcome:
     @cached_property
     def expected(self) -> Expectation | None:
         """How good the model of an exchange of sums is by its total; None of rounds, which do not
-        tell it.
+        tell it, and for more than 50 classes.
         """
         if self.contract.plan.method != "sums":
             return None

@@ -10,7 +10,7 @@ import numpy as np
 from pdml._threads import one_thread
 from pdml._types import Array
 from pdml.core.ranges import Range
-from pdml.core.sums_expectation import Expectation, expect, gain
+from pdml.core.sums_expectation import Expectation, expect, gain, tells
 from pdml.core.sums_model import Measured, SumsModel, fit_measured, measured
 from pdml.mechanisms.whole_noise import Units
 from pdml.plan.place import Place
@@ -93,11 +93,12 @@ def learnt(
     -------
     weights : array of shape (C, d)
     gain : Range or None
-        Told by the same total; None without a constant column.
+        Told by the same total; None without a constant column, and for more than 50 classes.
     """
     with one_thread():
         given, model = fitted(total, plan, place, intercept)
-        more = gain(given, model, plan.loss_for(place.classes)) if intercept else None
+        asked = intercept and tells(place.classes)
+        more = gain(given, model, plan.loss_for(place.classes)) if asked else None
         return _weights(model, place), more
 
 
@@ -129,7 +130,7 @@ def _weights(model: SumsModel, place: Place) -> Array:
     return np.asarray(np.rint(found / grid) * grid)
 
 
-def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation:
+def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation | None:
     """What to expect of the model from `weights`, told by the same total.
 
     Parameters
@@ -139,9 +140,12 @@ def expected(total: Units, plan: TrainingPlan, place: Place) -> Expectation:
 
     Returns
     -------
-    Expectation
-        Accuracy, and for two classes AUC, with intervals that hold the truth in 80% of trainings.
+    Expectation or None
+        Accuracy, and for two classes AUC, with intervals that hold the truth in about 80% of
+        trainings. None for more than 50 classes.
     """
+    if not tells(place.classes):
+        return None
     with one_thread():
         found = expect(*fitted(total, plan, place, True), plan.loss_for(place.classes))
     return Expectation(
