@@ -27,7 +27,7 @@ from pdml.mechanisms.randomness import Simulated
 from pdml.node import ending, holdings, relay, running, statement
 from pdml.node.desk import DONE, ENDED, Desk
 from pdml.node.home import JOURNAL, Home
-from pdml.node.journal import Journal
+from pdml.node.journal import FINISHED, Journal
 from pdml.node.questions import OFFER, STOP
 from pdml.plan.training_plan import TrainingPlan
 from pdml.study import ServerEntry, Study, template
@@ -387,6 +387,17 @@ class Federation:
             each: statement.open_statement(signed[each], contract, each, self.study.signing_keys)
             for each in self.names
         }
+
+    def finished(self, job, name):
+        if not self.homes[name].path(JOURNAL).exists():
+            return False
+        with self.journal(name) as journal:
+            known = journal.job(job)
+            return known is not None and known.state == FINISHED
+
+    def all_finished(self, job):
+        """Wait until everybody has all that the others signed: members end a moment apart."""
+        self.wait(lambda: all(self.finished(job, name) for name in self.names))
 
     def signed(self, job, name=None):
         with self.journal(name or self.names[0]) as journal:

@@ -47,6 +47,7 @@ def federation(tmp_path_factory):
     ) as made:
         made.start()
         made.train("first")
+        made.all_finished("first")
         yield made
 
 
@@ -74,6 +75,7 @@ def test_a_python_user_trains_by_one_call_and_every_member_gathers_the_same(fede
     )
     np.testing.assert_array_equal(ended.result.outcome.releases, federation.released("by-call"))
     assert ended.problem == "" and seen and set(seen[-1]) <= set(NAMES)
+    federation.all_finished("by-call")
     at_bob = gather(federation.homes["bob"], "by-call")
     assert (at_bob.result.signed, at_bob.proofs) == (ended.result.signed, {})
     np.testing.assert_array_equal(at_bob.model.coefficients, ended.model.coefficients)

@@ -19,7 +19,6 @@ from federation import NAMES, Ended, Federation
 
 from pdml.node import tls
 from pdml.node.identity import Identity, verified
-from pdml.node.journal import FINISHED
 from pdml.node.sealing import Box
 
 
@@ -37,14 +36,9 @@ def relay(federation, bend=honest, **options):
         yield evil
 
 
-def finished(federation, job, name):
-    with federation.journal(name) as journal:
-        return journal.job(job).state == FINISHED
-
-
 def trains(federation, job, **options):
     federation.train(job, **options)
-    federation.wait(lambda: all(finished(federation, job, name) for name in NAMES))
+    federation.all_finished(job)
     np.testing.assert_array_equal(federation.released(job), federation.expected_bits)
 
 

@@ -27,7 +27,7 @@ from pdml.node import summing
 from pdml.node.account import look
 from pdml.node.everybody import everybody
 from pdml.node.home import JOURNAL
-from pdml.node.journal import FINISHED, Journal
+from pdml.node.journal import Journal
 from pdml.release.model import load_model
 from pdml.release.nodes import gather
 from pdml.train import sums
@@ -42,6 +42,7 @@ def federation(request, tmp_path_factory):
     with Federation(tmp_path_factory.mktemp("sums"), study) as made:
         made.start()
         made.train("first")
+        made.all_finished("first")
         yield made
 
 
@@ -67,7 +68,7 @@ def spent(federation, job, name):
 def test_the_total_is_that_of_one_trust_domain_to_the_bit_at_every_member(federation):
     rows = federation.rows()
     for name in NAMES:
-        federation.wait(lambda name=name: finished(federation, "first", name))
+        federation.wait(lambda name=name: federation.finished("first", name))
         np.testing.assert_array_equal(federation.total("first", name), rows.sum(axis=0))
         (event,) = spent(federation, "first", name)
         assert event.hidden_among == (3 if masked(federation) else 1)
@@ -75,16 +76,10 @@ def test_the_total_is_that_of_one_trust_domain_to_the_bit_at_every_member(federa
     assert (sent == rows).all() != masked(federation)
 
 
-def finished(federation, job, name):
-    with federation.journal(name) as journal:
-        known = journal.job(job)
-        return known is not None and known.state == FINISHED
-
-
 def test_every_member_sees_what_each_has_released_and_has_left(federation):
     """By the statements in its own journal; the same at all, and what each says of itself."""
     for name in NAMES:
-        federation.wait(lambda name=name: finished(federation, "first", name))
+        federation.wait(lambda name=name: federation.finished("first", name))
     views = [everybody(federation.homes[name]) for name in NAMES]
     assert [each.server for each in views[0].released] == list(NAMES)
     assert views[0].silent == () == views[0].unread
@@ -118,7 +113,7 @@ def test_the_commands_train_verify_and_keep_a_house_model(federation, tmp_path):
     assert checked.returncode == 0, checked.stdout + checked.stderr
     for name in ("bob", "carol"):
         folder = federation.homes[name].folder
-        federation.wait(lambda name=name: finished(federation, job, name))
+        federation.wait(lambda name=name: federation.finished(job, name))
         told = federation.pdml("node", "result", folder, job, "--out", tmp_path / name, "--json")
         assert told.returncode == 0, told.stderr
         assert json.loads(told.stdout)["files"]["house"] == str(federation.homes[name].house(job))
@@ -143,7 +138,7 @@ def test_a_house_model_is_made_of_its_own_exact_sums_and_the_others_noisy_ones(f
     """By the same function as in one trust domain, where nothing is masked."""
     rows = federation.rows()
     for i, name in enumerate(NAMES):
-        federation.wait(lambda name=name: finished(federation, "first", name))
+        federation.wait(lambda name=name: federation.finished("first", name))
         found, server = gather(federation.homes[name], "first"), federation.servers()[i]
         own = sums.exact(server, federation.study.plan)
         place, total = server.place, rows.sum(axis=0)
@@ -176,7 +171,7 @@ def test_a_node_killed_before_it_kept_its_house_keeps_it_when_it_is_back(federat
     ended(federation, federation.offer("lasting"), ("alice", "carol"))
     bob, carol = federation.homes["bob"].house("lasting"), federation.homes["carol"]
     federation.wait(lambda: not federation.running("bob"), what="bob's death")
-    assert finished(federation, "lasting", "bob") and not bob.exists()
+    assert federation.finished("lasting", "bob") and not bob.exists()
     federation.wait(lambda: b"not written: no room" in federation.log("carol").read_bytes())
     assert federation.running("carol") and not carol.house("lasting").exists()
     federation.keeps = {}
@@ -207,7 +202,7 @@ def fails(home, job, held):
 
 def test_without_its_data_there_is_no_house_model(federation):
     home = federation.homes["bob"]
-    federation.wait(lambda: finished(federation, "first", "bob"))
+    federation.wait(lambda: federation.finished("first", "bob"))
     ended = gather(home.save(data=""), "first")
     home.save(data="data")
     assert ended.problem == "" and ended.house is None
@@ -253,7 +248,7 @@ def test_an_unmasked_row_never_leaves_a_node_of_a_masked_job(federation):
     federation.kill("carol")
     with at_work(federation, kind=Tapped) as carol:
         federation.train("tapped")
-        federation.wait(lambda: finished(federation, "tapped", "carol"))
+        federation.wait(lambda: federation.finished("tapped", "carol"))
         left = b"\0".join(carol.left)
     federation.start("carol")
     row = federation.rows()[NAMES.index("carol")]
@@ -287,7 +282,7 @@ def test_killed_at_random_moments_it_goes_on_with_the_same_bytes(tmp_path):
                 for _ in range(10):
                     with contextlib.suppress(Ended, TimeoutError):  # killed, it may know no offer
                         federation.finish(attempt, timeout=10)
-                    if all(finished(federation, job, name) for name in NAMES):
+                    if all(federation.finished(job, name) for name in NAMES):
                         break
                     attempt = federation.offer(job, resume=True, start_timeout=30)
                 said = [federation.statements(job, name) for name in NAMES]
@@ -430,7 +425,7 @@ def test_who_sends_two_rows_is_proved_to_everybody(federation):
 
 def test_no_secret_of_a_finished_job_is_left(federation):
     """Of the pairs' seeds and the rows that were heard nothing is on disk."""
-    federation.wait(lambda: all(finished(federation, "first", name) for name in NAMES))
+    federation.wait(lambda: all(federation.finished("first", name) for name in NAMES))
     contract = federation.contract("first")
     for name in NAMES:
         home = federation.homes[name]
