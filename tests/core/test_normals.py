@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pdml.core.normals import normals, spread
+from pdml.core.normals import normals, root_of
 
 
 @pytest.mark.parametrize("width", [1, 2, 5])
@@ -20,7 +20,7 @@ def test_a_root_is_one_and_does_not_depend_on_the_eigenvectors(monkeypatch):
     rng = np.random.default_rng(0)
     half = rng.normal(size=(3, 4, 2))
     covariance = half @ np.swapaxes(half, 1, 2)  # of rank 2
-    root = spread(covariance)
+    root = root_of(covariance)
     np.testing.assert_allclose(root @ root, covariance, atol=1e-7)
     np.testing.assert_allclose(root, np.swapaxes(root, 1, 2), atol=1e-12)
     eigh = np.linalg.eigh
@@ -30,8 +30,8 @@ def test_a_root_is_one_and_does_not_depend_on_the_eigenvectors(monkeypatch):
         return values, vectors * np.array([1, -1, -1, 1])
 
     monkeypatch.setattr(np.linalg, "eigh", turned)
-    np.testing.assert_allclose(spread(covariance), root, atol=1e-12)
+    np.testing.assert_allclose(root_of(covariance), root, atol=1e-12)
 
 
 def test_what_lies_below_0_counts_as_0():
-    np.testing.assert_allclose(spread(np.diag([4.0, -1.0])), np.diag([2.0, 0.0]), atol=1e-12)
+    np.testing.assert_allclose(root_of(np.diag([4.0, -1.0])), np.diag([2.0, 0.0]), atol=1e-12)

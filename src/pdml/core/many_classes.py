@@ -17,9 +17,19 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.core.losses import Loss
-from pdml.core.normals import normals, spread
+from pdml.core.normals import normals, root_of
 from pdml.core.ranges import both
-from pdml.core.splitting import SEEN, halves, noise_of_q, widened
+from pdml.core.splitting import (
+    ANY,
+    CENTRE,
+    SEEN,
+    SPREAD,
+    VARIANCE,
+    halves,
+    learnt,
+    noise_of_q,
+    widened,
+)
 from pdml.core.sums_model import Measured, SumsModel
 
 MOST = 50  # classes: what there is to compute grows with their cube
@@ -30,11 +40,9 @@ _FEWEST = 32
 _DRAWS = 7  # of the shares of classes, and of where scores are centred
 _CORRELATIONS = np.linspace(-0.3, 0.97, 33)
 _VARIANCES = np.linspace(-1.0, 1.6, 11)
-# Chosen on synthetic populations, for 80% of true values within the intervals:
-_PRIOR = 4 * np.exp(-0.5 * (_CORRELATIONS / 0.1) ** 2) + (_CORRELATIONS > 0)
-_VARIANCE, _SPREAD = 1.25, 0.4  # E|z|² relative to the estimate that the model relied on
-_CENTRE, _BALANCE = 0.2, 0.6  # E z about the model's own estimate, shares about equal ones
-_ANY = 0.6  # |E z| where the constant column cannot be seen
+_PRIOR = learnt(_CORRELATIONS)
+_BALANCE = 0.6  # shares about equal ones
+_HARDLY = 0.1  # of its size, that a belief has in favour of any class; 1 or more is usual
 _RAREST = 0.02  # share of a class, of an equal one
 _ROOM = 0.1  # of |z|², by which classes may lie farther apart than scores spread
 _UNLIKELY = 1e-3  # beside the likeliest: not looked at
@@ -124,10 +132,10 @@ def _judged(given: Measured, model: SumsModel, loss: Loss, splits: int) -> _Said
     beside = more * given.square / np.sqrt(2) / unit * np.linalg.norm(w, axis=1)
     doubt = more * given.square * np.linalg.norm(w @ w.T)
     centred = both(
-        np.mean(centre, axis=0) / unit, beside, w @ constant, float(_CENTRE / np.sqrt(many))
+        np.mean(centre, axis=0) / unit, beside, w @ constant, float(CENTRE / np.sqrt(many))
     )
     if given.s[-1, -1] <= SEEN * given.square:
-        centred = np.zeros(many), np.full(many, _ANY / np.sqrt(many))
+        centred = np.zeros(many), np.full(many, ANY / np.sqrt(many))
     return _Said(
         told=(float(np.mean(told)), max(float(more * np.sqrt(np.sum((w @ noise) * w))), 1e-2)),
         square=(float(np.mean(square)), max(float(doubt), 1e-2)),
@@ -138,9 +146,18 @@ def _judged(given: Measured, model: SumsModel, loss: Loss, splits: int) -> _Said
             np.full(many, 1 / many),
             _BALANCE / many,
         ),
-        apart=(model.linear - model.linear.mean(axis=0)) @ inner @ w.T,
+        apart=_apart((model.linear - model.linear.mean(axis=0)) @ inner @ w.T),
         spread=w @ inner @ w.T,
     )
+
+
+def _apart(believed: Array) -> Array:
+    """How the classes lie to each other: as the model believes, or all alike where what it believes
+    is that none scores higher for its own records.
+    """
+    if np.trace(believed) > _HARDLY * np.linalg.norm(believed):
+        return believed
+    return np.eye(len(believed)) - 1 / len(believed)
 
 
 def _drawn(said: _Said) -> list[tuple[Array, Array]]:
@@ -170,7 +187,7 @@ class _Possible:
 
 def _possible(said: _Said, size: float, shares: Array, centre: Array) -> _Possible:
     """``size``: root mean square of the model's scores, of which the softmax tells chances."""
-    width, believed = float(np.trace(said.spread)), max(float(np.trace(said.apart)), 1e-9)
+    width, believed = float(np.trace(said.spread)), float(np.trace(said.apart))
     correlation, log_variance = (
         each.ravel() for each in np.meshgrid(_CORRELATIONS, _VARIANCES, indexing="ij")
     )
@@ -179,13 +196,13 @@ def _possible(said: _Said, size: float, shares: Array, centre: Array) -> _Possib
     logs = np.repeat(np.log(_PRIOR), len(_VARIANCES)) - 0.5 * (
         ((said.told[0] - told - shares @ centre) / said.told[1]) ** 2
         + ((said.square[0] - variance * width - centre @ centre) / said.square[1]) ** 2
-        + ((log_variance - np.log(_VARIANCE)) / _SPREAD) ** 2
+        + ((log_variance - np.log(VARIANCE)) / SPREAD) ** 2
     )
     kept = logs > logs.max() + np.log(_UNLIKELY)
     variance = variance[kept, None, None]
     means = (told[kept] / believed)[:, None, None] * said.apart / shares[:, None]  # (N, K, K)
     within = variance * said.spread - np.swapaxes(means, 1, 2) @ (shares[:, None] * means)
-    root = spread(within)
+    root = root_of(within)
     points = max(_FEWEST, 2 ** int(np.log2(_POINTS / len(shares))))
     inside = normals(len(shares), points) @ root  # (N, points, K)
     below = np.sum(root * root, axis=(1, 2)) - np.trace(within, axis1=1, axis2=2)

@@ -21,7 +21,7 @@ import numpy as np
 from pdml._types import Array
 from pdml.core import labels
 from pdml.core.losses import Loss
-from pdml.core.normals import normals, spread
+from pdml.core.normals import normals, root_of
 
 _POINTS = 512
 _STEEPEST = 3.0  # root mean square margin: no totals tell that labels are surer than this
@@ -123,7 +123,7 @@ def _points(told: Told, room: float) -> Array:
     """Margins (512, C), as wide as is likely."""
     size = float(np.trace(told.covariance))
     wider = _variance(told, size, room) / size if size else 0.0
-    root = spread(told.covariance * wider)
+    root = root_of(told.covariance * wider)
     return np.asarray(told.mean + normals(len(told.mean), _POINTS) @ root)
 
 

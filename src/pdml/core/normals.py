@@ -25,7 +25,7 @@ def normals(width: int, points: int) -> Array:
     return found
 
 
-def spread(covariance: Array) -> Array:
+def root_of(covariance: Array) -> Array:
     """The symmetric root of covariances (..., K, K), with what is below 0 counted as 0, so that
     points @ root have them. Which eigenvectors a library finds, and with which sign, makes no
     difference.

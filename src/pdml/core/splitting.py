@@ -19,6 +19,9 @@ PART = 0.7  # a
 # Chosen on synthetic populations, for 80% of true values within the intervals:
 _INFLATION = 1.1  # of the deviations: a split's model is not quite the released one
 _FEW = 15.0  # and more so with few records: by this many records' share
+VARIANCE, SPREAD = 1.25, 0.4  # of margins, relative to the estimate that the model relied on
+CENTRE = 0.2  # mean of margins, about the model's own estimate
+ANY = 0.6  # the same, where the constant column cannot be seen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,3 +88,10 @@ def widened(record: float) -> float:
     share of what totals tell.
     """
     return _INFLATION * (1 + _FEW * record)
+
+
+def learnt(correlations: Array) -> Array:
+    """How likely each correlation of margins with classes is before anything is told: a model may
+    have learnt nothing, or anything.
+    """
+    return np.asarray(4 * np.exp(-0.5 * (correlations / 0.1) ** 2) + (correlations > 0))

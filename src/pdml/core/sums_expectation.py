@@ -15,20 +15,30 @@ from pdml._types import Array
 from pdml.core import many_classes
 from pdml.core.losses import Loss
 from pdml.core.ranges import UNKNOWN, Range, both, ranged
-from pdml.core.splitting import PART, SEEN, SPLITS, halves, noise_of_q, widened
+from pdml.core.splitting import (
+    ANY,
+    CENTRE,
+    PART,
+    SEEN,
+    SPLITS,
+    SPREAD,
+    VARIANCE,
+    halves,
+    learnt,
+    noise_of_q,
+    widened,
+)
 from pdml.core.sums_model import Measured, SumsModel
 
 # Chosen on synthetic populations, for 80% of true values within the intervals:
 _NEAR = _BEYOND = 0.025  # what Gaussian classes leave out
-_VARIANCE, _SPREAD = 1.25, 0.4  # E[z²] relative to the estimate that the model relied on
-_CENTRE, _BALANCE = 0.2, 0.4  # E[z] about the model's own estimate, E[y] about 0
+_BALANCE = 0.4  # E[y] about 0
 _POINTS = 5
-_ANY = (0.0, 0.6)  # mean of margins or labels, where the constant column cannot be seen
-_WIDER = 2.0  # of margins, as `_SPREAD`: columns of few ones have a few long margins
+_ANY = (0.0, ANY)  # mean of margins or labels, where the constant column cannot be seen
+_WIDER = 2.0  # of margins, as `SPREAD`: columns of few ones have a few long margins
 _ALIKE = 0.999  # where all rows are nearly one, margins hardly differ, and little can be gained
 _CORRELATIONS = np.linspace(-0.3, 0.97, 52)
-# A model may have learnt nothing, or anything.
-_PRIOR = 4 * np.exp(-0.5 * (_CORRELATIONS / 0.1) ** 2) + (_CORRELATIONS > 0)
+_PRIOR = learnt(_CORRELATIONS)
 _VARIANCES = np.linspace(-1.0, 1.6, 27)
 
 
@@ -151,7 +161,7 @@ class _Believed:
     centre: Array  # mean of z
 
 
-def _believed(said: "_Said", *, most: float = 0.95, spread: float = _SPREAD) -> _Believed:
+def _believed(said: "_Said", *, most: float = 0.95, spread: float = SPREAD) -> _Believed:
     """``most``: the largest mean of a margin, of its root mean square; ``spread``: how far margins
     may be wider than is typical.
     """
@@ -164,7 +174,7 @@ def _believed(said: "_Said", *, most: float = 0.95, spread: float = _SPREAD) -> 
     log = -0.5 * (
         ((said.told[0] - shared - balance * centre) / said.told[1]) ** 2
         + ((said.square[0] - inner - centre**2) / said.square[1]) ** 2
-        + ((log_variance - np.log(_VARIANCE)) / spread) ** 2
+        + ((log_variance - np.log(VARIANCE)) / spread) ** 2
     )
     chance = np.exp(log - log.max()) * _PRIOR[:, None, None, None] * balanced * centred
     chance /= chance.sum()
@@ -229,7 +239,7 @@ def _judged(given: Measured, model: SumsModel, loss: Loss, splits: int) -> _Said
     return _Said(
         told=(float(np.mean(told)), max(more * np.sqrt(w @ noise @ w) / c, 1e-2)),
         square=(float(np.mean(square)), max(more * given.square * (w @ w), 1e-2)),
-        centre=both(np.mean(centre) / unit, more * beside, w @ s[:, -1] / unit, _CENTRE),
+        centre=both(np.mean(centre) / unit, more * beside, w @ s[:, -1] / unit, CENTRE),
         balance=both(*counted, 0.0, _BALANCE),
         counted=counted,
     )
