@@ -16,7 +16,7 @@ WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium image format lock clean test-fast test-pythons coverage package sbom
+.PHONY: help setup demo test check docs bench bench-collect bench-train audit mutants reproduce torture torture-train demo-consortium image format lock clean test-deep test-fast test-pythons coverage package sbom
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,12 @@ demo-consortium: $(READY) ## three organisations on this machine: people report,
 
 test: $(READY) ## run the tests
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+
+# Files with properties. Other examples on every run, a thousand where the test names no number; what failed is tried first the next time.
+PROPERTIES = $(shell grep -rl --include='test_*.py' '^from hypothesis' tests)
+
+test-deep: $(READY) ## look for examples that break a property: random ones, and many more of them (an hour)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=deep $(PROPERTIES)
 
 # Rooms without processes, services and trainings of many servers, and without the planner's searches; few examples of each property.
 SEARCHES := tests/plan/test_planner.py tests/plan/test_sums_forecast.py

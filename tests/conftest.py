@@ -1,6 +1,7 @@
 """What every test may rely on."""
 
 import os
+import signal
 
 os.environ["MPLBACKEND"] = "Agg"  # before anything imports matplotlib: tests have no screen
 
@@ -9,11 +10,16 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# In CI the examples are the same every time, so that a red run is about the change and can be
-# repeated.
-settings.register_profile("pdml", deadline=None, derandomize=os.environ.get("CI") == "true")
+# `make test` tries the same examples every time: a red run is about the change, never about luck.
+# `make test-deep` explores: other examples, and more of them, on every run.
+settings.register_profile("pdml", deadline=None, derandomize=True, database=None)
 settings.register_profile("fast", parent=settings.get_profile("pdml"), max_examples=10)
+settings.register_profile("deep", deadline=None, derandomize=False, max_examples=1_000)
 settings.load_profile("pdml")
+
+# Ctrl-C is ignored in whatever nohup or a script's & started, and children inherit that: tests send
+# it, and expect what people in front of a terminal meet. Children get the system's default back.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -92,7 +92,7 @@ class Copy:
         self.env = {
             **os.environ,
             "PYTHONPATH": str(folder / "src"),  # before the installed package
-            "CI": "true",  # hypothesis tries the same examples every time
+            "CI": "true",  # a browser or a database that is missing fails
         }
         self.stamp = 1_000_000_000
         self.good: set[str] = set()  # tests that pass without any mistake

@@ -20,6 +20,7 @@ from studies import answers, column, encoders
 from pdml.core.scaling import CONSTANT
 from pdml.errors import DataError, InvalidInput
 from pdml.study import Study, device, readable
+from pdml.study.attributes import Menu
 from pdml.study.encoder import Category, Encoder, Number
 from pdml.study.messages import (
     Report,
@@ -188,6 +189,25 @@ def test_decoding_gives_the_answers_back(data: st.DataObject) -> None:
             assert abs(end - (high if side > 0 else low)) <= tolerance + attribute.whole
         else:
             assert abs(float(told) - given_) <= tolerance
+
+
+def test_an_open_end_keeps_every_digit_that_its_range_can_show() -> None:
+    """Fifteen digits were 4e-7 off, a tenth of what one step of this range means."""
+    number = Number(
+        name="x", low=435839765.0, high=435839766.0, typical=435839765.7414889, spread=0.00260416
+    )
+    encoder = Encoder(attributes=(number,), version=2)
+    for given_, side in ((number.high, "or more"), (number.low, "or less")):
+        end = number.seen[side == "or more"]
+        shown = device.decode(encoder, device.encode(encoder, {"x": given_}))
+        assert shown == {"x": f"{round(end, 7)!r} {side}"}
+
+
+def test_bins_that_differ_in_the_last_digit_have_names_of_their_own() -> None:
+    edges = (0.1, math.nextafter(0.1, 1))
+    menu = Menu(menu=(1.0,), default=1.0)
+    number = Number(name="x", low=0, high=1, bins=edges, epsilon=menu)
+    assert len(set(number.choices)) == 3
 
 
 @given(st.integers(18, 100), st.sampled_from("fm"))

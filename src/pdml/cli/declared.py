@@ -11,6 +11,7 @@ from typing import Any
 
 from pdml.core import maps
 from pdml.errors import InvalidInput, NoValue, Undeclared
+from pdml.study.attributes import exact_text
 from pdml.study.declared import by_name, read_encoder
 from pdml.study.encoder import Attribute, Category, Number
 
@@ -91,7 +92,7 @@ def spelt(attribute: Attribute) -> list[str]:
     told = [attribute.low, attribute.high]
     if attribute.typical is not None:
         told += attribute.scale
-    parts = [f"{value:.15g}" for value in told] + (["whole"] if attribute.whole else [])
+    parts = [exact_text(value) for value in told] + (["whole"] if attribute.whole else [])
     return ["--range", f"{attribute.name}={':'.join(parts)}", *gaps]
 
 

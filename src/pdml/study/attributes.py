@@ -32,6 +32,11 @@ _CLOSE = 1e-5  # what float32 entries may be off after they were divided by one 
 _FAR = 1e-6  # what is so close to three spreads may be farther away
 
 
+def exact_text(value: float) -> str:
+    """The fewest digits that read back as the same number: 90, not 90.0."""
+    return repr(float(value)).removesuffix(".0")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Menu:
     """The ε from which people choose how private one answer is.
@@ -199,7 +204,7 @@ class Number:
     @property
     def choices(self) -> tuple[str, ...]:
         """Of a sensitive number: its bins in words, and that of no answer."""
-        ends = [f"{each:.15g}" for each in (self.low, *self.bins, self.high)]
+        ends = [exact_text(each) for each in (self.low, *self.bins, self.high)]
         between = [f"{a} to below {b}" for a, b in pairwise(ends[:-1])]
         last = f"{ends[-2]} to {ends[-1]}"
         return (*between, last, NO_ANSWER) if self.missing else (*between, last)
@@ -289,9 +294,11 @@ class Number:
         digits = 5 - math.floor(math.log10(high - low))
         digits = min(digits, 0) if self.whole else digits
         if off >= scaling.LIMIT - _FAR and high < self.high:
-            return f"{math.ceil(high - _FAR) if self.whole else round(high, digits):.15g} or more"
+            end = math.ceil(high - _FAR) if self.whole else round(high, digits)
+            return f"{exact_text(end)} or more"
         if off <= _FAR - scaling.LIMIT and low > self.low:
-            return f"{math.floor(low + _FAR) if self.whole else round(low, digits):.15g} or less"
+            end = math.floor(low + _FAR) if self.whole else round(low, digits)
+            return f"{exact_text(end)} or less"
         value = float(scaling.original(np.array(off), *self.scale))
         return min(max(round(value, digits), low), high) + 0.0
 
