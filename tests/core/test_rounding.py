@@ -44,8 +44,8 @@ def slopes_and_curvatures(name, compiled):
     loops = solver.compiled_loops()
     slopes, curvatures = MARGINS.copy(), MARGINS.copy()
     bits = np.empty(len(MARGINS), np.int64)
-    loops.slopes(loops.CODES[name], slopes, bits, bits.view(np.float64), len(slopes))
-    loops.curvatures(loops.CODES[name], curvatures)
+    loops.slopes(BINARY[name].compiled_code, slopes, bits, bits.view(np.float64), len(slopes))
+    loops.curvatures(BINARY[name].compiled_code, curvatures)
     return slopes, curvatures
 
 

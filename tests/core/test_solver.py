@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdml.core import kernel, labels, rows, solver
-from pdml.core.losses import BINARY, LOGISTIC, SOFTMAX
+from pdml.core.losses import BINARY, COMPILED, LOGISTIC, SOFTMAX, Loss
 from pdml.core.solver import PrimalSolver
 from pdml.errors import NotCertified
 
@@ -270,3 +270,73 @@ def test_an_inverse_is_one_or_says_that_there_is_none():
     for bad in (np.full((size, size), np.nan), np.diag([-1.0, np.inf, *np.ones(size - 2)])):
         kernel.invert(bad, 0.0, out)
         assert np.isnan(out).all()
+
+
+def fourth_loss(name="cosh", tilt=0.0):
+    """g = log cosh z + tilt·z, which `core.compiled` does not know; not even where it is tilted."""
+    return Loss(
+        name=name,
+        label_weight=1.0,
+        slope_bound=1.0 + abs(tilt),
+        curvature_bound=1.0,
+        third_bound=4 / (3 * np.sqrt(3)),  # |2 sech² tanh|, at tanh² = 1/3
+        value=lambda z: np.logaddexp(z, -z)[..., 0] - np.log(2) + tilt * z[..., 0],
+        slope=lambda z: np.tanh(z) + tilt,
+        curvature=lambda z: (1 - np.tanh(z) ** 2)[..., None],
+    )
+
+
+@pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed")
+@pytest.mark.parametrize("name", ["cosh", "logistic", "matsushita"])
+@pytest.mark.parametrize("storage", STORAGES.values(), ids=STORAGES)
+def test_a_loss_without_compiled_loops_trains_without_them(storage, name):
+    """Whatever its name: the certificate is of this loss, and numba changes nothing."""
+    x, loss = storage(records(300, 12, density=0.5)), fourth_loss(name)
+    assert loss.compiled_code is None
+    plain, fast = (PrimalSolver(x, loss, 0.05, use_numba=flag) for flag in (False, True))
+    cuts = np.array([0, 150, 300])
+    many = solver.ManySolvers(
+        x,
+        cuts,
+        loss,
+        np.array([0.05, 0.05]),
+        codes=1,
+        runs=1,
+        threads=1,
+        use_numba=[True, True],
+        each=lambda call, servers=range(2): [call(i) for i in servers],
+    )
+    rng = np.random.default_rng(1)
+    for t in range(20):
+        target = rng.normal(size=(1, 1, 12)) * 0.5**t
+        (slow, _), (w, reached) = plain.solve(target, 1e-8), fast.solve(target, 1e-8)
+        np.testing.assert_array_equal(w, slow)
+        true = np.linalg.norm(true_gradient(x, loss, 0.05, target[0], w[0]))
+        assert true <= reached[0] + 1e-14 <= 1.1e-8
+        both, norms = many.solve(np.stack([target, target]), np.array([1e-8, 1e-8]))
+        for i in range(2):
+            part = rows.take(x, int(cuts[i]), int(cuts[i + 1]))
+            true = np.linalg.norm(true_gradient(part, loss, 0.05, target[0], both[i, 0]))
+            assert true <= norms[i, 0] + 1e-14 <= 1.1e-8
+
+
+@modes
+def test_a_loss_that_is_not_even_is_certified_from_its_first_step(use_numba):
+    x, loss = records(300, 12), fourth_loss(tilt=0.5)
+    unit = PrimalSolver(x, loss, 0.05, use_numba=use_numba)
+    target = np.full((1, 1, 12), 1e-3)
+    w, reached = unit.solve(target, 1e-8)
+    assert np.linalg.norm(true_gradient(x, loss, 0.05, target[0], w[0])) <= reached[0] + 1e-14
+
+
+@pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed")
+def test_the_compiled_loops_know_no_other_code():
+    """NaN is never certified; a code of the last loss would be."""
+    loops, z, bits = solver.compiled_loops(), np.ones(8), np.empty(8, np.int64)
+    loops.slopes(len(COMPILED), z, bits, bits.view(np.float64), 8)
+    assert np.isnan(z).all()
+    curvatures = np.ones(8)
+    loops.curvatures(len(COMPILED), curvatures)
+    assert np.isnan(curvatures).all()
+    assert [loss.compiled_code for loss in BINARY.values()] == [0, 1, 2]
+    assert SOFTMAX.compiled_code is None

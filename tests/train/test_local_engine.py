@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from pdml.core import labels, rows, solver
 from pdml.core.graph import Graph
+from pdml.core.losses import BINARY, Loss
 from pdml.errors import InvalidInput, NotCertified
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
@@ -208,3 +209,29 @@ def test_labels_reach_releases_only_through_the_linear_term():
         heard = list(rng.normal(size=(2, *states[0].sent.shape)))
         states = [node.step(state, heard)[0] for node, state in zip(nodes, states, strict=True)]
         np.testing.assert_array_equal(states[0].sent, states[1].sent)
+
+
+@pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed")
+def test_a_fourth_loss_is_trained_as_it_is_where_numba_would_be_chosen(monkeypatch):
+    """g = log cosh z: at this size the other losses are compiled, this one must not become one of
+    them.
+    """
+    steep = Loss(
+        name="cosh",
+        label_weight=1.0,
+        slope_bound=1.0,
+        curvature_bound=1.0,
+        third_bound=4 / (3 * np.sqrt(3)),
+        value=lambda z: np.logaddexp(z, -z)[..., 0] - np.log(2),
+        slope=lambda z: np.tanh(z),
+        curvature=lambda z: (1 - np.tanh(z) ** 2)[..., None],
+    )
+    monkeypatch.setitem(BINARY, "cosh", steep)
+    graph, plan = Graph.complete(2), replace(PLAN, loss="cosh", rounds=50)
+    run = federation(graph, [20_000] * 2, plan=plan, d=25)
+    assert solver.worth_compiling(2 * 20_000 * 25, plan.rounds)
+    chosen, plain = (local.train(graph, run, use_numba=how) for how in (None, False))
+    np.testing.assert_array_equal(chosen.released, plain.released)
+    assert (chosen.inside.certified <= PLAN.tolerance).all()
+    matsushita = replace(run, plan=replace(plan, loss="matsushita"))
+    assert np.abs(local.train(graph, matsushita).released - plain.released).max() > 0.01

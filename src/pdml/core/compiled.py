@@ -17,9 +17,7 @@ import numpy as np
 from numba.extending import intrinsic, overload
 
 from pdml.core import kernel
-from pdml.core.losses import BINARY
 
-CODES = {name: code for code, name in enumerate(BINARY)}  # logistic 0, square 1, matsushita 2
 LANES = 32  # rows whose slopes are taken together; a block of dense rows stays in the first cache
 
 OPTIONS: dict[str, Any] = {
@@ -33,7 +31,7 @@ jit = numba.njit(**OPTIONS)
 @jit
 def slopes(code, z, bits, powers, count):
     """z <- g'(z) in place. tanh(z/2)/2 = (1 - e)/(1 + e)/2 with e = exp(-|z|) by range reduction
-    and a polynomial.
+    and a polynomial. NaN for a code of no loss (`core.losses.COMPILED`): it is never certified.
     """
     if code == 0:
         for j in range(count):
@@ -56,22 +54,27 @@ def slopes(code, z, bits, powers, count):
     elif code == 1:
         for j in range(count):
             z[j] = 2.0 * z[j]
-    else:
+    elif code == 2:
         for j in range(count):
             z[j] = z[j] / np.sqrt(1.0 + z[j] * z[j])
+    else:
+        for j in range(count):
+            z[j] = np.nan
 
 
 @jit
 def curvatures(code, z):
-    """z <- g''(z) in place."""
+    """z <- g''(z) in place; NaN as in `slopes`."""
     for j in range(z.size):
         if code == 0:
             e = np.exp(-abs(z[j]))
             z[j] = e / ((1.0 + e) * (1.0 + e))
         elif code == 1:
             z[j] = 2.0
-        else:
+        elif code == 2:
             z[j] = (1.0 + z[j] * z[j]) ** -1.5
+        else:
+            z[j] = np.nan
 
 
 @jit

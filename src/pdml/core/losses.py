@@ -26,7 +26,8 @@ class Loss:
 
     ``slope_bound`` is sup|g'| (infinite where the loss has none: then no replaced record can be
     bounded), ``curvature_bound`` is sup of g'' (Boehning's bound) and ``third_bound`` of its rate
-    of change; both hold in the Euclidean norm over the class codes.
+    of change; both hold in the Euclidean norm over the class codes. An infinite ``slope_bound`` is
+    for a quadratic g alone: `core.rounding` counts on slopes that are exact given the margins.
     """
 
     name: str
@@ -37,6 +38,14 @@ class Loss:
     value: Callable[[Array], Array]  # (..., C) -> (...)
     slope: Callable[[Array], Array]  # (..., C) -> (..., C)
     curvature: Callable[[Array], Array]  # (m, C) -> (m, C, C)
+
+    @property
+    def compiled_code(self) -> int | None:
+        """The number of its loops in `core.compiled`; None where there are none.
+
+        All fields must agree: another loss of the same name has no compiled loops.
+        """
+        return COMPILED.index(self) if self in COMPILED else None
 
 
 def _logistic_value(z: Array) -> Array:
@@ -108,6 +117,7 @@ SOFTMAX = Loss(
     curvature=_softmax_curvature,
 )
 
+COMPILED = (LOGISTIC, SQUARE, MATSUSHITA)  # in the order of the codes of `core.compiled`
 BINARY = {loss.name: loss for loss in (LOGISTIC, SQUARE, MATSUSHITA)}
 
 

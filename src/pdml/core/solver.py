@@ -21,7 +21,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from pdml._types import Array, IntArray, Matrix
 from pdml.core import kernel, rounding, rows
-from pdml.core.losses import BINARY, Loss
+from pdml.core.losses import Loss
 from pdml.errors import NotCertified
 
 Each = Callable[..., list[Any]]
@@ -71,21 +71,21 @@ class PrimalSolver:
     def _start(self) -> None:
         """Stand at w = 0."""
         zero, m = np.zeros(self.size), self.matrix.shape[0]
-        if self.codes == 1:  # g'(0) = 0, and the Hessian at 0 is g''(0)·S
+        slope = self.loss.slope(np.zeros((1, self.codes)))[0]
+        if slope.any():  # never where g is even
+            mean = np.asarray(self.matrix.sum(axis=0)).ravel() / m
+            self.state.gradients[:] = np.outer(slope, mean).reshape(-1)
+        if self.codes == 1:  # the Hessian at 0 is g''(0)·S
             bent = self.loss.curvature(np.zeros((1, 1)))[0, 0, 0]
             fast = self._compiled
             if fast is None or not sp.issparse(self.matrix):  # BLAS is faster than any loop
                 np.divide(rows.gram(self.matrix), m, out=self.state.moment)
                 np.multiply(bent, self.state.moment, out=self.state.hessian)
             else:
-                code = fast.CODES[self.loss.name]
+                code = self.loss.compiled_code
                 fast.hessian(self._rows, code, zero, self.state.hessian, self.width)
                 self.state.moment[:] = self.state.hessian / bent
         else:
-            slope = self.loss.slope(np.zeros((1, self.codes)))[0]
-            self.state.gradients[:] = np.outer(
-                slope, np.asarray(self.matrix.sum(axis=0)).ravel() / m
-            ).reshape(-1)
             self.state.moment[:] = rows.gram(self.matrix) / m
             self.state.hessian[:] = np.kron(
                 self.loss.curvature(np.zeros((1, self.codes)))[0], self.state.moment
@@ -107,7 +107,7 @@ class PrimalSolver:
             place = (
                 self._rows,
                 np.array([0, self.matrix.shape[0]]),
-                self._compiled.CODES[self.loss.name],
+                self.loss.compiled_code,
                 *_settings([self]),
             )
             ticket = np.zeros(1, dtype=np.int64)
@@ -277,7 +277,7 @@ class ManySolvers:
             self._place = (
                 self._rows,
                 cuts,
-                self._compiled.CODES[loss.name],
+                loss.compiled_code,
                 *_settings(self.solvers),
             )
 
@@ -349,8 +349,8 @@ def compiled_loops() -> Any:
 
 
 def compilable(loss: Loss, codes: int, width: int) -> bool:
-    """Whether the compiled loops know this problem: a binary loss, and a Hessian that fits."""
-    return codes == 1 and loss.name in BINARY and width <= WIDEST
+    """Whether the compiled loops know this problem: this very loss, and a Hessian that fits."""
+    return codes == 1 and loss.compiled_code is not None and width <= WIDEST
 
 
 def worth_compiling(values: int, rounds: int) -> bool:
