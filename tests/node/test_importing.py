@@ -1,5 +1,7 @@
 """Records come into a node's folder: checked, shuffled, private, and with one budget."""
 
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +12,15 @@ pytest.importorskip("cryptography")
 from joined import join, people, spend
 
 from pdml.errors import DataError, InvalidInput, JournalError
+from pdml.node import holdings
 from pdml.node.account import look
 from pdml.node.home import Home
 from pdml.node.importing import import_frozen, import_table
+from pdml.node.party import check_budget
+from pdml.plan.training_plan import TrainingPlan
 from pdml.tables import Table
+
+PLAN = TrainingPlan(method="sums", label_noise=20.0, square_noise=20.0)
 
 
 @pytest.fixture
@@ -76,7 +83,7 @@ def test_too_few_records_are_refused(alice: Home) -> None:
         import_table(alice, table, label="diagnosed", epsilon=1.0, randomise=False)
 
 
-def test_another_data_set_after_a_training_is_taken_only_for_other_people(alice: Home) -> None:
+def test_another_data_set_after_a_training_is_taken_only_for_new_participants(alice: Home) -> None:
     """Else the same people would have their budget again, by importing their table twice."""
     how = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
     for _ in range(2):  # before a training nothing is lost by changing one's mind
@@ -84,11 +91,11 @@ def test_another_data_set_after_a_training_is_taken_only_for_other_people(alice:
     before = Home.open(alice.folder)
     spend(before)
     before = Home.open(alice.folder)
-    with pytest.raises(InvalidInput, match="say --other-people if nobody's record is in both"):
+    with pytest.raises(InvalidInput, match="--new-participants if nobody's record is in both"):
         import_table(before, people(), **how)
     assert Home.open(alice.folder).config.data == before.config.data
     import_frozen(before, before.path(before.config.data))  # the same is the same
-    import_table(before, people(), **how, other_people=True)
+    import_table(before, people(), **how, new_participants=True)
     assert Home.open(alice.folder).config.data != before.config.data
 
 
@@ -104,3 +111,44 @@ def test_a_lost_journal_is_no_fresh_start(alice: Home) -> None:
         look(Home.open(alice.folder))
     with pytest.raises(JournalError, match=gone):
         import_table(Home.open(alice.folder), people(), **how)
+
+
+def test_a_data_set_on_which_a_job_only_began_has_released_nothing(alice: Home) -> None:
+    """A job began on v1 and sent nothing; then v2 of the same people was trained on."""
+    how = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
+    first = import_table(alice, people(), **how)
+    home = Home.open(alice.folder)
+    names = {"server": "alice", "dataset": first.dataset, "source": "secure"}
+    with closing(home.journal()) as journal:
+        journal.begin("begun", contract="", sealed=b"", terms="", **names)
+    v1 = home.path(home.config.data)
+    import_table(home, people(), **how)
+    spend(Home.open(alice.folder))
+    with pytest.raises(InvalidInput, match="would begin with a whole budget"):
+        import_frozen(Home.open(alice.folder), v1)
+    held = import_frozen(Home.open(alice.folder), v1, new_participants=True)
+    assert held.new_participants and held.dataset == first.dataset
+    assert Home.open(alice.folder).holdings().new_participants, "it is remembered"
+
+
+def test_a_training_asks_whatever_was_imported_first(alice: Home) -> None:
+    """The table was imported, then its people were counted under another name."""
+    how = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
+    held = import_table(alice, people(), **how)
+    home = Home.open(alice.folder)
+    contract = holdings.agreed(home.study(), PLAN, "later")
+    account = {"journal": home.journal(), "budget": home.study().budget}
+    with closing(account["journal"]) as journal:
+        check_budget(contract, "alice", held, **account)
+        journal.release(
+            "counted",
+            contract="",
+            server="alice",
+            dataset="counted people",
+            source="secure",
+            payload=b"",
+            events=[],
+        )
+        with pytest.raises(InvalidInput, match="would begin with a whole budget"):
+            check_budget(contract, "alice", held, **account)
+        check_budget(contract, "alice", replace(held, new_participants=True), **account)

@@ -1,21 +1,25 @@
 """A released model evaluated by those who made it: each once, with noise, in its own journal."""
 
+import contextlib
 import json
 from contextlib import closing
 from dataclasses import replace
+from math import exp, sqrt
 from pathlib import Path
 
 import numpy as np
 import pytest
+from disk import FULL, Disk
 from joined import STUDY, join, people, spend
+from scipy.stats import norm
 
 from pdml.errors import BudgetExceeded, DataError, InvalidInput, JournalError
 from pdml.node.account import look
 from pdml.node.home import Home
 from pdml.node.importing import import_table
-from pdml.node.journal import Journal
 from pdml.release.model import Model
 from pdml.release.node_evaluation import Signed, add_up, evaluate_at_node, evaluate_study
+from pdml.train.counts import SHIFT
 
 
 def released(home: Home) -> Model:
@@ -62,21 +66,55 @@ def test_counts_are_debited_once_and_given_again_not_drawn_again(tmp_path: Path)
     assert third.ledger.line("features", "other servers").epsilon > 1.6, "the same records"
 
 
-def test_a_crash_between_the_beginning_and_the_release_draws_once(tmp_path, monkeypatch) -> None:
+@pytest.fixture
+def disk():
+    made = Disk("evaluations", default=True)
+    yield made
+    made.close()
 
-    home = join(tmp_path)
-    with monkeypatch.context() as patched:
 
-        def full(*args, **kwargs):
-            raise JournalError("the disk is full")
+def refuse_writes(after: int):
+    """A disk that takes so many more writes of the journal, and is full then."""
+    left = [after]
 
-        patched.setattr(Journal, "commit", full)
-        with pytest.raises(JournalError, match="full"):
-            evaluated(home)
-    done = evaluated(home)
+    def fails(operation: str, file: str) -> int:
+        if operation != "write" or not file.startswith("journal.db"):
+            return 0
+        left[0] -= 1
+        return FULL if left[0] < 0 else 0
+
+    return fails
+
+
+@pytest.mark.parametrize("epsilon", [1.2, 20.0])
+def test_full_disks_do_not_let_evaluations_past_the_budget(disk, tmp_path, epsilon) -> None:
+    """Four evaluations, whose disk was full after 0, 1, 2, ... writes, are asked for again: what
+    was returned is recounted here, by the closed form of Gaussians that add up, and stays within
+    the budget, of which one such evaluation needs more than half.
+    """
+    home = join(tmp_path, STUDY.replace("epsilon = 20", f"epsilon = {epsilon:g}"))
+    names = [f"attempt-{i}" for i in range(4)]
+    failures = 0
+    for writes in range(12):
+        disk.fails = refuse_writes(writes)
+        for name in names:
+            try:
+                evaluated(Home.open(home.folder), job=name, epsilon=1.0)
+            except (JournalError, BudgetExceeded) as error:
+                failures += isinstance(error, JournalError)
+    disk.fails = lambda operation, file: 0
+    assert failures >= 4, "the disk was full often enough to begin four of them"
+    seen = []
+    for name in names:
+        with contextlib.suppress(BudgetExceeded):
+            seen.append(evaluated(Home.open(home.folder), job=name, epsilon=1.0).signed)
+    assert len({tuple(each.counts) for each in seen}) == len(seen) == (4 if epsilon > 2 else 1)
+    mu = sqrt(sum(SHIFT**2 / each.stddev**2 for each in seen))
+    delta = norm.cdf(mu / 2 - epsilon / mu) - exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+    assert delta <= 1e-6, "what an adversary has seen"
     with closing(home.committed()) as journal:
-        assert len(journal.spent(journal.jobs()[0].dataset)) == 1
-    assert done.signed == evaluated(home).signed
+        (dataset,) = journal.datasets()
+        assert journal.releases(dataset) == len(journal.spent(dataset)) == len(seen)
 
 
 def test_the_study_s_budget_ends_evaluations(tmp_path: Path) -> None:
@@ -90,12 +128,12 @@ def test_the_study_s_budget_ends_evaluations(tmp_path: Path) -> None:
 
 def test_people_who_were_trained_on_are_not_counted_as_others(tmp_path: Path) -> None:
     home = join(tmp_path)
-    import_table(home, people(), label="diagnosed", epsilon=2.0, randomise=True, other_people=False)
+    import_table(home, people(), label="diagnosed", epsilon=2.0, randomise=True)
     home = Home.open(home.folder)
     spend(home)
-    with pytest.raises(InvalidInput, match="--other-people"):
+    with pytest.raises(InvalidInput, match="--new-participants"):
         evaluated(home)
-    assert evaluated(home, other_people=True).evaluation.records == 150
+    assert evaluated(home, new_participants=True).evaluation.records == 150
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:

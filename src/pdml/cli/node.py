@@ -118,13 +118,13 @@ def data(
         bool, flag("--randomised", "The labels were randomised on people's devices.")
     ] = False,
     randomise: Annotated[bool, flag("--randomise", _RANDOMISE)] = False,
-    other_people: Annotated[bool, flag("--other-people", _OTHERS)] = False,
+    new_participants: Annotated[bool, flag("--new-participants", _OTHERS)] = False,
     as_json: Json = False,
 ) -> None:
     """Give a node the records it trains on.
 
     They are copied into the folder, readable by its owner alone, and checked against the study. A
-    budget belongs to a data set, so after a training another one is taken only with --other-people.
+    budget belongs to a data set: after a training another is taken only with --new-participants.
 
     \b
     Example:
@@ -149,7 +149,7 @@ def data(
             "say whether the labels are --randomised already or are to be --randomise'd now"
         )
     if from_collect is not None:
-        held = import_frozen(home, from_collect, other_people=other_people)
+        held = import_frozen(home, from_collect, new_participants=new_participants)
     else:
         assert table is not None
         held = import_table(
@@ -159,7 +159,7 @@ def data(
             epsilon=epsilon,
             epsilon_column=epsilon_column,
             randomise=randomise,
-            other_people=other_people,
+            new_participants=new_participants,
         )
     records, who = held.server.place.records, note(home.name, held.randomised_by)
     told = {"server": home.name, "records": records, "dataset": held.dataset}

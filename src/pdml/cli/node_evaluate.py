@@ -23,7 +23,7 @@ def evaluate(
     epsilon: Annotated[float, option("What it may tell about one record.")] = 1.0,
     delta: Annotated[float, option("But for this chance.")] = 1e-6,
     bins: Annotated[int, option(_BINS)] = 5,
-    other_people: Annotated[bool, flag("--other-people", _OTHERS)] = False,
+    new_participants: Annotated[bool, flag("--new-participants", _OTHERS)] = False,
     out: Annotated[Path, option("What is released, signed.", "FILE")] = Path("evaluation.json"),
     force: Force = False,
     as_json: TablesJson = False,
@@ -36,7 +36,7 @@ def evaluate(
     \b
     Example:
       pdml node evaluate alice result/model.json held-back.csv --label diagnosis \\
-          --job checked --other-people
+          --job checked --new-participants
     """
     for name, given in (("--label", label), ("--job", job)):
         if not given:
@@ -55,7 +55,7 @@ def evaluate(
         epsilon=epsilon,
         delta=delta,
         bins=bins,
-        other_people=other_people,
+        new_participants=new_participants,
     )
     outputs.commit({out: done.save})
     told = {**done.evaluation.to_dict(), "privacy": done.ledger.to_dict(), "file": str(out)}

@@ -14,7 +14,7 @@ Every file is 0600, the folder 0700.
 import os
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -54,6 +54,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     )
     begun: bool = False  # whether there has been a journal: one that is missing then was lost
     data: str = ""  # the frozen data set, below the folder; "" until there is one
+    new_participants: tuple[str, ...] = ()  # data sets of which the operator says nobody is known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +159,7 @@ class Home:
     def path(self, *parts: str) -> Path:
         return self.folder.joinpath(*parts)
 
-    def save(self, **changes: str | bool) -> "Home":
+    def save(self, **changes: str | bool | tuple[str, ...]) -> "Home":
         """The same folder with other settings, on disk."""
         config = msgspec.structs.replace(self.config, **changes)
         _check_rule(config.accept)
@@ -356,7 +357,8 @@ class Home:
         return frozen.open_frozen(self.path(self.config.data))
 
     def holdings(self) -> Holdings:
-        return holdings.hold(self.study(), self.name, self.frozen(), before=self.lineage())
+        held = holdings.hold(self.study(), self.name, self.frozen(), before=self.lineage())
+        return replace(held, new_participants=held.dataset in self.config.new_participants)
 
     def evidence(self, job: str) -> Path:
         """Where proofs that a member said two things in this job are kept; statements are in the

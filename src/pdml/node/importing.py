@@ -4,7 +4,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,12 +16,13 @@ from pdml.mechanisms.label_flip import flip_labels, micro
 from pdml.mechanisms.randomness import LABELS, Secure
 from pdml.node import holdings
 from pdml.node.home import Home
+from pdml.node.participants import refuse_fresh_budget
 from pdml.node.party import Holdings
 from pdml.study import columns, frozen
 from pdml.tables import Table, listed
 
 
-def import_frozen(home: Home, folder: Path, *, other_people: bool = False) -> Holdings:
+def import_frozen(home: Home, folder: Path, *, new_participants: bool = False) -> Holdings:
     """Copy a frozen data set into a node's folder, where it is what the node trains on.
 
     Parameters
@@ -30,8 +31,9 @@ def import_frozen(home: Home, folder: Path, *, other_people: bool = False) -> Ho
         The node's folder, which is in a study.
     folder : Path
         As `pdml.collect.collection.Collection.export` wrote it.
-    other_people : bool
-        That nobody in these records is in a data set that the node has trained on.
+    new_participants : bool
+        That nobody in these records is in a data set of which this organisation has released
+        something, be it from another folder; others are told so.
 
     Returns
     -------
@@ -52,7 +54,7 @@ def import_frozen(home: Home, folder: Path, *, other_people: bool = False) -> Ho
         os.chmod(stage, 0o700)
         for path in stage.iterdir():
             os.chmod(path, 0o600)
-        return _adopt(home, stage, held.dataset, other_people=other_people)
+        return _adopt(home, stage, held.dataset, new_participants=new_participants)
 
 
 def import_table(
@@ -63,7 +65,7 @@ def import_table(
     epsilon: float | None = None,
     epsilon_column: str = "",
     randomise: bool,
-    other_people: bool = False,
+    new_participants: bool = False,
 ) -> Holdings:
     """Encode a table's rows by the study, in an order that tells nothing, and freeze them in a
     node's folder.
@@ -80,7 +82,7 @@ def import_table(
         The labels' ε, from the study's menu: one for all, or a column of each one's own.
     randomise : bool
         Whether the labels are true and are randomised now; else they were before.
-    other_people : bool
+    new_participants : bool
         As for `import_frozen`.
 
     Returns
@@ -136,7 +138,7 @@ def import_table(
             )
             writer.finish(frozen_at=f"{datetime.now(UTC):%Y-%m-%dT%HZ}")
         held = holdings.hold(study, home.name, frozen.open_frozen(stage))
-        return _adopt(home, stage, held.dataset, other_people=other_people)
+        return _adopt(home, stage, held.dataset, new_participants=new_participants)
 
 
 @contextmanager
@@ -149,44 +151,17 @@ def _stage(home: Home) -> Iterator[Path]:
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _adopt(home: Home, stage: Path, digest: str, *, other_people: bool) -> Holdings:
+def _adopt(home: Home, stage: Path, digest: str, *, new_participants: bool) -> Holdings:
     """Under its digest: the name of a data set is what its budget belongs to."""
-    if not other_people:
-        refuse_fresh_budget(home, digest)
+    declared = home.config.new_participants
+    if new_participants and digest not in declared:
+        declared = (*declared, digest)
+    journal = home.committed()
+    if journal is not None:
+        with closing(journal):
+            refuse_fresh_budget(journal, home.name, digest, new_participants=digest in declared)
     folder = home.path("data") / digest[:32]
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     if not folder.exists():
         stage.rename(folder)
-    return home.save(data=f"data/{folder.name}").holdings()
-
-
-def refuse_fresh_budget(home: Home, digest: str) -> None:
-    """The same people under another name would have their budget twice; only the operator can
-    know.
-
-    Parameters
-    ----------
-    home : Home
-        The node's folder.
-    digest : str
-        Of the data set that is to be used.
-
-    Raises
-    ------
-    InvalidInput
-        If the node has sent something about other records.
-    """
-    journal = home.committed()
-    if journal is None:
-        return
-    try:
-        used = [name for name in journal.datasets() if name != digest and journal.releases(name)]
-        known = digest in journal.datasets()
-    finally:
-        journal.close()
-    if used and not known:
-        raise InvalidInput(
-            f"{home.name} has released something about the data set {used[-1][:12]}, and a new "
-            "one begins with a whole budget: say "
-            "--other-people if nobody's record is in both, or else keep the old one"
-        )
+    return home.save(data=f"data/{folder.name}", new_participants=declared).holdings()

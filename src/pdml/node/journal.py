@@ -222,9 +222,29 @@ class Journal:
     ) -> None:
         """A new job with its sealed state: whatever is drawn once for it is now drawn."""
         with self._transaction():
-            columns = "(job, contract, server, dataset, source, state, sealed, terms)"
-            values = (job, contract, server, dataset, source, RUNNING, sealed, terms)
-            self._db.change(f"INSERT INTO jobs {columns} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+            self._insert_job(job, contract, server, dataset, source, RUNNING, sealed, terms)
+
+    def _insert_job(self, *values: str | bytes) -> None:
+        columns = "(job, contract, server, dataset, source, state, sealed, terms)"
+        self._db.change(f"INSERT INTO jobs {columns} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+    def release(
+        self,
+        job: str,
+        *,
+        contract: str,
+        server: str,
+        dataset: str,
+        source: str,
+        payload: bytes,
+        events: Sequence[Event],
+    ) -> None:
+        """A job of one release, begun, debited and finished at once: there is none without its
+        debit, which a later one could fail to count.
+        """
+        with self._transaction():
+            self._insert_job(job, contract, server, dataset, source, FINISHED, b"", "")
+            self._insert_release(job, dataset, 1, payload, events)
 
     def sources(self, dataset: str) -> set[str]:
         """Where the noise of this data set's jobs came from."""
@@ -273,12 +293,17 @@ class Journal:
                 f"{known and known.round}"
             )
         with self._transaction():
-            self._db.change("INSERT INTO outbox VALUES (?, ?, ?)", (job, t, payload))
-            for event in events:
-                values = (known.dataset, job, t, records.dumps(event))
-                self._db.change(
-                    "INSERT INTO events (dataset, job, round, event) VALUES (?, ?, ?, ?)", values
-                )
+            self._insert_release(job, known.dataset, t, payload, events)
+
+    def _insert_release(
+        self, job: str, dataset: str, t: int, payload: bytes, events: Sequence[Event]
+    ) -> None:
+        self._db.change("INSERT INTO outbox VALUES (?, ?, ?)", (job, t, payload))
+        for event in events:
+            values = (dataset, job, t, records.dumps(event))
+            self._db.change(
+                "INSERT INTO events (dataset, job, round, event) VALUES (?, ?, ?, ?)", values
+            )
 
     def outgoing(self, job: str, t: int) -> bytes:
         return bytes(
@@ -322,6 +347,10 @@ class Journal:
         return [
             name for (name,) in self._db.rows("SELECT DISTINCT dataset FROM jobs ORDER BY dataset")
         ]
+
+    def released_datasets(self) -> list[str]:
+        """Those of which something has left; of one on which a job only began nothing has."""
+        return [name for name in self.datasets() if self.releases(name)]
 
     def releases(self, dataset: str) -> int:
         """How many vectors have left for this data set, over all jobs."""

@@ -6,7 +6,7 @@ from pdml.accounting import Budget
 from pdml.errors import JournalError
 from pdml.mechanisms.randomness import Source
 from pdml.node.contract import Contract
-from pdml.node.home import BY_STUDY, Home
+from pdml.node.home import BY_STUDY, Config, Home
 from pdml.node.journal import FINISHED, Journal
 from pdml.node.offers import Offer
 from pdml.node.party import Holdings, check_budget
@@ -19,13 +19,13 @@ class Judge:
     def __init__(self, home: Home, study: Study, source: Source, committed: Journal) -> None:
         self._folder, self._name, self._study, self._source = home.folder, home.name, study, source
         self._committed = committed
-        self._held: tuple[str, Holdings] | None = None
+        self._held: tuple[Config, Holdings] | None = None
 
     def holdings(self) -> Holdings:
         """The records; read once for each data set."""
         home = Home.open(self._folder)
-        if self._held is None or self._held[0] != home.config.data:
-            self._held = home.config.data, home.holdings()
+        if self._held is None or self._held[0] != home.config:
+            self._held = home.config, home.holdings()
         return self._held[1]
 
     def allows(self, offer: Offer) -> bool:

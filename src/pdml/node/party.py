@@ -30,6 +30,7 @@ from pdml.node import ending, evidence, statement, wire
 from pdml.node.contract import Contract
 from pdml.node.identity import Identity
 from pdml.node.journal import FINISHED, Journal
+from pdml.node.participants import refuse_fresh_budget
 from pdml.node.summing import SumsNode
 from pdml.train.node import Node, Server, compiles
 
@@ -52,6 +53,7 @@ class Holdings:
     server: Server
     dataset: str
     randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
+    new_participants: bool = False  # the operator's word: nobody is in another data set
 
     def flip(self) -> LabelFlipped:
         """The event that the labels went through before this node had them, or when it did."""
@@ -381,6 +383,8 @@ def check_budget(
 
     The whole job at once: a training that must stop half way has spent its budget for nothing.
     """
+    new = holdings.new_participants
+    refuse_fresh_budget(journal, name, holdings.dataset, new_participants=new)
     already = journal.spent(holdings.dataset, but=contract.job)
     events, flip = contract.plan.events(holdings.server.place), holdings.flip()
     safe = last_safe_round(

@@ -21,8 +21,8 @@ from pdml.mechanisms.randomness import Secure, Source, source_named
 from pdml.node import holdings, wire
 from pdml.node.contract import UNITS
 from pdml.node.home import Home
-from pdml.node.importing import refuse_fresh_budget
 from pdml.node.journal import Journal
+from pdml.node.participants import refuse_fresh_budget
 from pdml.release.counted import CountedEvaluation, count, exact_counts, pooled
 from pdml.release.model import Model
 from pdml.release.signed_counts import Signed, check_evaluations, digest_of
@@ -67,7 +67,7 @@ def evaluate_at_node(
     epsilon: float = 1.0,
     delta: float = 1e-6,
     bins: int = BINS,
-    other_people: bool = False,
+    new_participants: bool = False,
     simulated_noise: int | None = None,
 ) -> NodeEvaluation:
     """Count how a released model does on records that this organisation held back, once, with
@@ -90,7 +90,7 @@ def evaluate_at_node(
         What the release may tell about one record.
     bins : int
         Of the model's confidence.
-    other_people : bool
+    new_participants : bool
         That nobody in these records is in a data set of which the node has released something.
     simulated_noise : int, optional
         A seed, for tests: it protects nobody.
@@ -125,17 +125,14 @@ def evaluate_at_node(
     dataset = _dataset(x, truth)
     terms = (study.hash, home.name, job, made_of, dataset, repr(counting), source.name)
     digest = hashlib.sha256(_DOMAIN + msgspec.json.encode(terms)).hexdigest()
-    if not other_people:
-        refuse_fresh_budget(home, dataset)
     with closing(home.journal()) as journal:
-        _begin(journal, home, study, job, digest, dataset, counting, source)
-        known = journal.job(job)
-        assert known is not None
-        if known.round == 0:
+        if not _released(journal, home, job, digest):
+            refuse_fresh_budget(journal, home.name, dataset, new_participants=new_participants)
+            _check_account(journal, study, dataset, counting, source)
             units = counting.released(exact_counts(model, x, truth, counting), source)
+            names = {"contract": digest, "server": home.name, "source": source.name}
             payload = wire.packed(units.reshape(1, -1), UNITS)
-            journal.commit(job, 1, payload=payload, events=[counting.event])
-            journal.finish(job)
+            journal.release(job, **names, dataset=dataset, payload=payload, events=[counting.event])
         sent = wire.unpacked(journal.outgoing(job, 1), (1, int(np.prod(counting.shape))), UNITS)
         spent = journal.spent(dataset)
     said = Signed(
@@ -248,25 +245,21 @@ def _dataset(x: Matrix, truth: IntArray) -> str:
     return hashlib.sha256(_DATASET + b"".join(sorted(rows))).hexdigest()
 
 
-def _begin(
-    journal: Journal,
-    home: Home,
-    study: Study,
-    job: str,
-    digest: str,
-    dataset: str,
-    counting: Counting,
-    source: Source,
-) -> None:
-    """A new job within the budget, or the same one again."""
+def _released(journal: Journal, home: Home, job: str, digest: str) -> bool:
+    """Whether this evaluation was released before; another one under its name is refused."""
     known = journal.job(job)
-    if known is not None:
-        if known.contract != digest:
-            raise JournalError(
-                f"job {job} is in the journal of {home.name} with other records or settings: give "
-                "the evaluation another name"
-            )
-        return
+    if known is not None and (known.contract != digest or not known.round):
+        raise JournalError(
+            f"job {job} is in the journal of {home.name} with other records or settings: give "
+            "the evaluation another name"
+        )
+    return known is not None
+
+
+def _check_account(
+    journal: Journal, study: Study, dataset: str, counting: Counting, source: Source
+) -> None:
+    """Refuse what these records' account cannot hold beside all that was released of them."""
     if others := journal.sources(dataset) - {source.name}:
         raise JournalError(
             f"these records were counted with {others.pop()} noise before: one ledger cannot hold "
@@ -275,5 +268,3 @@ def _begin(
     spent = (*journal.spent(dataset), counting.event)
     assert study.budget is not None  # `bounded` has refused the study otherwise
     Ledger((spent,), classes=counting.classes).check(study.budget)
-    names = {"contract": digest, "server": home.name, "dataset": dataset, "source": source.name}
-    journal.begin(job, **names, sealed=b"", terms="")

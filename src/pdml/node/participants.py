@@ -1,0 +1,40 @@
+"""Whether a data set may begin with a whole budget: only if nobody in it is in another one of which
+something was released. Only the operator can know, and says so by ``--new-participants``.
+"""
+
+from pdml.errors import InvalidInput
+from pdml.node.journal import Journal
+
+
+def refuse_fresh_budget(
+    journal: Journal, name: str, dataset: str, *, new_participants: bool
+) -> None:
+    """Refuse the first release of a data set whose people may have spent a budget under another.
+
+    Of any two data sets with releases the later one was asked about: it does not matter which of
+    them was imported, or had a job that only began, first.
+
+    Parameters
+    ----------
+    journal : Journal
+        Of the node.
+    name : str
+        The node.
+    dataset : str
+        The digest of the data set that is to be used.
+    new_participants : bool
+        The operator's word that nobody's record is in another data set of this node.
+
+    Raises
+    ------
+    InvalidInput
+        If something was released about another data set, nothing about this one, and the operator
+        has not said that nobody is in both.
+    """
+    used = journal.released_datasets()
+    if used and dataset not in used and not new_participants:
+        raise InvalidInput(
+            f"{name} has released something about the data set {used[-1][:12]}, and "
+            f"{dataset[:12]} would begin with a whole budget: give it again with "
+            "--new-participants if nobody's record is in both, or else use the old one"
+        )
