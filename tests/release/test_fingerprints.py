@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from pdml.release.fingerprints import fingerprints, named
 
@@ -38,7 +41,7 @@ def test_other_values_have_others():
     found = set(fingerprints(x, y).tolist())
     assert len(found) == 500
     nudged = x.copy()
-    nudged[:, 0] = np.nextafter(x[:, 0], np.inf)
+    nudged[:, 0] = np.nextafter(x[:, 0].astype(np.float32), np.float32(np.inf))
     swapped = x[:, [1, 0, 2, 3, 4, 5]]
     for other in (fingerprints(nudged, y), fingerprints(swapped, y), fingerprints(x, (y + 1) % 3)):
         assert not found & set(other.tolist())
@@ -56,3 +59,33 @@ def test_people_by_name():
     for wrong in (["anna"], ["anna", "anna"], [["anna", "ben"]]):
         with pytest.raises(ValueError, match="people must hold a name of its own"):
             named(wrong, 2)
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(st.lists(st.one_of(st.integers(), st.text()), min_size=1, max_size=20))
+def test_two_names_are_one_person_only_if_they_are_spelt_alike(names):
+    """hash(-1) == hash(-2) in Python: a digest tells them apart."""
+    cells = np.fromiter(names, dtype=object, count=len(names))
+    if len({str(name) for name in names}) < len(names):
+        with pytest.raises(ValueError, match="people must hold a name of its own"):
+            named(cells, len(names))
+    else:
+        assert len(set(named(cells, len(names)).tolist())) == len(names)
+
+
+def test_numbers_that_python_hashes_alike_are_two():
+    assert len(set(named([-1, -2], 2).tolist())) == 2
+    assert len(set(fingerprints(np.ones((2, 3)), [-1, -2]).tolist())) == 2
+    for wrong in ([0.5, 1.0], [None, 1], [float("nan"), 1.0], [b"a", b"b"]):
+        with pytest.raises(ValueError, match="people must hold texts or whole numbers"):
+            named(np.array(wrong, dtype=object), 2)
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(hnp.arrays(np.float64, (5, 3), elements=st.floats(allow_nan=False)))
+def test_a_copy_of_less_precision_is_the_same_record(x):
+    with np.errstate(over="ignore"):
+        short = x.astype(np.float32)
+    y = np.arange(5)
+    np.testing.assert_array_equal(fingerprints(x, y), fingerprints(short, y))
+    np.testing.assert_array_equal(fingerprints(sp.csr_array(x), y), fingerprints(short, y))

@@ -1,6 +1,7 @@
 """All fits on the same people, added up as a deployment would live through them."""
 
 import pickle
+import threading
 import warnings
 from dataclasses import replace
 
@@ -76,7 +77,7 @@ def test_a_person_says_the_same_in_every_fit_and_stays_with_one_server():
         for part in (slice(None), slice(60, 200), slice(0, 90)):
             fitted = classifier().fit(x[part], y[part])
             ids = counted.fits[-1].people
-            coins.append(counted.reported(ids, 1 - y[part], np.ones(len(ids)), 2))
+            coins.append(counted.memory.reported(ids, 1 - y[part], np.ones(len(ids)), 2))
             assert fitted.privacy_.reports is not None
     whole, middle, front = counted.fits
     np.testing.assert_array_equal(whole.servers[60:200], middle.servers)
@@ -180,7 +181,7 @@ def test_one_label_and_sensible_settings():
     for wrong in ({"budget": 1.0}, {"random_state": -1}, {"randomness": "dice"}):
         with pytest.raises(InvalidInput):
             PrivacyLedgerSession(**wrong)
-    assert session.current() is None
+    assert session.open_sessions() == ()
 
 
 def test_few_records_are_dealt_anew_rather_than_leaving_a_server_empty():
@@ -219,3 +220,128 @@ def test_a_session_changes_no_fit_but_its_coins_and_servers():
     other = classifier(epsilon=None).fit(x, y, servers=owners)
     np.testing.assert_array_equal(one.coef_, other.coef_)
     assert replace(one.privacy_, notes=()).events != ()
+
+
+def test_all_open_sessions_count_each_with_its_own_budget():
+    x, y = people()
+    once = spent(classifier().fit(x, y).privacy_)
+    with PrivacyLedgerSession(budget=Budget(features_epsilon=1.7 * once)) as outer:
+        classifier().fit(x, y)
+        with PrivacyLedgerSession(budget=Budget(features_epsilon=5 * once)) as inner:
+            second = classifier().fit(x, y)
+            with pytest.raises(BudgetExceeded):  # the outer one's
+                for _ in range(30):
+                    classifier().fit(x, y)
+        assert len(outer) > len(inner) >= 1
+        assert spent(second.privacy_) == spent(outer.ledger) > spent(inner.ledger)
+    with PrivacyLedgerSession() as outer:
+        tight = PrivacyLedgerSession(budget=Budget(features_epsilon=once / 2))
+        with tight as inner, pytest.raises(BudgetExceeded):  # then neither has counted it
+            classifier().fit(x, y)
+        assert len(outer) == len(inner) == 0
+
+
+def test_sessions_of_two_threads_miss_nothing():
+    """Also where they do not end in the order in which they began: one report for each ε."""
+    x, y = people()
+    opened, closed = threading.Event(), threading.Event()
+    counted = {}
+
+    def first():
+        with PrivacyLedgerSession() as mine:
+            classifier().fit(x, y)
+            opened.set()
+            counted["first"] = mine
+            assert closed.wait(60)
+        closed.clear()
+        opened.set()
+
+    worker = threading.Thread(target=first)
+    worker.start()
+    assert opened.wait(60)
+    opened.clear()
+    with PrivacyLedgerSession() as own:
+        classifier().fit(x, y)
+        before = own.memory.reported(own.fits[0].people, y, np.ones(240), 2)
+        closed.set()
+        assert opened.wait(60)
+        classifier().fit(x, y)
+        after = own.memory.reported(own.fits[1].people, y, np.ones(240), 2)
+        alone = threading.Thread(target=classifier().fit, args=(x, y))  # opened in another thread
+        alone.start()
+        alone.join()
+    worker.join()
+    assert len(counted["first"]) == 2 and len(own) == 3
+    np.testing.assert_array_equal(before, after)
+    assert own.ledger.line("label", "own server").epsilon == 1.0
+
+
+def test_another_label_of_the_same_people_is_refused():
+    x, y = people()
+    rng = np.random.default_rng(5)
+    other = rng.integers(0, 2, len(y))
+    for names in (np.arange(240), None):
+        with PrivacyLedgerSession() as counted:
+            classifier().fit(x, y, people=names)
+            with pytest.raises(InvalidInput, match="one label"):
+                classifier().fit(x, other, people=names)
+            classifier().fit(x, y, people=names)
+        assert len(counted) == 2
+    swapped = y.copy()
+    swapped[7] = 1 - y[7]
+    with PrivacyLedgerSession():
+        classifier().fit(x, y, people=np.arange(240))
+        with pytest.raises(InvalidInput, match="1 of 240 records"):
+            classifier().fit(x, swapped, people=np.arange(240))
+
+
+@pytest.mark.parametrize("names", [np.arange(240), None], ids=["named first", "named later"])
+def test_who_is_who_must_not_change_within_a_session(names):
+    x, y = people()
+    with PrivacyLedgerSession() as counted:
+        classifier().fit(x, y, people=names)
+        with pytest.raises(InvalidInput, match="in every fit of a session or in none"):
+            classifier().fit(x, y, people=None if names is not None else np.arange(240))
+    assert len(counted) == 1
+
+
+def test_the_same_records_in_single_precision_are_the_same_people():
+    x, y = people()
+    with PrivacyLedgerSession() as counted:
+        classifier().fit(x, y)
+        classifier().fit(x.astype(np.float32), y)
+    assert "on 240 people" in str(counted.ledger)
+    np.testing.assert_array_equal(counted.fits[0].people, counted.fits[1].people)
+
+
+def test_people_whose_names_python_hashes_alike_are_two():
+    x, y = people()
+    names = np.arange(240) - 3  # with -1 and -2
+    with PrivacyLedgerSession() as counted:
+        classifier().fit(x, y, people=names)
+    assert len(np.unique(counted.fits[0].people)) == 240
+
+
+def test_what_leaves_for_another_process_is_refused_there():
+    x, y = people()
+    with PrivacyLedgerSession():
+        sent = pickle.dumps(classifier())
+    elsewhere = pickle.loads(sent)
+    elsewhere.fit(x, y)  # in the same process
+    elsewhere._origin = replace(elsewhere._origin, process=elsewhere._origin.process + 1)
+    with pytest.raises(InvalidInput, match="counts fits in its own process"):
+        elsewhere.fit(x, y)
+
+
+def test_sessions_that_do_not_fit_together_are_refused():
+    x, y = people()
+    with PrivacyLedgerSession() as before:
+        classifier().fit(x, y)
+    with PrivacyLedgerSession() as outer:
+        with pytest.raises(InvalidInput, match="open already"), outer:
+            pass
+        with pytest.raises(InvalidInput, match="cannot be opened again"), before:
+            pass
+        with pytest.raises(InvalidInput, match="randomness must be"):
+            PrivacyLedgerSession(randomness="secure").__enter__()
+    assert session.open_sessions() == ()

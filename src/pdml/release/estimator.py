@@ -173,8 +173,13 @@ noise_decay, tolerance, label_noise, square_noise
         return Form.settled(self, X, y, said)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the session, which knows other people too: what it has counted so far stays."""
+        """Without the session, which knows other people too: what it has counted so far stays.
+
+        What leaves an open session for another process must not be fitted there, uncounted.
+        """
         state = dict(super().__getstate__())
+        if (origin := Origin.here()).session:
+            state["_origin"] = origin
         if state.get("_session") is not None:
             state |= {"_spent": self.privacy_, "_session": None}
         return state

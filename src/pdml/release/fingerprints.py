@@ -5,6 +5,7 @@ A fingerprint has 64 bits: of a million records two different ones have the same
 """
 
 import warnings
+from hashlib import blake2b
 from threading import Lock
 from typing import Any
 
@@ -32,6 +33,8 @@ Words = NDArray[np.uint64]
 def fingerprints(x: Matrix, y: Any) -> IntArray:
     """One number for each record with its label: the same for the same values, in whatever storage.
 
+    Values are compared as float32 has them, so that a copy of less precision is the same record.
+
     Parameters
     ----------
     x : matrix
@@ -46,14 +49,13 @@ def fingerprints(x: Matrix, y: Any) -> IntArray:
     found = _mixed(_hashes(y))
     columns = _mixed(np.arange(1, x.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
     if sp.issparse(x):
-        own = sp.csr_array(x, dtype=np.float64)
+        own = sp.csr_array(x)
         cells = _words(own.data) * columns[own.indices]
         sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(cells, dtype=np.uint64)])
         return _mixed(found + sums[own.indptr[1:]] - sums[own.indptr[:-1]]).view(np.int64)
     step = max(1, _AT_ONCE // max(1, x.shape[1]))
     for start in range(0, len(found), step):
-        part = np.ascontiguousarray(x[start : start + step], dtype=np.float64)
-        found[start : start + step] += _words(part) @ columns
+        found[start : start + step] += _words(np.asarray(x[start : start + step])) @ columns
     return _mixed(found).view(np.int64)
 
 
@@ -74,28 +76,69 @@ def named(people: Any, records: int) -> IntArray:
     Raises
     ------
     InvalidInput
-        If there are more or fewer, or somebody is named twice.
+        If there are more or fewer, somebody is named twice, or a name is neither text nor a whole
+        number.
     """
     names = np.asarray(people)
-    if names.shape != (records,) or len(np.unique(names)) < records:
+    if names.shape != (records,):
         raise InvalidInput(
             f"people must hold a name of its own for each record ({records} of them), got "
-            f"{len(np.unique(names))} in shape {names.shape}",
+            f"shape {names.shape}",
             setting="people",
         )
-    return _mixed(_hashes(names)).view(np.int64)
+    for name in names.tolist():
+        whole = isinstance(name, (int, float)) and name == name and float(name).is_integer()
+        if not (whole or isinstance(name, str)):
+            raise InvalidInput(
+                "people must hold texts or whole numbers, got something else: it cannot be told "
+                "whether two of them are one name",
+                setting="people",
+            )
+    prints = _hashes(names).view(np.int64)
+    if len(np.unique(prints)) < records:
+        raise InvalidInput(
+            f"people must hold a name of its own for each record ({records} of them), got "
+            f"{len(np.unique(prints))} different ones",
+            setting="people",
+        )
+    return prints
+
+
+def label_prints(y: Any) -> IntArray:
+    """One number for each label: the same for the same label.
+
+    Parameters
+    ----------
+    y : array
+        Names or numbers.
+
+    Returns
+    -------
+    array of int64
+    """
+    return _hashes(y).view(np.int64)
 
 
 def _hashes(values: Any) -> Words:
-    """Of names and numbers: 1, 1.0 and True are one."""
-    different, which = np.unique(np.asarray(values), return_inverse=True)
-    each = [hash(value) & (2**64 - 1) for value in different.tolist()]
-    return np.array(each, dtype=np.uint64)[which.ravel()]
+    """Digests of names and numbers: 1, 1.0, True and the text "1" are one."""
+    names = np.asarray(values).ravel().tolist()
+    digests = {name: _digest(name) for name in set(names)}
+    return np.array([digests[name] for name in names], dtype=np.uint64)
 
 
-def _words(values: NDArray[np.float64]) -> Words:
+def _digest(name: Any) -> int:
+    whole = isinstance(name, (int, float)) and float(name).is_integer()
+    text = str(int(name)) if whole else str(name)
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def _words(values: NDArray[Any]) -> Words:
     """Of each number; zeros are nothing, as in a sparse matrix."""
-    return np.where(values == 0, np.uint64(0), _mixed(values.view(np.uint64)))
+    with np.errstate(over="ignore", under="ignore"):
+        near = np.ascontiguousarray(values, dtype=np.float32)
+    words = near.view(np.uint32).astype(np.uint64)
+    return np.where(near == 0, np.uint64(0), _mixed(words))
 
 
 def _mixed(values: Words) -> Words:

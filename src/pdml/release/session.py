@@ -31,7 +31,10 @@ ELSEWHERE = (
     "n_jobs=1, or threads, which a session asks of joblib where no other backend is named"
 )
 
+_OTHER_LABELS = 0.1  # share of known records with labels that were never seen beside their values
+
 _open: list["PrivacyLedgerSession"] = []
+_opening = RLock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,11 +95,16 @@ class PrivacyLedgerSession:
     - A person's label goes through one coin for each ε: a second fit with the same ε sees the same
       report, so that against the own server it costs nothing more. Another ε is another report, and
       both count.
-    - Every fit of the process counts while the session is open, in whatever thread. joblib is asked
-      for threads; a clone that is fitted in another process is refused.
-    - Two records are one person's if their values and their label are the same, the k-th of equal
-      ones always the k-th. Behind a step that is fitted to each fold, which changes values, pass
-      ``people`` to ``fit``.
+    - Every fit of the process counts in every session that is open, in whatever thread, each with
+      its own budget; a classifier tells the sum of the session that was opened first. joblib is
+      asked for threads; what a session cannot count, in another process, is refused.
+    - Sessions that are open together know people and their reports in common, by the randomness of
+      the one that was opened first.
+    - Two records are one person's if their values, in single precision, and their label are the
+      same, the k-th of equal ones always the k-th. Behind a step that is fitted to each fold, which
+      changes values, pass ``people`` to ``fit``: in every fit of a session, or in none.
+    - A session counts one label: whoever is named and has another one than before is refused, and
+      so are records of which many have labels that were never seen beside their values.
 
     Examples
     --------
@@ -119,48 +127,143 @@ class PrivacyLedgerSession:
             _validate.integer("random_state", random_state, low=0)
         self.budget = budget
         self.fits: tuple[Fit, ...] = ()
-        self._source: Source = source_named(randomness, random_state)
-        self._lock = RLock()
-        self._known: dict[tuple[int, int], int] = {}  # (fingerprint, which of equal ones) -> person
-        self._coins: dict[tuple[float, int], dict[int, int]] = {}  # (ε, K) -> person -> report
-        self._dealt: dict[int, dict[int, int]] = {}  # n -> person -> server
+        self.memory = Memory(source_named(randomness, random_state))
 
     def __enter__(self) -> Self:
         from joblib import parallel_config
 
+        with _opening:
+            if self in _open:
+                raise InvalidInput("this PrivacyLedgerSession is open already: open another")
+            if _open:
+                self._join(_open[0])
+            self._process = os.getpid()
+            _open.append(self)
         self._threads = parallel_config(backend="threading")
         self._threads.__enter__()
-        _open.append(self)
         return self
 
     def __exit__(self, *failed: object) -> None:
-        _open.remove(self)
+        with _opening:
+            _open.remove(self)
         self._threads.__exit__(*failed)
 
     def __len__(self) -> int:
         return len(self.fits)
 
+    def _join(self, outer: "PrivacyLedgerSession") -> None:
+        """Know people and their reports together with a session that is open."""
+        if self.memory is not outer.memory and self.fits:
+            raise InvalidInput(
+                "a PrivacyLedgerSession that has counted fits cannot be opened again while another "
+                "is open: the two know different reports of the same people"
+            )
+        if self.memory.source.name != outer.memory.source.name:
+            raise InvalidInput(
+                f"randomness must be {outer.memory.source.name!r} as in the session that is open, "
+                f"got {self.memory.source.name!r}",
+                setting="randomness",
+            )
+        self.memory = outer.memory
+
+    def check(self, fit: Fit) -> None:
+        """Refuse a fit that goes past the budget, or that cannot be counted here."""
+        if self._process != os.getpid():
+            raise InvalidInput(ELSEWHERE, setting="n_jobs")
+        if self.fits and fit.classes != self.fits[0].classes:
+            raise InvalidInput(
+                f"a session counts trainings on one label, got {fit.classes} classes after "
+                f"{self.fits[0].classes}: open another, or declare classes"
+            )
+        if self.budget is not None:
+            added_up((*self.fits, fit)).check(self.budget)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What all fits so far spent together."""
+        return self.ledger_of(None)
+
+    def ledger_of(self, people: IntArray | None) -> Ledger:
+        """The same, with lines of these people in this order; by default of all."""
+        if not self.fits:
+            raise InvalidInput("this session has counted no fit yet")
+        return added_up(self.fits, people)
+
+
+class Memory:
+    """Who was seen, where they belong and what they said: of all sessions that are open together.
+
+    Parameters
+    ----------
+    source : Source
+        Of people's coins and of the dealing.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._lock = RLock()
+        self._by_name: bool | None = None  # unknown before the first fit
+        self._known: dict[tuple[int, int], int] = {}  # (fingerprint, which of equal ones) -> person
+        self._labels: dict[int, set[int]] = {}  # by a person's name, or by values
+        self._coins: dict[tuple[float, int], dict[int, int]] = {}  # (ε, K) -> person -> report
+        self._dealt: dict[int, dict[int, int]] = {}  # n -> person -> server
+
     @cached_property
     def _flips(self) -> Stream:
-        return self._source.stream(LABELS)
+        return self.source.stream(LABELS)
 
     @cached_property
     def _deal(self) -> np.random.Generator:
-        return self._source.public(DEAL)
+        return self.source.public(DEAL)
 
-    def recognised(self, prints: IntArray) -> IntArray:
+    def recognise(
+        self, prints: IntArray, keys: IntArray, labels: IntArray, *, by_name: bool
+    ) -> IntArray:
         """Each record's person, new ones included.
 
         Parameters
         ----------
         prints : array
-            Fingerprints, or people by name as numbers.
+            Fingerprints with labels, or people by name as numbers.
+        keys : array
+            The same names; or fingerprints without labels.
+        labels : array
+            A number for each label.
+        by_name : bool
+            Which of the two.
 
         Returns
         -------
         array of int
+
+        Raises
+        ------
+        InvalidInput
+            If it cannot be told whether they are the people of other fits, or their labels are
+            others than before.
         """
         with self._lock:
+            if self._by_name is not None and self._by_name != by_name:
+                raise InvalidInput(
+                    "people must be named in every fit of a session or in none, got "
+                    f"{'names after fits without' if by_name else 'none after fits with names'}: "
+                    "nobody could tell who is who",
+                    setting="people",
+                )
+            pairs = list(zip(keys.tolist(), labels.tolist(), strict=True))
+            earlier = [(key, label) for key, label in pairs if key in self._labels]
+            other = sum(label not in self._labels[key] for key, label in earlier)
+            if other > (0 if by_name else _OTHER_LABELS * len(earlier)):
+                raise InvalidInput(
+                    f"a session counts trainings on one label, got {other:,} of {len(earlier):,} "
+                    "records of earlier fits with another one: open a session for each label, and "
+                    "add up what they tell of one person"
+                    + ("" if by_name else "; or name people (people=) if these are others"),
+                    setting="y",
+                )
+            self._by_name = by_name
+            for key, label in pairs:
+                self._labels.setdefault(key, set()).add(label)
             found, again = np.empty(len(prints), dtype=np.int64), dict[int, int]()
             for k, print_ in enumerate(prints.tolist()):
                 which = again[print_] = again.get(print_, -1) + 1
@@ -195,29 +298,13 @@ class PrivacyLedgerSession:
                 found[mine] = [said[person] for person in people[mine].tolist()]
             return found
 
-    def add(self, fit: Fit) -> None:
-        """Count a fit before it trains; refused where all together would go past the budget."""
+    def add(self, sessions: Sequence[PrivacyLedgerSession], fit: Fit) -> None:
+        """Count a fit before it trains: in all sessions, or in none where one of them refuses."""
         with self._lock:
-            if self.fits and fit.classes != self.fits[0].classes:
-                raise InvalidInput(
-                    f"a session counts trainings on one label, got {fit.classes} classes after "
-                    f"{self.fits[0].classes}: open another, or declare classes"
-                )
-            together = (*self.fits, fit)
-            if self.budget is not None:
-                added_up(together).check(self.budget)
-            self.fits = together
-
-    @property
-    def ledger(self) -> Ledger:
-        """What all fits so far spent together."""
-        return self.ledger_of(None)
-
-    def ledger_of(self, people: IntArray | None) -> Ledger:
-        """The same, with lines of these people in this order; by default of all."""
-        if not self.fits:
-            raise InvalidInput("this session has counted no fit yet")
-        return added_up(self.fits, people)
+            for session in sessions:
+                session.check(fit)
+            for session in sessions:
+                session.fits = (*session.fits, fit)
 
 
 def added_up(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
@@ -235,6 +322,7 @@ def added_up(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
     Ledger
     """
     many = 1 + max(int(fit.people.max()) for fit in fits)
+    seen = len(np.unique(np.concatenate([fit.people for fit in fits])))
     kinds: dict[tuple[Event, ...], int] = {}
     went = np.full((many, len(fits)), -1, dtype=np.int64)  # through which events, in each fit
     chosen, loud = np.full((many, len(fits)), np.nan), np.zeros(many)
@@ -265,7 +353,7 @@ def added_up(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
         delta=max(fit.delta for fit in fits),
         classes=first.classes,
         reports=Reports(owner.astype(np.int64), own, loud[asked]),
-        notes=(f"{how} of a session on {many:,} people are added up",),
+        notes=(f"{how} of a session on {seen:,} people are added up",),
     )
 
 
@@ -275,9 +363,10 @@ def _flip(epsilons: Array) -> LabelFlipped:
     )
 
 
-def current() -> PrivacyLedgerSession | None:
-    """The session that was opened last and is still open."""
-    return _open[-1] if _open else None
+def open_sessions() -> tuple[PrivacyLedgerSession, ...]:
+    """All that are open, the one that was opened first before the others."""
+    with _opening:
+        return tuple(_open)
 
 
 @dataclass(frozen=True)
@@ -290,7 +379,7 @@ class Origin:
     @classmethod
     def here(cls) -> Self:
         """In this process, now."""
-        return cls(os.getpid(), current() is not None)
+        return cls(os.getpid(), bool(open_sessions()))
 
     def check(self) -> None:
         """Refuse to train where the session that would count it is not."""

@@ -29,12 +29,12 @@ from pdml.mechanisms.randomness import LABELS, TOPOLOGY, Source, source_named
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
 from pdml.release import dealing, intervals, totals
-from pdml.release.fingerprints import IN_THIS_PROCESS, fingerprints, named
+from pdml.release.fingerprints import IN_THIS_PROCESS, fingerprints, label_prints, named
 from pdml.release.form import Form
 from pdml.release.history import NO_ROUNDS, History, noise_level
 from pdml.release.intervals import Intervals
 from pdml.release.model import THIS_TRAINING, Model
-from pdml.release.session import Fit, Origin, PrivacyLedgerSession, current
+from pdml.release.session import Fit, Origin, PrivacyLedgerSession, open_sessions
 from pdml.release.settling import AUTO, OVERRIDES, Settled, doubts, settled
 from pdml.train.engines import local
 
@@ -165,7 +165,7 @@ class Simulation:
         self
         """
         self.check()
-        session = current()
+        sessions = open_sessions()
         self._form = form
         self.leaks_: list[str] = [CLASSES_LEAK] if self.classes is None else []
         self.leaks_ += self._form.leaks
@@ -176,9 +176,9 @@ class Simulation:
         )
         chosen = self.epsilon if epsilons is None else epsilons
         label_epsilons = labels.check_epsilons(np.inf if chosen is None else chosen, len(index))
-        whose = self._recognised(session, people, x, y)
-        if session is not None and servers is None:
-            servers = session.servers(whose, self.n_servers)
+        whose = self._recognised(sessions, people, x, y)
+        if sessions and servers is None:
+            servers = sessions[0].memory.servers(whose, self.n_servers)
         order, cuts = dealing.groups_of(servers, len(index), self.n_servers, source)
         self.graph_ = build(self.topology, self.n_servers, source.public(TOPOLOGY), self.links)
         places = dealing.places_of(
@@ -199,14 +199,14 @@ class Simulation:
         plan, ledger = self._within_budget(agreed, ledger)
         pooled = prepared[order]
         reports = (index[order], label_epsilons[order], len(self.classes_))
-        if session is None:
+        if not sessions:
             reported = flip_labels(*reports, source.stream(LABELS))
         else:
-            session.add(Fit.of(whose, ledger))
-            reported = session.reported(whose[order], *reports)
+            sessions[0].memory.add(sessions, Fit.of(whose, ledger))
+            reported = sessions[0].memory.reported(whose[order], *reports)
         members = dealing.servers_of(places, pooled, cuts, reported, label_epsilons[order])
         self._spent, self.rounds_ = ledger, plan.rounds
-        self._session = None if session is None else (session, whose)
+        self._session = (sessions[0], whose) if sessions else None
         run = local.Run(plan, members, source)
         self._gain: Range | None = None
         train = self._exchange if plan.method == "sums" else self._train
@@ -401,14 +401,17 @@ class Simulation:
         return self._shown[1]
 
     def _recognised(
-        self, session: PrivacyLedgerSession | None, people: Any, x: Matrix, y: Any
+        self, sessions: Sequence[PrivacyLedgerSession], people: Any, x: Matrix, y: Any
     ) -> IntArray:
         """Each record's person in a session; without one, a clone's records are only noticed."""
-        if session is None and self._origin.process == 0:
+        if not sessions and self._origin.process == 0:
             return np.zeros(0, dtype=np.int64)
         prints = fingerprints(x, y) if people is None else named(people, x.shape[0])
-        if session is not None:
-            return session.recognised(prints)
+        if sessions:
+            keys = fingerprints(x, np.zeros(x.shape[0])) if people is None else prints
+            return sessions[0].memory.recognise(
+                prints, keys, label_prints(y), by_name=people is not None
+            )
         IN_THIS_PROCESS.notice(prints)
         return prints
 
