@@ -327,7 +327,7 @@ def test_a_missing_node_ends_the_job_with_its_name_and_what_was_spent(federation
         ) as caught:
             federation.finish(attempt)
         ended(federation, attempt)
-        unread = "which nobody can read without everybody's" in str(caught.value)
+        unread = "whoever has every row (who is silent has its own)" in str(caught.value)
         assert unread == masked(federation) and "counts as spent" in str(caught.value)
         before = {name: outbox(federation, "missing", name) for name in ("alice", "bob")}
         assert all(len(spent(federation, "missing", name)) == 1 for name in NAMES)

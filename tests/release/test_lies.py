@@ -149,3 +149,11 @@ def test_labels_that_a_server_had_seen_are_not_hidden_from_it(ended, tmp_path):
         page = (tmp_path / bob / "report.html").read_text()
         assert ("labels randomised on people" in page) is (bob == "devices")
         assert (escape(provenance.note("bob", "operator")) in page) is (bob != "devices")
+
+
+def test_noise_of_different_sources_makes_no_result_and_names_who_differs(ended):
+    result = assemble(ended.study, ended.contract, ended.tell())
+    other = msgspec.structs.replace(result.said["bob"], source="secure")
+    mixed = replace(result, said={**result.said, "bob": other})
+    (flaw,) = [each for each in mixed.problems if "different sources" in each.sentence]
+    assert flaw.servers == ("bob",) and "bob: secure" in flaw.sentence

@@ -44,6 +44,14 @@ class Budget:
                 why="a delta of 1 allows everything",
             )
 
+    @property
+    def whom(self) -> str:
+        """Against whom it holds, in words."""
+        k = self.colluding
+        if k is None:
+            return "all other servers together"
+        return f"any {k:,} of the other servers" + (" together" if k > 1 else "")
+
     def limit(self, data: str) -> tuple[float, float]:
         """(ε, δ) for "features" or "label"."""
         return (

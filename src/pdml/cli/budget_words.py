@@ -3,6 +3,7 @@
 from math import isinf
 
 from pdml._special import expit
+from pdml.accounting import Budget
 from pdml.accounting.certainty import limit_certainty
 from pdml.pages import numbers
 from pdml.study import Study
@@ -15,23 +16,32 @@ def tell(study: Study) -> list[str]:
 
 def features(study: Study) -> str:
     """A limit on (ε, δ) is one on how sure anybody can become (privacy.md, section 11)."""
-    who = "All other servers together learn of the answers above"
+    who = f"{_whom(study.budget)} of the answers above"
     if study.budget is None or isinf(study.budget.features_epsilon):
         return f"{who}: no limit."
     epsilon, delta = study.budget.limit("features")
     limit = f"at most epsilon {epsilon:g} (delta {delta:g}) from all trainings"
-    return f"{who}: {limit}. From even odds they become {sure(epsilon, delta)}."
+    more = "" if study.budget.colluding is None else " More of them together can learn more."
+    return f"{who}: {limit}. From even odds they become {sure(epsilon, delta)}.{more}"
+
+
+def _whom(budget: Budget | None) -> str:
+    """Against whom a budget holds, and the verb; without one, all others."""
+    known = budget or Budget()
+    learn = "learns" if known.colluding == 1 else "learn"
+    return f"{known.whom[:1].upper()}{known.whom[1:]} {learn}"
 
 
 def label(study: Study) -> str:
     """Randomised response caps what anybody learns, whatever is trained; a budget may be lower."""
-    who, cap = "All other servers together learn of the secret answer", study.menu[-1]
+    cap, of = study.menu[-1], "of the secret answer"
     chosen = f"never more than the epsilon that you choose, at most {cap:g} on this menu"
     if study.budget is None or study.budget.labels_epsilon >= cap:
         most = numbers.certainty(float(expit(cap)))
-        return f"{who}: {chosen}. From even odds nobody becomes more than {most} sure."
+        return f"{_whom(None)} {of}: {chosen}. From even odds nobody becomes more than {most} sure."
     epsilon, delta = study.budget.limit("label")
-    return f"{who}: at most epsilon {epsilon:g} (delta {delta:g}) from all trainings, and {chosen}."
+    limit = f"at most epsilon {epsilon:g} (delta {delta:g}) from all trainings"
+    return f"{_whom(study.budget)} {of}: {limit}. Everybody: {chosen}."
 
 
 def sure(epsilon: float, delta: float, of: str = "") -> str:

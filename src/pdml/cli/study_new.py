@@ -183,8 +183,9 @@ def _budget(study: "Study") -> str:
     from pdml.accounting import Budget
     from pdml.cli.budget_words import sure
 
-    limit = sure(*(study.budget or Budget()).limit("features"), of=" of somebody's answers")
-    learnt = f"By its budget all other servers together, from even odds, become {limit}."
+    budget = study.budget or Budget()
+    limit = sure(*budget.limit("features"), of=" of somebody's answers")
+    learnt = f"By its budget {budget.whom}, from even odds, become {limit}."
     return f"{learnt} After the first report another budget makes another study."
 
 

@@ -158,7 +158,7 @@ def write_result(ended: "Gathered", out: Path, *, as_json: bool) -> None:
     result = ended.result
     if ended.problem:
         job = result.contract.job
-        raise EngineError(f"job {job} has no model: {ended.problem}; what proves it is in {out}")
+        raise EngineError(f"job {job} has no model: {ended.problem}; what was signed is in {out}")
     files = {"report": out / PAGE, "model": out / MODEL, "result": out}
     if (own := ended.home.house(result.contract.job)).exists():
         files["house"] = own

@@ -201,7 +201,8 @@ class Party:
             return ""
         if not self.round:
             return f"{self.name} has released nothing"
-        unread = ", which nobody can read without everybody's," if self.contract.masked else ""
+        masked = ", which tells its total to whoever has every row (who is silent has its own),"
+        unread = masked if self.contract.masked else ""
         return f"what {self.name} has released{unread} counts as spent; resume the job"
 
     def advance(self) -> int:

@@ -3,10 +3,10 @@ with chance taken out.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import inf, sqrt
+from dataclasses import dataclass, replace
+from math import sqrt
 
-from pdml.accounting import Ledger, profiles
+from pdml.accounting import Budget, Ledger, profiles
 from pdml.collect.summary import Summary
 from pdml.core.labels import keep_weight
 from pdml.mechanisms.label_flip import MILLION, WORD, threshold
@@ -85,6 +85,7 @@ class Outlook:
     worth: float  # the number of answers without chance that would be as exact
     rounds: int | None = None  # of the study's plan; None if it settles none
     spending: tuple[Spending, ...] = ()
+    whom: str = ""  # against whom they are counted
     last_safe_round: int | None = None  # None without plan or budget
 
     @property
@@ -177,18 +178,17 @@ def _with_plan(
 ) -> Outlook:
     place = study.place(server, records=held.records, epsilons=epsilons)
     ledger = Ledger(((place.flip(), *plan.events(place)),), source="planned", classes=place.classes)
+    budget = study.budget or Budget(features_delta=ledger.delta, labels_delta=ledger.delta)
     rows = []
     for data in ("features", "label"):
-        allowed, delta = (inf, ledger.delta) if study.budget is None else study.budget.limit(data)
-        rows.append(
-            Spending(
-                data,
-                profiles.epsilon_at(ledger.profile(data, "other servers", 0), delta),
-                allowed,
-                delta,
-            )
-        )
+        allowed, delta = budget.limit(data)
+        told = ledger.profile(data, "other servers", 0, colluding=budget.colluding)
+        rows.append(Spending(data, profiles.epsilon_at(told, delta), allowed, delta))
     safe = None if study.budget is None else plan.last_safe_round(place, budget=study.budget)
-    return Outlook(
-        **{**vars(held), "rounds": plan.rounds, "spending": tuple(rows), "last_safe_round": safe}
+    return replace(
+        held,
+        rounds=plan.rounds,
+        spending=tuple(rows),
+        whom=budget.whom,
+        last_safe_round=safe,
     )

@@ -121,7 +121,7 @@ def disagreements(study: Study, contract: Contract, said: Mapping[str, Statement
     list of Flaw
         Empty if all agree.
     """
-    found = [*_with_study(study, said), *_links(contract, said), *_jobs(said)]
+    found = [*_with_study(study, said), *_sources(said), *_links(contract, said), *_jobs(said)]
     return found + list(_total(contract, said))
 
 
@@ -170,6 +170,18 @@ def _with_study(study: Study, said: Mapping[str, Statement]) -> Iterator[Flaw]:
                 told.append(f"tells of another plan than the study's in the earlier job {job.job}")
         for words in told:
             yield Flaw(kind="statement", sentence=f"{name} {words}", servers=(name,))
+
+
+def _sources(said: Mapping[str, Statement]) -> Iterator[Flaw]:
+    """One page says of everybody's noise where it came from: so it must be one source."""
+    named: dict[str, list[str]] = {}
+    for name, statement in said.items():
+        named.setdefault(statement.source, []).append(name)
+    if len(named) > 1:
+        words = "; ".join(f"{', '.join(names)}: {source}" for source, names in named.items())
+        few = min(named.values(), key=len)
+        sentence = f"the servers say that their noise came from different sources ({words})"
+        yield Flaw(kind="statement", sentence=sentence, servers=tuple(few))
 
 
 def _links(contract: Contract, said: Mapping[str, Statement]) -> Iterator[Flaw]:

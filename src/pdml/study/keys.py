@@ -61,7 +61,8 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
             "Who talks to whom: edges, or a kind. All servers must be connected.", True
         ),
         "budget": Key(
-            "The most that all other servers together may learn from all trainings. Organisations "
+            "The most that all other servers together, or `colluding` of them, may learn from all "
+            "trainings. Organisations "
             "train only under a study whose budget ends."
         ),
         "plan": Key("How to train: settings of a plan. Left out, each job brings its own."),

@@ -164,7 +164,7 @@ def _limits(facts: Facts) -> str:
             told.append(f"{name}: ε of at most {limit:g} with δ = {numbers.delta(delta)}")
         else:
             told.append(f"{name}: no limit by the budget")
-    return "; ".join(told)
+    return f"{'; '.join(told)}, against {facts.budget.whom}"
 
 
 def _assumed(facts: Facts) -> str:
