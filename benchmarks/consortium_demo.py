@@ -36,6 +36,18 @@ STUDY = """\
 id = "consortium-demo"
 title = "Who is at risk?"
 min_records = 500
+[organiser]
+name = "Three Clinics"
+address = "1 Long Street, Ghent"
+contact = "study@clinics.example"
+[notice]
+purpose = "To find out who is at risk."
+legal_basis = "Your consent."
+who_sees = "The clinic whose page you use sees your age and sex."
+retention = 2090-01-01T00:00:00Z
+[consent]
+text = "I agree that my answers are used for this study."
+version = "1"
 [label]
 question = "Have you been diagnosed?"
 classes = ["no", "yes"]
