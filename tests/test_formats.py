@@ -374,7 +374,7 @@ READERS = {
 
 def specimens(name, version):
     if name == "result":
-        return [STORED.parent / ("result" if version == 1 else f"result-{version}")]
+        return [STORED.parent / f"result-{version}"]
     stem = name.replace(" ", "-")
     return [p for p in sorted(STORED.glob(f"{stem}-{version}*")) if p.suffix != ".keys"]
 

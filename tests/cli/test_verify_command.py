@@ -2,7 +2,9 @@
 
 import json
 
+import numpy as np
 import pytest
+from consortium import SUMS
 from results import SHORT, Studied, counted
 from running import run
 
@@ -42,6 +44,24 @@ def test_a_refused_result_says_why_and_by_whom(ended, capsys):
     code, out, err = run(capsys, "verify", str(ended.folder / "denied"))
     assert code == 1 and err.count("\n") == 1 and "Traceback" not in err
     assert "- bob states a data set with 0 releases before this job, but alice says" in out
+
+
+def test_a_page_that_cannot_be_checked_needs_leave(capsys, tmp_path):
+    """One unit of the last digit in one weight, as another machine may compute it."""
+    made = Studied(tmp_path, plan=SUMS)
+    made.run()
+    made.write(tmp_path / "result")
+    made.close()
+    model, page = tmp_path / "result" / "model.json", tmp_path / "result" / "report.html"
+    values = json.loads(model.read_bytes())
+    values["coefficients"][0][0] += np.abs(values["coefficients"]).max() * 2.0**-24
+    model.write_bytes(json.dumps(values, indent=1, ensure_ascii=False).encode())
+    page.write_text("All is well.")
+    code, out, err = run(capsys, "verify", str(tmp_path / "result"))
+    assert code == 1 and "Verified" not in out and "--allow-unchecked" in err
+    code, out, err = run(capsys, "verify", str(tmp_path / "result"), "--allow-unchecked")
+    assert (code, err) == (0, "") and "Not checked, do not rely on it: report.html" in out
+    assert "model and page" not in out
 
 
 def test_machines_read_the_same(ended, capsys):

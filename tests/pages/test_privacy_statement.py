@@ -423,11 +423,6 @@ def test_the_folder_of_a_result_is_verified_and_a_file_is_not(tmp_path):
         statement(study, tmp_path)
 
 
-def test_an_earlier_result_can_be_stated():
-    study = Study.load(VECTORS / "result" / "study.toml")
-    assert "was verified" in statement(study, VECTORS / "result").markdown
-
-
 def test_what_cannot_be_stated_is_refused(tmp_path):
     study = Study.load(RESULT / "study.toml")
     with pytest.raises(InvalidInput, match="trained under a study"):

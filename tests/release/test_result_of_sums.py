@@ -104,18 +104,29 @@ def test_what_is_more_than_last_digits_is_refused(result, change):
     assert "model.json is not what the statements give" in sentences(result)
 
 
-def test_a_page_of_another_machine_is_not_vouched_for(result):
-    """What it expects may differ in a last digit, and then the page does: it is said."""
+def expects_more(values):
+    values["expected"]["confidence"] += 0.0001
 
-    def expects(values):
-        values["expected"]["confidence"] += 0.0001
 
-    changed(result, expects)
-    assert verified(result).ok and not verified(result).unchecked
-    page = (result / "report.html").read_text()
-    (result / "report.html").write_text(page + " ")
+@pytest.mark.parametrize("change", [moved(1), expects_more])
+def test_a_page_that_cannot_be_checked_is_a_failure_unless_allowed(result, change):
+    """Else one last digit would let anybody put any page beside a verified model."""
+    changed(result, change)
+    assert verified(result).ok  # the page is the one that this machine draws
+    (result / "report.html").write_text("All is well.")
     found = verified(result)
-    assert found.ok and found.unchecked == ("report.html",)
+    assert not found.ok and [problem.kind for problem in found.problems] == ["page"]
+    assert "report.html cannot be checked" in found.problems[0].sentence
+    assert "--allow-unchecked" in found.problems[0].sentence
+    allowed = verified(result, allow_unchecked=True)
+    assert allowed.ok and allowed.unchecked == ("report.html",)
+    assert allowed.to_dict()["unchecked"] == ["report.html"]
+
+
+def test_a_page_that_can_be_checked_is_never_allowed_to_differ(result):
+    (result / "report.html").write_text("All is well.")
+    found = verified(result, allow_unchecked=True)
+    assert not found.ok and not found.unchecked
 
 
 @pytest.mark.parametrize("file", ["model.json", "statements/carol.statement"])

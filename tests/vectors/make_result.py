@@ -4,8 +4,7 @@
 
 Its statements were signed once and stay: every version must read them (without the folder they are
 signed anew). Model and page are made of them again; once a version was released with the old ones,
-that is right only together with another `pdml.release.consortium.RESULT` and another folder here:
-result/ has the form pdml-result/1 and is never touched.
+that is right only together with another `pdml.release.consortium.RESULT` and another folder here.
 """
 
 import hashlib

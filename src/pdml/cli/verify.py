@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pdml.cli import screen
-from pdml.cli.options import Json, argument, option
+from pdml.cli.options import Json, argument, flag, option
 from pdml.errors import plain
 
 if TYPE_CHECKING:
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 _EVALUATION = "What a member released of this model (`pdml node evaluate`); once for each member."
 
+_ALLOW = (
+    "Accept a result whose page cannot be checked because another machine's last digits differ."
+)
+
 
 def verify(
     result: Annotated[Path, argument("The folder of a result.", "RESULT", show_default=False)],
@@ -20,13 +24,15 @@ def verify(
         Path | None, option("The study you agreed on, to compare with.", "FILE")
     ] = None,
     evaluation: Annotated[list[Path] | None, option(_EVALUATION, "FILE")] = None,
+    allow_unchecked: Annotated[bool, flag("--allow-unchecked", _ALLOW)] = False,
     as_json: Json = False,
 ) -> None:
     """Check a result from its folder alone: signatures, what was sent and heard,
     what was spent, the model, the page.
 
     Whoever said different things to different servers is named, if one of them
-    has shown the signatures. A refused result ends with exit code 1.
+    has shown the signatures. A refused result ends with exit code 1, and so does
+    one whose page cannot be checked, unless --allow-unchecked says otherwise.
 
     The folder cannot prove that its study is yours: compare the hash that is
     printed, or give your own copy with --study.
@@ -46,7 +52,7 @@ def verify(
     from pdml.study import Study
 
     wanted = Study.load(study).hash if study is not None else ""
-    found = verify_result(result, page=result_page, study=wanted)
+    found = verify_result(result, page=result_page, study=wanted, allow_unchecked=allow_unchecked)
     checked = verify_evaluations(result, evaluation) if evaluation and found.ok else None
     told = found.to_dict() | ({} if checked is None else {"evaluation": checked.to_dict()})
     screen.tell(as_json, told, lambda: _show(found, wanted, checked))
@@ -71,7 +77,7 @@ def _show(found: "Verification", wanted: str, checked: "Evaluated | None") -> No
         said.append(f"job {found.job}, {rounds}, signed by {servers}")
         said.append(f"Verified: signatures, messages, spending, {last}.")
         unsure = "Not checked, do not rely on it"
-        why = "drawn by an earlier version of pdml, or where last digits differ"
+        why = "which is not the page that this machine draws"
         said += [f"{unsure}: {name}, {why}." for name in found.unchecked]
     screen.say(*said, whole=True)
     if checked is not None:

@@ -31,9 +31,8 @@ from pdml.study import Study
 from pdml.train import sums
 from pdml.train.engines.local import diameters
 
-# Of model and page: another version where the same statements give others. The model of version 1
-# has the same weights, and a ledger with larger figures.
-FORMAT = Format(name="result", version=2, oldest=1)
+# Of model and page: another version where the same statements give others.
+FORMAT = Format(name="result", version=2)
 RESULT = f"pdml-result/{FORMAT.version}"
 ALL_JOBS = "all jobs on each data set, as the journals of the organisations' nodes have them"
 THIS_JOB = (

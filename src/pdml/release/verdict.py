@@ -13,9 +13,7 @@ class Verification:
     """What was found. Without problems every word is proved, or somebody's signed claim."""
 
     problems: tuple[Flaw, ...]
-    unchecked: tuple[
-        str, ...
-    ] = ()  # pages of an earlier form or of other last digits: nobody vouches
+    unchecked: tuple[str, ...] = ()  # files that were allowed to be: nothing vouches for them
     study: str = ""  # its hash: the one you agreed on?
     study_id: str = ""
     job: str = ""

@@ -4,7 +4,6 @@ What a folder cannot prove is that its study is the one you agreed on: compare i
 `Verification` tells, or hand in your own.
 """
 
-import json
 import os
 import re
 import stat
@@ -12,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from pdml.errors import InvalidInput, PDMLError, PeerError, plain
 from pdml.node import evidence, holdings, statement
@@ -39,14 +37,16 @@ from pdml.release.verdict import Verification
 from pdml.study import Study, template
 from pdml.study.contract import MOST_BYTES
 
-_REASONS = {  # of version 1, against other servers
-    "label": "randomised response, then objective noise or iterate noise, whichever is better",
-    "features": "iterate noise over all rounds sent",
-}
-_MOST_WORDS = 1 << 10  # bytes by which an earlier version's may be longer
+_MOST_WORDS = 1 << 10  # bytes by which another version's model may be longer: it is named
 _MOST_EVIDENCE = 1 << 20  # bytes, beyond two statements
-_MOST_PAGE = 1 << 24  # bytes of a page that an earlier version has drawn
+_MOST_PAGE = 1 << 24  # bytes of a page that another machine has drawn
 _LISTED = 20  # unknown files that are told
+_CHANGED = "is not what the statements give: it was changed"
+_CANNOT_CHECK = (
+    "cannot be checked: it is not the page that this machine draws, and the last digits of "
+    f"{MODEL} are another machine's. Verify where the result was made, or accept everything but "
+    "the page with --allow-unchecked (allow_unchecked=True)"
+)
 
 
 def verify_result(
@@ -54,6 +54,7 @@ def verify_result(
     *,
     page: DrawPage,
     study: str = "",
+    allow_unchecked: bool = False,
 ) -> Verification:
     """Check every byte of a result's folder.
 
@@ -65,6 +66,8 @@ def verify_result(
         `pdml.pages.result.result_page`: the page is drawn again and compared.
     study : str, optional
         The hash of the study that you agreed on; "" takes the folder's.
+    allow_unchecked : bool, optional
+        Accept a result whose page cannot be checked, and name the page in ``unchecked``.
 
     Returns
     -------
@@ -83,15 +86,15 @@ def verify_result(
     - Without problems: every statement is signed by the key that the study pins; what each says it
       sent, its neighbours say they heard; model and page are what the statements give; everybody's
       spending is the plan's for the records it states, over all jobs it states, within the budget.
-    - A changed, missing or additional byte or file is a problem. Only the page of a result that an
-      earlier version made cannot be drawn again: ``unchecked`` names it; nothing vouches for it.
+    - A changed, missing or additional byte or file is a problem.
     - A model of sums is computed again, and machines may differ in last digits: `totals.near` says
-      by how much its weights may. Where they do, a page that differs is ``unchecked`` too.
+      by how much its weights may. Where they do, a page that differs cannot be checked: a problem,
+      or with ``allow_unchecked`` a name in ``unchecked`` for which nothing vouches.
     """
     root = Path(folder)
     if not root.is_dir():
         raise InvalidInput(f"{folder} must be the folder of a result, got no folder")
-    return _Reading(root, page).verify(study)
+    return _Reading(root, page, allow_unchecked).verify(study)
 
 
 @dataclass
@@ -100,6 +103,7 @@ class _Reading:
 
     root: Path
     page: DrawPage
+    allow_unchecked: bool
     problems: list[Flaw] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     longest: Callable[[str], int] = field(default=lambda server: 0)  # bytes of its statement
@@ -251,21 +255,18 @@ class _Reading:
         if self.problems:  # no model should be there, and whatever is there is refused already
             return
         files = files_of(result, self.page)
-        most = len(files[MODEL]) * (1 + contract.sums) + _MOST_WORDS
-        model = self._read(MODEL, most, "model")
-        version = _version(model or b"")
-        earlier = FORMAT.oldest <= version < FORMAT.version
-        if earlier:
-            files[MODEL] = _as_then(files[MODEL], model or b"", version)
+        model = self._read(MODEL, len(files[MODEL]) * (1 + contract.sums) + _MOST_WORDS, "model")
         near = model != files[MODEL] and contract.sums and totals.near(model or b"", files[MODEL])
         if model is not None and model != files[MODEL] and not near:
-            why = FORMAT.refusal(version, "it") or "it was changed"
+            why = FORMAT.refusal(_version(model), "it") or "it was changed"
             self._wrong("model", f"{MODEL} is not what the statements give: {why}")
-        page = self._read(PAGE, _MOST_PAGE if earlier or near else len(files[PAGE]), "page")
-        if earlier or (near and page != files[PAGE]):  # a page tells what another machine computed
+        page = self._read(PAGE, _MOST_PAGE if near else len(files[PAGE]), "page")
+        if page is None or page == files[PAGE]:
+            return
+        if near and self.allow_unchecked:
             self.unchecked.append(PAGE)
-        elif page is not None and page != files[PAGE]:
-            self._wrong("page", f"{PAGE} is not what the statements give: it was changed")
+        else:
+            self._wrong("page", f"{PAGE} {_CANNOT_CHECK if near else _CHANGED}")
 
 
 def _longest(study: Study) -> Callable[[str], int]:
@@ -281,35 +282,9 @@ def _contract(study: Study, server: str, data: bytes) -> Contract:
 
 
 def _version(model: bytes) -> int:
-    """In which way it says that it was made of the statements."""
+    """In which form it says that it was made of the statements."""
     found = re.search(rb'"result": "pdml-result/([0-9]{1,9})"', model)
     return int(found[1]) if found else FORMAT.version
-
-
-def _as_then(own: bytes, model: bytes, version: int) -> bytes:
-    """What an earlier version made of the same statements. Its bounds were others and so were its
-    words: lines that promise no more than today's are taken as they are."""
-    made = json.loads(own)
-    made["provenance"]["result"] = f"pdml-result/{version}"
-    try:
-        told = json.loads(model)["privacy"]["lines"]
-        each = zip(told, made["privacy"]["lines"], strict=True)
-        if all(_promises_no_more(then, now) for then, now in each):
-            made["privacy"]["lines"] = told
-    except (ValueError, TypeError, KeyError, RecursionError):
-        pass  # it is not what anybody made
-    return totals.spelt(made)
-
-
-def _promises_no_more(then: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether a line of an earlier version is one of today's, with figures that are not smaller."""
-    exact = now | {name: then[name] for name in ("epsilon", "certainty")}
-    larger = float(then["epsilon"]) >= float(now["epsilon"])
-    surer = now["certainty"] - 1e-9 <= then["certainty"] <= 1
-    said = {now["reason"], _REASONS.get(now["data"])}
-    return (
-        larger and surer and then == exact | {"reason": then["reason"]} and then["reason"] in said
-    )
 
 
 def _proved(found: Equivocated) -> Flaw:
