@@ -45,9 +45,14 @@ def test_the_other_half_has_the_noise_that_it_is_said_to_have(classes, monkeypat
         assert first.label == pytest.approx(given.label * np.sqrt(1 + a**2))
     added = np.array([half.q - given.q for half in halves])[:, 0]  # (MANY, d): -e/a
     low, high = chi2.ppf([1e-6, 1 - 1e-6], MANY) / MANY
-    ratio = a**2 * np.mean(added**2, axis=0) / np.diag(cov)
-    assert (low < ratio).all() and (ratio < high).all()
-    assert not (low < ratio / 4).any()
+    of_s = np.array([half.s - given.s for half in halves])
+    beside = np.full(of_s.shape[1:], given.square**2 / 2) + np.diag([given.square**2 / 2] * 4)
+    for ratio in (
+        a**2 * np.mean(added**2, axis=0) / np.diag(cov),
+        a**2 * np.mean(of_s**2, axis=0) / beside,  # half as much variance beside the diagonal
+    ):
+        assert (low < ratio).all() and (ratio < high).all()
+        assert not (low < ratio / 4).any()
     # the totals' own noise is as large as what is added times a: then both halves are independent
     rng = np.random.default_rng(1)
     own = rng.normal(size=added.shape) @ np.linalg.cholesky(cov).T

@@ -15,6 +15,7 @@ from pdml.node.identity import Identity
 from pdml.node.journal import Journal
 from pdml.node.party import Holdings, Party
 from pdml.node.sealing import SealingKey
+from pdml.plan.place import RowSpec
 from pdml.plan.training_plan import TrainingPlan
 from pdml.train import sums
 from pdml.train.engines import local
@@ -54,7 +55,8 @@ class Consortium:
         self.source = source or Simulated(seed)
         rng = np.random.default_rng(seed)
         terms = {"job": job, "study": study, "plan": plan, "servers": NAMES, "edges": EDGES}
-        self.contract = Contract(**terms, classes=classes, width=width, epsilon=EPSILON)
+        rows = RowSpec(classes=classes, width=width, menu=(EPSILON,))
+        self.contract = Contract(**terms, rows=rows)
         self.identities, self.keys, self.sealing = {}, {}, {}
         for name in NAMES:
             self.identities[name] = kept(Identity, folder / f"{name}.key")
@@ -64,10 +66,13 @@ class Consortium:
         x = rng.standard_normal((cuts[-1], width))
         x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True)) * (1 + 1e-9)
         codes = labels.codes(rng.integers(classes, size=len(x)), EPSILON, classes)
-        joined, used = self.contract.links, {"epsilons": (EPSILON,), "classes": classes}
         self.servers = [
-            Server.of(joined, i, x[a:b].copy(), codes[a:b], **used)
-            for i, (a, b) in enumerate(pairwise(cuts))
+            Server(
+                self.contract.place(name, records=b - a, epsilons=(EPSILON,)),
+                x[a:b].copy(),
+                codes[a:b],
+            )
+            for name, (a, b) in zip(NAMES, pairwise(cuts.tolist()), strict=True)
         ]
         self.parties, self.journals = {}, {}
 

@@ -31,7 +31,7 @@ from pdml.node.journal import FINISHED, Journal
 from pdml.node.questions import OFFER, STOP
 from pdml.plan.training_plan import TrainingPlan
 from pdml.study import ServerEntry, Study, template
-from pdml.study.encoder import Category, Encoder, Number
+from pdml.study.encoder import LATEST, Category, Encoder, Number
 from pdml.study.frozen import FrozenWriter
 from pdml.train import sums
 from pdml.train.engines import local
@@ -63,7 +63,8 @@ def study_of(names=NAMES, *, edges=None, plan=PLAN, **changes):
             attributes=(
                 Number(name="age", low=18, high=100),
                 Category(name="sex", levels=("female", "male")),
-            )
+            ),
+            version=LATEST,  # what `pdml study new` writes
         ),
         "servers": tuple(
             ServerEntry(name, f"http://127.0.0.1:{8100 + i}") for i, name in enumerate(names)

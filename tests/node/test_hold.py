@@ -51,6 +51,8 @@ def test_the_most_private_record_fixes_the_sensitivity(tmp_path_factory, epsilon
         epsilons=tuple(e for e in study.menu if min(each) <= e <= max(each)),
         width=study.width,
         classes=classes,
+        constant=study.encoder.constant,
+        menu=study.menu,
     )
     assert held.flip().epsilon == each.max()
     np.testing.assert_array_equal(server.codes, labels.codes(reported, each, classes))

@@ -149,6 +149,28 @@ def test_a_job_that_is_known_is_resumed_or_has_another_name(alice):
     committed.close()
 
 
+def test_a_node_whose_records_do_not_fit_refuses_when_it_is_asked(alice, monkeypatch):
+    """Not after everybody has begun; and in an operator's words."""
+    study: Study = alice.study()
+    import_table(alice, people(), label="diagnosed", epsilon=2.0, randomise=True)
+    alice = Home.open(alice.folder)
+    journal = alice.journal()
+    judge = Judge(alice, study, Secure(), journal)
+    terms = {"offerer": "bob", "resume": False, "start_timeout": 60.0, "round_timeout": 60.0}
+    offer = Offer.of(holdings.agreed(study, PLAN, "june"), attempt=secrets.token_hex(16), **terms)
+    judge.check(offer)
+    records = judge.holdings()
+    other = replace(records.server, place=replace(records.server.place, constant=0.5))
+    monkeypatch.setattr(judge, "holdings", lambda: replace(records, server=other))
+    with pytest.raises(InvalidInput) as refusal:
+        judge.check(offer)
+    assert str(refusal.value) == (
+        "the data set of alice does not fit job june: they differ in the encoder. Import the data "
+        "set again under the job's study, with pdml node data"
+    )
+    journal.close()
+
+
 def test_true_answers_that_the_study_randomises_do_not_get_in_as_they_are(tmp_path):
     """A table does not say which of its answers went through a coin, nor how."""
     levels = 'levels = ["female", "male"]\n'

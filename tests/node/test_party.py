@@ -437,7 +437,9 @@ def test_a_place_where_nobody_can_stand_is_refused(consortium, round):
 
 def test_records_of_another_place_and_unknown_names_are_refused(consortium):
     consortium.servers[0] = consortium.servers[1]
-    with pytest.raises(InvalidInput, match="the records of alice do not fit the contract"):
+    with pytest.raises(
+        InvalidInput, match="the data set of alice does not fit job job-1: they differ in the "
+    ):
         consortium.party("alice")
     with pytest.raises(InvalidInput, match="server must be one of alice, bob, carol, dave, got"):
         consortium.contract.index("mallory")
@@ -527,7 +529,9 @@ def test_a_key_under_which_anybody_can_sign_is_no_key(sign):
 
 def test_records_below_the_floor_are_refused(tmp_path):
     consortium = Consortium(tmp_path)
-    object.__setattr__(consortium.contract, "epsilon", EPSILON * 1.5)
+    server = consortium.servers[0]
+    low = replace(server.place, epsilons=(EPSILON / 2,))
+    consortium.servers[0] = replace(server, place=low)
     with pytest.raises(InvalidInput, match="below the study's floor"):
         consortium.party("alice")
     consortium.close()

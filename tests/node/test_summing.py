@@ -23,6 +23,7 @@ from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.node import evidence, statement, summing, wire
 from pdml.node.contract import MOST_NUMBERS
 from pdml.node.sealing import SealingKey
+from pdml.plan.place import RowSpec
 from pdml.train import sums
 
 KINDS = pytest.mark.parametrize("plan", [SUMS, MASKED], ids=["seen", "masked"])
@@ -383,9 +384,9 @@ def test_terms_that_cannot_be_are_refused(made):
     with pytest.raises(InvalidInput, match="colluding must be below the number of servers, 4"):
         replace(contract, plan=replace(MASKED, colluding=4))
     with pytest.raises(InvalidInput, match="method must be 'rounds' for 1023 columns"):
-        replace(contract, width=1023)
-    assert replace(contract, width=1022).shape[1] <= MOST_NUMBERS
-    assert replace(contract, width=1023, plan=PLAN).shape == (1, 1023)
+        replace(contract, rows=RowSpec(width=1023, menu=(1.0,)))
+    assert replace(contract, rows=RowSpec(width=1022, menu=(1.0,))).shape[1] <= MOST_NUMBERS
+    assert replace(contract, rows=RowSpec(width=1023, menu=(1.0,)), plan=PLAN).shape == (1, 1023)
     assert contract.digest != replace(contract, plan=MASKED).digest
 
 

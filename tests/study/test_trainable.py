@@ -19,9 +19,8 @@ LIMITED = replace(STUDY, budget=Budget(features_epsilon=1.0))
 def fits(study, records: int, epsilon: float) -> bool:
     """Whether all servers keep to the budget with so many records of people who chose so."""
     plan, graph = study.plan, study.graph()
-    sizes = {"width": study.width, "classes": len(study.classes)}
     for server in range(graph.n):
-        place = Place.of(graph, server, records=records, epsilons=(epsilon,), **sizes)
+        place = Place.of(graph, server, study.rows, records=records, epsilons=(epsilon,))
         ledger = Ledger(((place.flip(), *plan.events(place)),), classes=place.classes)
         try:
             ledger.check(study.budget)

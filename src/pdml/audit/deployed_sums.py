@@ -206,8 +206,5 @@ def _contract(victim: Victim, job: str) -> Contract:
         plan=victim.plan,
         servers=SERVERS,
         edges=tuple(combinations(range(len(SERVERS)), 2)),
-        classes=victim.classes,
-        width=victim.place.width,
-        epsilon=victim.epsilon,
-        norm_bound=victim.norm_bound,
+        rows=victim.rows,
     )

@@ -170,8 +170,5 @@ def _contract(victim: Victim, job: str = "run") -> Contract:
         plan=replace(victim.plan, noise_scale=(scale / 2, scale)),
         servers=(NEIGHBOUR, VICTIM),
         edges=((0, INDEX),),
-        classes=victim.classes,
-        width=victim.matrix.shape[1],
-        epsilon=victim.epsilon,
-        norm_bound=victim.norm_bound,
+        rows=victim.rows,
     )

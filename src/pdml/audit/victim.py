@@ -19,7 +19,7 @@ from pdml.audit.evidence import DELTAS
 from pdml.core import labels
 from pdml.mechanisms.label_flip import LabelFlip, flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated, Source
-from pdml.plan.place import Place
+from pdml.plan.place import Place, RowSpec
 from pdml.plan.training_plan import TrainingPlan
 from pdml.train.engines.jobs import spread
 from pdml.train.node import Node, Server
@@ -97,9 +97,17 @@ class Victim:
             degree=self.degree,
             records=len(self.matrix),
             epsilons=(self.epsilon,),
+            **vars(self.rows),
+        )
+
+    @property
+    def rows(self) -> RowSpec:
+        """What its rows are."""
+        return RowSpec(
             width=self.matrix.shape[1],
             classes=self.classes,
             norm_bound=self.norm_bound,
+            menu=(self.epsilon,),
         )
 
     def events(self) -> tuple[Event, ...]:

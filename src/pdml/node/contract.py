@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
 
-from pdml import _validate
 from pdml.core import labels
-from pdml.core.coded import Block
 from pdml.core.graph import Graph
 from pdml.errors import InvalidInput
-from pdml.plan.place import Place
+from pdml.plan.place import Place, RowSpec
 from pdml.plan.training_plan import TrainingPlan
 from pdml.train import sums
 
@@ -27,9 +25,8 @@ class Contract:
     """One job: the study it belongs to, the plan, and who is joined to whom. Everything in it is
     public.
 
-    ``epsilon`` is the smallest label ε the study allows: with B = 1 it bounds what any record can
-    do. ``blocks`` and ``in_clear`` follow from the study, and so from its hash: the digest has no
-    more of them.
+    ``rows`` follow from the study, and so from its hash: the digest has no more of them than what
+    bounds a message.
     """
 
     job: str
@@ -37,12 +34,7 @@ class Contract:
     plan: TrainingPlan
     servers: tuple[str, ...]
     edges: tuple[tuple[int, int], ...]
-    classes: int
-    width: int  # d, with the constant column
-    epsilon: float
-    norm_bound: float = 1.0
-    blocks: tuple[Block, ...] = ()  # columns of randomised answers
-    in_clear: bool = True  # whether servers have others as they are
+    rows: RowSpec
 
     def __post_init__(self) -> None:
         if (
@@ -52,8 +44,8 @@ class Contract:
             or not self.job.replace("-", "").replace("_", "").isalnum()
         ):
             raise InvalidInput(f"job must be 1 to 64 letters, digits, - or _, got {self.job!r}")
-        _validate.integer("classes", self.classes, low=2)
-        _validate.integer("width", self.width, low=1)
+        if not self.rows.menu:
+            raise InvalidInput("menu must hold the label ε of the study, got none", setting="menu")
         _ = self.links  # refuses servers that are not joined
         if self.sums:
             self.plan.sum_stddevs(len(self.servers))  # refuses more colluders than servers
@@ -77,6 +69,21 @@ class Contract:
         return Graph.complete(len(self.servers)) if self.sums else self.links
 
     @property
+    def classes(self) -> int:
+        """K."""
+        return self.rows.classes
+
+    @property
+    def width(self) -> int:
+        """d, with the constant column."""
+        return self.rows.width
+
+    @property
+    def epsilon(self) -> float:
+        """The smallest label ε the study allows: with B it bounds what any record can do."""
+        return min(self.rows.menu)
+
+    @property
     def sums(self) -> bool:
         """Whether the job is one exchange of sums."""
         return self.plan.method == "sums"
@@ -89,7 +96,7 @@ class Contract:
     @property
     def shape(self) -> tuple[int, int]:
         """(C, d) of every vector; of sums one row."""
-        codes = 1 if self.classes == 2 else self.classes
+        codes = self.rows.codes
         return (1, sums.length(codes, self.width)) if self.sums else (codes, self.width)
 
     @property
@@ -109,7 +116,7 @@ class Contract:
             "classes": self.classes,
             "width": self.width,
             "epsilon": self.epsilon,
-            "norm_bound": self.norm_bound,
+            "norm_bound": self.rows.norm_bound,
         }
         return hashlib.sha256(
             json.dumps(terms, sort_keys=True, separators=(",", ":")).encode()
@@ -127,15 +134,7 @@ class Contract:
     def place(self, server: str, *, records: int, epsilons: Sequence[float]) -> Place:
         """The place of ``server``, which has so many records, their labels with these ε."""
         return Place.of(
-            self.links,
-            self.index(server),
-            records=records,
-            epsilons=epsilons,
-            width=self.width,
-            classes=self.classes,
-            norm_bound=self.norm_bound,
-            blocks=self.blocks,
-            in_clear=self.in_clear,
+            self.links, self.index(server), self.rows, records=records, epsilons=epsilons
         )
 
     @cached_property
@@ -148,16 +147,10 @@ class Contract:
         broken or hostile; it is not robustness against smaller lies.
         """
         plan, size = self.plan, self.shape[0] * self.shape[1]
-        slope = (
-            labels.record_shift(
-                self.epsilon, self.norm_bound, plan.loss_for(self.classes), self.classes
-            )
-            / 2
-        )
+        loss, bound = plan.loss_for(self.classes), self.rows.norm_bound
+        slope = labels.record_shift(self.epsilon, bound, loss, self.classes) / 2
         if slope == float("inf"):  # square loss: its slope at 0 is that of the label alone
-            slope = labels.label_shift(
-                self.epsilon, self.norm_bound, plan.loss_for(self.classes), self.classes
-            )
+            slope = labels.label_shift(self.epsilon, bound, loss, self.classes)
         n = len(self.servers)
         longest = (slope * n + plan.objective_bound * sqrt(size)) / plan.regularization
         loudest = max(plan.iterates(i, n).stddev(1) for i in range(n))

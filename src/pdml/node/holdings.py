@@ -54,11 +54,7 @@ def _contract(study: Study, plan: TrainingPlan, job: str) -> Contract:
         plan=plan,
         servers=tuple(server.name for server in study.servers),
         edges=study.graph().edges,
-        classes=len(study.classes),
-        width=study.width,
-        epsilon=study.menu[0],
-        blocks=study.encoder.blocks,
-        in_clear=bool(study.encoder.clear),
+        rows=study.rows,
     )
 
 

@@ -9,7 +9,7 @@ from pdml.node.contract import Contract
 from pdml.node.home import BY_STUDY, Config, Home
 from pdml.node.journal import FINISHED, Journal
 from pdml.node.offers import Offer
-from pdml.node.party import Holdings, check_budget
+from pdml.node.party import Holdings, check_job
 from pdml.study import Study
 
 
@@ -57,16 +57,13 @@ class Judge:
         if known is not None and known.state == FINISHED:
             return contract
         held = self.holdings()
-        if others := self._committed.sources(held.dataset) - {self._source.name}:
-            raise JournalError(
-                f"the data set of {self._name} was used with {others.pop()} noise before: "
-                f"one ledger cannot hold that and {self._source.name}"
-            ).for_others()
-        check_budget(
+        check_job(
             contract,
             self._name,
             held,
+            keys=self._study.signing_keys,
             journal=self._committed,
+            source=self._source.name,
             budget=self._study.budget or Budget(),
         )
         return contract

@@ -15,7 +15,7 @@ Whoever carries the messages calls, in any order and from one thread at a time:
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,6 +33,7 @@ from pdml.node.journal import FINISHED, Journal
 from pdml.node.participants import refuse_fresh_budget
 from pdml.node.summing import SumsNode
 from pdml.train.node import Node, Server, compiles
+from pdml.train.sums import check_sums
 
 
 class Machine(Protocol):
@@ -92,9 +93,16 @@ class Party:
         self._source, self._shared = source, shared or {}
         self.neighbours = contract.neighbours(name)
         self._journal, self._identity, self._keys = journal, identity, keys
-        _check(contract, name, holdings, keys)
+        check_job(
+            contract,
+            name,
+            holdings,
+            keys=keys,
+            journal=journal,
+            source=source.name,
+            budget=budget or Budget(),
+        )
         self._events = contract.plan.events(holdings.server.place)
-        check_budget(contract, name, holdings, journal=journal, budget=budget or Budget())
         self._dataset = identity.alias(holdings.dataset)
         self._life = secrets.token_hex(16)
         self._challenges = {peer: secrets.token_hex(16) for peer in self.neighbours}
@@ -108,11 +116,6 @@ class Party:
     def _open(self) -> tuple[Machine, Any]:
         contract, journal, source = self.contract, self._journal, self._source.name
         known, purpose = journal.job(contract.job), f"{contract.digest} {self.name}".encode()
-        if others := journal.sources(self.holdings.dataset) - {source}:
-            raise JournalError(
-                f"the data set of {self.name} was used with {others.pop()} noise before: "
-                f"one ledger cannot hold that and {source}"
-            ).for_others()
         if known is None:
             node, inner = self._machine(None)
             terms = {
@@ -376,6 +379,28 @@ class Party:
         self._journal.finish(self.contract.job)
 
 
+def check_job(
+    contract: Contract,
+    name: str,
+    holdings: Holdings,
+    *,
+    keys: Mapping[str, str],
+    journal: Journal,
+    source: str,
+    budget: Budget,
+) -> None:
+    """Refuse a job that this node cannot do or may not do: asked before it accepts the job, and
+    again before it begins.
+    """
+    _check_fit(contract, name, holdings, keys)
+    if others := journal.sources(holdings.dataset) - {source}:
+        raise JournalError(
+            f"the data set of {name} was used with {others.pop()} noise before: "
+            f"one ledger cannot hold that and {source}"
+        ).for_others()
+    check_budget(contract, name, holdings, journal=journal, budget=budget)
+
+
 def check_budget(
     contract: Contract, name: str, holdings: Holdings, *, journal: Journal, budget: Budget
 ) -> None:
@@ -404,10 +429,37 @@ def check_budget(
     ending.check(contract, name, holdings.dataset, journal)
 
 
-def _check(contract: Contract, name: str, holdings: Holdings, keys: Mapping[str, str]) -> None:
+_FIELDS = {  # of a place, as an operator calls them
+    "server": "position among the servers",
+    "n_servers": "number of servers",
+    "degree": "number of links",
+    "width": "number of columns",
+    "classes": "number of classes",
+    "norm_bound": "norm bound",
+    "epsilons": "label epsilons",
+    "menu": "menu of epsilons",
+    "blocks": "randomised answers",
+    "in_clear": "answers that are not randomised",
+    "constant": "encoder",
+}
+
+
+def _check_fit(contract: Contract, name: str, holdings: Holdings, keys: Mapping[str, str]) -> None:
     place = holdings.server.place
-    if place != contract.place(name, records=place.records, epsilons=place.epsilons):
-        raise InvalidInput(f"the records of {name} do not fit the contract: their place is {place}")
+    terms = contract.place(name, records=place.records, epsilons=place.epsilons)
+    if place != terms:
+        differing = [
+            _FIELDS[field.name]
+            for field in fields(place)
+            if getattr(place, field.name) != getattr(terms, field.name)
+        ]
+        raise InvalidInput(
+            f"the data set of {name} does not fit job {contract.job}: they differ in the "
+            f"{', the '.join(differing)}. Import the data set again under the job's study, with "
+            "pdml node data"
+        ).for_others()
+    if contract.sums:
+        check_sums(place, contract.plan)
     if place.records > statement.MOST_RECORDS:
         most = f"{statement.MOST_RECORDS:,}"
         raise InvalidInput(f"{name} must have at most {most} records, got {place.records:,}")

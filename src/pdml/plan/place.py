@@ -1,7 +1,7 @@
 """One server's place in a training: everything public that its events depend on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Self
 
 import numpy as np
@@ -17,7 +17,51 @@ from pdml.errors import InvalidInput
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class RowSpec:
+    """What a row of a training is at every server alike: public, and made once for a study
+    (`Study.rows`) or a simulation. Whatever a server's place or a job's contract needs of it, it
+    asks here.
+
+    Parameters
+    ----------
+    width : int
+        d, the features with the constant one.
+    classes : int
+        K.
+    norm_bound : float
+        B, the longest a record may be.
+    blocks : tuple of Block
+        Columns of answers that went through a coin, as the label did.
+    in_clear : bool
+        Whether the server has other answers as they are.
+    constant : float
+        The constant entry of a typical record, in units of B, where an encoder knows it; else 0.
+    menu : tuple of float
+        The label ε that people may choose, where a study fixes them.
+    """
+
+    width: int
+    classes: int = 2
+    norm_bound: float = 1.0
+    blocks: tuple[Block, ...] = ()
+    in_clear: bool = True
+    constant: float = 0.0
+    menu: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        _validate.integer("width", self.width, low=1)
+        _validate.integer("classes", self.classes, low=2)
+        _validate.real("norm_bound", self.norm_bound, low=0, high=1e12, open_low=True)
+        _validate.real("constant", self.constant, low=0, high=1)
+
+    @property
+    def codes(self) -> int:
+        """C, the rows of the weights: 1 for two classes, K for more."""
+        return 1 if self.classes == 2 else self.classes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place(RowSpec):
     """What the events of one server depend on, beside the plan: public sizes, and no record.
 
     Parameters
@@ -32,18 +76,8 @@ class Place:
         m_i.
     epsilons : tuple of float
         The distinct label ε in use, in any order; kept ascending.
-    width : int
-        d, the features with the constant one.
-    classes : int
-        K.
-    norm_bound : float
-        B, the longest a record may be.
-    blocks : tuple of Block
-        Columns of answers that went through a coin, as the label did.
-    in_clear : bool
-        Whether the server has other answers as they are.
-    constant : float
-        The constant entry of a typical record, in units of B, where an encoder knows it; else 0.
+    width, classes, norm_bound, blocks, in_clear, constant, menu
+        As of `RowSpec`.
 
     Examples
     --------
@@ -57,21 +91,13 @@ class Place:
     degree: float
     records: int
     epsilons: tuple[float, ...]
-    width: int
-    classes: int = 2
-    norm_bound: float = 1.0
-    blocks: tuple[Block, ...] = ()
-    in_clear: bool = True
-    constant: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, low in (("n_servers", 1), ("width", 1), ("classes", 2)):
-            _validate.integer(name, getattr(self, name), low=low)
+        super().__post_init__()
+        _validate.integer("n_servers", self.n_servers, low=1)
         _validate.integer("server", self.server, high=self.n_servers - 1)
         _validate.real("degree", self.degree, low=0)
         _validate.integer("records", self.records, low=1, why="every server needs a record")
-        _validate.real("norm_bound", self.norm_bound, low=0, high=1e12, open_low=True)
-        _validate.real("constant", self.constant, low=0, high=1)
         used = np.unique(np.asarray(self.epsilons, dtype=float))
         if not used.size:
             raise InvalidInput(
@@ -86,29 +112,26 @@ class Place:
         cls,
         graph: Graph,
         server: int,
+        rows: RowSpec,
         *,
         records: int,
         epsilons: Sequence[float],
-        width: int,
-        classes: int = 2,
-        norm_bound: float = 1.0,
-        blocks: tuple[Block, ...] = (),
-        in_clear: bool = True,
-        constant: float = 0.0,
     ) -> Self:
-        """The place of ``server`` in ``graph``, which knows n and N_i."""
+        """The place of ``server`` in ``graph``, which knows n and N_i.
+
+        Guarantees
+        ----------
+        - Every level of the menu from the smallest to the largest of ``epsilons`` counts as in use:
+          that is all that others are told, and everybody's ledger must say the same.
+        """
+        low, high = min(epsilons), max(epsilons)
         return cls(
             server=server,
             n_servers=graph.n,
             degree=int(graph.degrees[server]),
             records=records,
-            epsilons=tuple(epsilons),
-            width=width,
-            classes=classes,
-            norm_bound=norm_bound,
-            blocks=blocks,
-            in_clear=in_clear,
-            constant=constant,
+            epsilons=(*epsilons, *(level for level in rows.menu if low <= level <= high)),
+            **{field.name: getattr(rows, field.name) for field in fields(RowSpec)},
         )
 
     @property
@@ -120,11 +143,6 @@ class Place:
     def label_epsilon(self) -> float:
         """The largest label ε: the least that a label here is protected by."""
         return self.epsilons[-1]
-
-    @property
-    def codes(self) -> int:
-        """C, the rows of the weights: 1 for two classes, K for more."""
-        return 1 if self.classes == 2 else self.classes
 
     def flip(self, by: str = DEVICES) -> LabelFlipped:
         """What the labels here, and other answers, went through, by whom."""

@@ -64,8 +64,8 @@ class Part:
             epsilon=self.label_epsilon,
             by=self.randomised_by,
             epsilons=self.epsilons,
-            answers=answers_of(contract.blocks),
-            in_clear=contract.in_clear,
+            answers=answers_of(contract.rows.blocks),
+            in_clear=contract.rows.in_clear,
         )
 
 
@@ -213,7 +213,7 @@ class Outcome:
             classes=study.classes,
             coefficients=weights[:, :-1].copy(),
             intercepts=weights[:, -1].copy(),
-            norm_bound=self.contract.norm_bound,
+            norm_bound=self.contract.rows.norm_bound,
             fit_intercept=True,
             feature_names=study.encoder.feature_names,
             encoder=study.encoder.to_dict(),

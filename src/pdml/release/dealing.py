@@ -12,7 +12,7 @@ from pdml.core import labels, objective, rows
 from pdml.core.graph import Graph
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.randomness import DEAL, Source
-from pdml.plan.place import Place
+from pdml.plan.place import Place, RowSpec
 from pdml.plan.training_plan import TrainingPlan
 from pdml.train.node import Server
 
@@ -58,10 +58,12 @@ def groups_of(
     return np.argsort(owner, kind="stable"), np.cumsum([0, *sizes]).astype(np.int64)
 
 
-def places_of(graph: Graph, epsilons: Array, cuts: IntArray, **common: Any) -> tuple[Place, ...]:
+def places_of(
+    graph: Graph, epsilons: Array, cuts: IntArray, row_spec: RowSpec
+) -> tuple[Place, ...]:
     """Every server's, where records are in the order of their servers."""
     return tuple(
-        Place.of(graph, i, records=b - a, epsilons=_used(epsilons[a:b]), **common)
+        Place.of(graph, i, row_spec, records=b - a, epsilons=_used(epsilons[a:b]))
         for i, (a, b) in enumerate(pairwise(cuts.tolist()))
     )
 

@@ -26,7 +26,7 @@ from pdml.core.ranges import Range
 from pdml.errors import InvalidInput, PrivacyUtilityWarning
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, TOPOLOGY, Source, source_named
-from pdml.plan.place import Place
+from pdml.plan.place import Place, RowSpec
 from pdml.plan.training_plan import TrainingPlan
 from pdml.release import dealing, intervals, totals
 from pdml.release.fingerprints import IN_THIS_PROCESS, fingerprints, label_prints, named
@@ -185,10 +185,12 @@ class Simulation:
             self.graph_,
             label_epsilons[order],
             cuts,
-            width=prepared.shape[1],
-            classes=len(self.classes_),
-            norm_bound=float(self.norm_bound),
-            constant=self._form.constant,
+            RowSpec(
+                width=prepared.shape[1],
+                classes=len(self.classes_),
+                norm_bound=float(self.norm_bound),
+                constant=self._form.constant,
+            ),
         )
         agreed = self._settled(places, label_epsilons)
         plan = agreed.plan

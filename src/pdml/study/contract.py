@@ -21,7 +21,7 @@ from pdml.core.graph import Graph
 from pdml.errors import InvalidInput, StudyError, because
 from pdml.mechanisms.label_flip import micro
 from pdml.mechanisms.randomness import Stream
-from pdml.plan.place import Place
+from pdml.plan.place import Place, RowSpec
 from pdml.plan.training_plan import TrainingPlan
 from pdml.study import device, lines, rules
 from pdml.study.encoder import Attribute, Encoder
@@ -269,6 +269,18 @@ class Study:
         place = {server.name: i for i, server in enumerate(self.servers)}
         return Graph(len(self.servers), tuple((place[a], place[b]) for a, b in self.edges))
 
+    @cached_property
+    def rows(self) -> RowSpec:
+        """What a row is at every server."""
+        return RowSpec(
+            width=self.width,
+            classes=len(self.classes),
+            blocks=self.encoder.blocks,
+            in_clear=bool(self.encoder.clear),
+            constant=self.encoder.constant,
+            menu=self.menu,
+        )
+
     def place(self, name: str, *, records: int, epsilons: Sequence[float]) -> Place:
         """The place of a server in a training.
 
@@ -286,23 +298,9 @@ class Study:
         Place
             For `TrainingPlan.events`.
 
-        Guarantees
-        ----------
-        - Every level of the menu from the smallest to the largest counts as in use: that is all
-          that others are told, and everybody's ledger must say the same.
         """
-        return Place(
-            server=self.servers.index(self.server(name)),
-            n_servers=len(self.servers),
-            degree=len(self.neighbours(name)),
-            records=records,
-            epsilons=(*epsilons, *(e for e in self.menu if min(epsilons) <= e <= max(epsilons))),
-            width=self.width,
-            classes=len(self.classes),
-            blocks=self.encoder.blocks,
-            in_clear=bool(self.encoder.clear),
-            constant=self.encoder.constant,
-        )
+        index = self.servers.index(self.server(name))
+        return Place.of(self.graph(), index, self.rows, records=records, epsilons=epsilons)
 
     def encode(
         self, answers: Mapping[str, object], drawn: Sequence[tuple[int, int]] = ()

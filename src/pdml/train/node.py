@@ -23,7 +23,7 @@ from pdml.core.solver import PrimalSolver, worth_compiling
 from pdml.errors import InvalidInput
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.randomness import ITERATES, OBJECTIVE, Source
-from pdml.plan.place import Place
+from pdml.plan.place import Place, RowSpec
 from pdml.plan.training_plan import TrainingPlan, zeros
 
 
@@ -61,15 +61,8 @@ class Server:
     ) -> Self:
         """Server ``index`` of ``graph``; its sizes are those of its records."""
         records, width = matrix.shape
-        place = Place.of(
-            graph,
-            index,
-            records=records,
-            epsilons=epsilons,
-            width=width,
-            classes=classes,
-            norm_bound=norm_bound,
-        )
+        rows = RowSpec(width=width, classes=classes, norm_bound=norm_bound)
+        place = Place.of(graph, index, rows, records=records, epsilons=epsilons)
         return cls(place, matrix, codes, pooled)
 
     def linear(self, plan: TrainingPlan, loss: Loss, source: Source) -> Array:

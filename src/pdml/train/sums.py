@@ -13,7 +13,6 @@ import numpy as np
 from pdml._types import Array
 from pdml.core import sums
 from pdml.core.house import fit_house
-from pdml.core.losses import Loss
 from pdml.core.sums import Sums
 from pdml.errors import InvalidInput
 from pdml.mechanisms import whole_noise
@@ -50,21 +49,21 @@ def length(codes: int, width: int) -> int:
 
 def exact(server: Server, plan: TrainingPlan) -> Sums:
     """The server's own sums: they never leave it."""
-    if server.place.width > WIDEST:
-        width = server.place.width
+    check_sums(server.place, plan)
+    loss = plan.loss_for(server.place.classes)
+    return sums.exact(server.matrix, server.codes, loss, server.place.blocks)
+
+
+def check_sums(place: Place, plan: TrainingPlan) -> None:
+    """Refuse sums that could leave the grid, whatever the records are: who refuses only where they
+    do leave it tells something of them."""
+    width, loss = place.width, plan.loss_for(place.classes)
+    if width > WIDEST:
         raise InvalidInput(
             f"method must be 'rounds' for records of {width:,} columns, got 'sums': the sums of "
             f"squares would be {width * (width + 1) // 2:,} numbers, and noise in every one",
             setting="method",
         )
-    loss = plan.loss_for(server.place.classes)
-    _check_reach(server.place, loss)
-    return sums.exact(server.matrix, server.codes, loss, server.place.blocks)
-
-
-def _check_reach(place: Place, loss: Loss) -> None:
-    """Refuse sums that could leave the grid, whatever the records are: who refuses only where they
-    do leave it tells something of them."""
     loud = sums.shifts(place.label_epsilon, place.norm_bound, loss, place.classes)
     reach = place.records * max(loud.record, loud.square)
     if reach > LIMIT:
