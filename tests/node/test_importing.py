@@ -17,6 +17,7 @@ from pdml.node.account import look
 from pdml.node.home import Home
 from pdml.node.importing import import_frozen, import_table
 from pdml.node.party import check_budget
+from pdml.node.sentences import told
 from pdml.plan.training_plan import TrainingPlan
 from pdml.tables import Table
 
@@ -149,6 +150,8 @@ def test_a_training_asks_whatever_was_imported_first(alice: Home) -> None:
             payload=b"",
             events=[],
         )
-        with pytest.raises(InvalidInput, match="would begin with a whole budget"):
+        with pytest.raises(InvalidInput, match="would begin with a whole budget") as refused:
             check_budget(contract, "alice", held, **account)
+        assert told(refused.value, "alice") == str(refused.value)  # others hear why,
+        assert held.dataset[:12] not in str(refused.value)  # and no digest to try records against
         check_budget(contract, "alice", replace(held, new_participants=True), **account)

@@ -23,8 +23,10 @@ from pdml.node import desk as states
 from pdml.node import ending, offers, questions
 from pdml.node.carrier import most_payload, token
 from pdml.node.exchange import LATER, REFUSED, Answer
-from pdml.node.home import JOURNAL
+from pdml.node.home import JOURNAL, Home
+from pdml.node.importing import import_frozen
 from pdml.node.sealing import Context
+from pdml.study.frozen import open_frozen
 
 
 @pytest.fixture(scope="module")
@@ -331,10 +333,15 @@ def test_an_old_journal_put_back_is_noticed(federation):
         with pytest.raises(Ended, match="carol's journal was rolled back"):
             federation.train("again")
         federation.kill("carol")
-    freeze(
-        federation.study, "carol", home.path("other people"), seed=9
-    )  # for the tests after this one
+    others = freeze(federation.study, "carol", home.path("other people"), seed=9)
     federation.homes["carol"] = home.save(data="other people")
+    federation.start("carol")  # for the tests after this one
+    with pytest.raises(Ended, match=r"carol refused the job: .* a whole budget") as ended:
+        federation.train("unsaid")
+    assert open_frozen(others).manifest.digest[:12] not in str(ended.value)
+    federation.kill("carol")
+    import_frozen(home, others, new_participants=True)
+    federation.homes["carol"] = Home.open(home.folder)
     federation.expected_bits = federation.expected()
 
 

@@ -29,12 +29,13 @@ def refuse_fresh_budget(
     ------
     InvalidInput
         If something was released about another data set, nothing about this one, and the operator
-        has not said that nobody is in both.
+        has not said that nobody is in both. Other organisations may hear it: it names no digest,
+        by which they could confirm a guess of the records.
     """
     used = journal.released_datasets()
     if used and dataset not in used and not new_participants:
         raise InvalidInput(
-            f"{name} has released something about the data set {used[-1][:12]}, and "
-            f"{dataset[:12]} would begin with a whole budget: give it again with "
-            "--new-participants if nobody's record is in both, or else use the old one"
-        )
+            f"{name} has released something about another data set, and this one would begin with "
+            "a whole budget: its operator gives it again with --new-participants if nobody's "
+            "record is in both, or else gives the old one, which is in the node's folder, again"
+        ).for_others()
