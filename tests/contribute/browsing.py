@@ -233,7 +233,7 @@ class Visitor:
         memo = {"id": "ab" * 16, "epsilon": 1_000_000, "label": label}
         self.browser.execute_script(
             "localStorage.setItem(arguments[0], arguments[1])",
-            f"pdml {study.hash}",
+            f"pdml {study.unkeyed_hash}",
             json.dumps(memo),
         )
 

@@ -1,5 +1,6 @@
 """One person's report: prepared before any network activity, kept, sent, and never drawn again."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pdml.contribute.memo import Memo, Memory
 from pdml.errors import InvalidInput, NotDelivered
 from pdml.mechanisms.label_flip import WORD
 from pdml.study import Study
+from pdml.study.members import Relay
 from pdml.study.messages import (
     Report,
     decode_report,
@@ -34,7 +36,7 @@ def service(recorder: Recorder) -> Delivery:
 
 
 def drawn(memory: Memory, study: Study, label: int) -> None:
-    memory.keep("", Memo(study=study.hash, id="ab" * 16, epsilon=1_000_000, label=label))
+    memory.keep("", Memo(study=study.unkeyed_hash, id="ab" * 16, epsilon=1_000_000, label=label))
 
 
 @pytest.mark.parametrize("label", [0, 1, None])
@@ -78,16 +80,16 @@ def test_what_has_left_is_all_that_can_leave(
     data = prepare(study, memory, ANSWERS, 1, 1_000_000)
     recorder.answer = lambda body: None
     with service(recorder) as silent, pytest.raises(NotDelivered):
-        submit(memory, silent, data)
+        submit(study, memory, silent, data)
     assert (
         prepare(study, memory, {**ANSWERS, "age": 50}, 0, 2_000_000) == data
     )  # in doubt: the same bytes, whatever is said now
     recorder.answer = receipt
     with service(recorder) as honest:
-        first = submit(memory, honest, data)
-        assert submit(memory, honest, data) == first
+        first = submit(study, memory, honest, data)
+        assert submit(study, memory, honest, data) == first
     assert set(recorder.bodies) == {data}
-    known = memory.recall(study.hash, "")
+    known = memory.recall(study.unkeyed_hash, "")
     assert known is not None and known.receipt == first
 
 
@@ -97,7 +99,7 @@ def test_a_refused_report_can_be_corrected_but_not_redrawn(
     data = prepare(study, memory, ANSWERS, 1, 1_000_000)
     recorder.answer = refusal("token_missing")
     with service(recorder) as closed, pytest.raises(NotDelivered, match="token_missing"):
-        submit(memory, closed, data)
+        submit(study, memory, closed, data)
     again = decode_report(
         prepare(study, memory, {**ANSWERS, "age": 35}, 1, 400_000, token="cd" * 16)
     )
@@ -127,7 +129,7 @@ def test_an_answer_in_doubt_leaves_the_bytes_locked(
     data = prepare(study, memory, ANSWERS, 1, 1_000_000)
     recorder.answer = lambda body: (status, refusal(code)(body)[1])
     with service(recorder) as busy, pytest.raises(NotDelivered, match="may or may not hold"):
-        submit(memory, busy, data)
+        submit(study, memory, busy, data)
     assert prepare(study, memory, {**ANSWERS, "age": 50}, 0, 2_000_000, token="cd" * 16) == data
 
 
@@ -137,7 +139,7 @@ def test_a_refusal_whose_body_is_in_doubt_leaves_the_bytes_locked(
     data = prepare(study, memory, ANSWERS, 1, 1_000_000)
     recorder.answer = lambda body: (400, refusal("storage_unavailable")(body)[1])
     with service(recorder) as odd, pytest.raises(NotDelivered, match="may or may not hold"):
-        submit(memory, odd, data)
+        submit(study, memory, odd, data)
     assert prepare(study, memory, {**ANSWERS, "age": 50}, 0, 2_000_000) == data
 
 
@@ -146,7 +148,7 @@ def test_bytes_from_elsewhere_are_not_sent(
 ) -> None:
     foreign = prepare(study, Memory(tmp_path / "other"), ANSWERS, 1, 1_000_000)
     with service(recorder) as honest, pytest.raises(InvalidInput, match="same memory"):
-        submit(memory, honest, foreign)
+        submit(study, memory, honest, foreign)
     assert recorder.bodies == []
 
 
@@ -155,7 +157,7 @@ def test_a_service_of_another_study_gets_nothing(
 ) -> None:
     recorder.canonical += b" "
     with service(recorder) as wrong, pytest.raises(NotDelivered, match="another study"):
-        submit(memory, wrong, prepare(study, memory, ANSWERS, 1, 1_000_000))
+        submit(study, memory, wrong, prepare(study, memory, ANSWERS, 1, 1_000_000))
     assert recorder.bodies == []
 
 
@@ -170,7 +172,7 @@ def test_bad_answers_draw_nothing(study: Study, memory: Memory) -> None:
     ):
         with pytest.raises(InvalidInput):
             prepare(study, memory, answers, label, epsilon)
-    assert memory.recall(study.hash, "") is None
+    assert memory.recall(study.unkeyed_hash, "") is None
 
 
 def test_one_call_asks_for_admission_draws_and_sends(
@@ -196,3 +198,44 @@ def test_one_call_refuses_what_it_cannot_send(
         contribute(study, recorder.url, ANSWERS, **how)
     assert refused.value.setting == setting and "perhaps" not in str(refused.value)
     assert recorder.heads == [] and not (tmp_path / "state").exists()
+
+
+def revised(study: Study, relay: str) -> Study:
+    """The next revision: only the relay and the hash of the one before differ."""
+    return replace(study, relay=Relay(address=relay, fingerprint="ab" * 32), replaces=study.hash)
+
+
+def test_a_revision_does_not_draw_again(study: Study, tmp_path: Path) -> None:
+    """Keys and the relay change a study's hash: whoever answers again reports the same draw."""
+    second = revised(study, "relay.example:4222")
+    third = revised(second, "relay.example:4333")
+    assert len({study.hash, second.hash, third.hash}) == 3
+    for person in range(40):  # fresh draws would all agree with probability below 1e-8
+        memory = Memory(tmp_path / str(person))
+        reports = [
+            decode_report(prepare(each, memory, ANSWERS, 1, 400_000))
+            for each in (study, second, third)
+        ]
+        assert len({(report.id, report.label, report.epsilon) for report in reports}) == 1
+        assert [report.study for report in reports] == [study.hash, second.hash, third.hash]
+
+
+def test_a_report_in_doubt_goes_on_as_its_draw_in_the_next_revision(
+    study: Study, memory: Memory, recorder: Recorder
+) -> None:
+    recorder.answer = lambda body: (500, b"oops")
+    data = prepare(study, memory, ANSWERS, 1, 1_000_000)
+    with service(recorder) as silent, pytest.raises(NotDelivered):
+        submit(study, memory, silent, data)
+    later = revised(study, "relay.example:4222")
+    before, after = decode_report(data), decode_report(prepare(later, memory, ANSWERS, 0, None))
+    assert after.study == later.hash and (after.id, after.label) == (before.id, before.label)
+
+
+def test_what_was_stored_is_not_sent_again_for_a_revision(
+    study: Study, memory: Memory, recorder: Recorder
+) -> None:
+    data = prepare(study, memory, ANSWERS, 1, 1_000_000)
+    with service(recorder) as honest:
+        submit(study, memory, honest, data)
+    assert prepare(revised(study, "relay.example:4222"), memory, ANSWERS, 0, None) == data

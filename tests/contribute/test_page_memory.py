@@ -1,13 +1,18 @@
 """What the page remembers in a real browser: the draw, reports in doubt, tabs, people who share a
 device."""
 
+import json
+from dataclasses import replace
+
 import pytest
 from browsing import Visitor
 from form_study import ABOUT
 from recording import Recorder, receipt, refusal
 from selenium.webdriver.support.ui import WebDriverWait
 
+from pdml.contribute.page import render
 from pdml.study import Study
+from pdml.study.members import Relay
 from pdml.study.messages import decode_report
 
 TOKEN = "0123456789abcdef" * 2
@@ -136,7 +141,7 @@ def test_a_report_in_doubt_in_another_tab_is_not_forgotten(visitor: Visitor, stu
         const key = arguments[0], memo = JSON.parse(localStorage.getItem(key));  // as the other tab would
         localStorage.setItem(key, JSON.stringify({...memo, sent: document.querySelector("#check pre").textContent}));
         document.querySelector("#about [data-forget]").click()""",
-        f"pdml {study.hash}",
+        f"pdml {study.unkeyed_hash}",
     )
     visitor.waits_for("check")
     assert "same report" in visitor.complaint() and "ab" * 16 in visitor.stored()
@@ -173,3 +178,29 @@ def test_a_browser_that_remembers_nothing_is_told_about(
         assert len(set(recorder.bodies)) == 1 and len(recorder.bodies) > 1
     finally:
         visitor.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+
+
+def test_a_revision_does_not_draw_again(visitor: Visitor, recorder: Recorder, study: Study) -> None:
+    visitor.fills(ABOUT, label=1)
+    before = decode_report(visitor.text("#check pre").encode())
+    relay = Relay(address="relay.example:4222", fingerprint="ab" * 32)
+    later = replace(study, relay=relay, replaces=study.hash)
+    recorder.page, recorder.canonical = render(later), later.canonical()
+    visitor.opens()
+    visitor.fills(ABOUT, label=0)
+    after = decode_report(visitor.text("#check pre").encode())
+    assert after.study == later.hash != before.study
+    assert (after.id, after.label, after.epsilon) == (before.id, before.label, before.epsilon)
+
+
+def test_a_memory_that_cannot_be_read_is_no_reason_to_draw_again(
+    visitor: Visitor, study: Study
+) -> None:
+    for text in ("{", "null", '{"id": "ab"}'):
+        visitor.browser.execute_script(
+            "localStorage.setItem(arguments[0], arguments[1])", f"pdml {study.unkeyed_hash}", text
+        )
+        visitor.browser.refresh()
+        wait = WebDriverWait(visitor.browser, 20, 0.02)
+        wait.until(lambda _: "cannot be read" in visitor.text("#notice"))
+        assert visitor.shown() == "" and text in json.loads(visitor.stored())[0]

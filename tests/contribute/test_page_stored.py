@@ -58,10 +58,10 @@ def assert_stored(visitor: Visitor, study: Study, memo: dict[str, Any], step: st
     """The memo, the invitation, and nothing else anywhere."""
     found = everything(visitor)
     local = dict(found["local"])
-    held = json.loads(local.pop(f"pdml {study.hash}"))
+    held = json.loads(local.pop(f"pdml {study.unkeyed_hash}"))
     assert report_id(held.pop("code")) == memo["id"]  # which was drawn before any question
     assert held == memo
-    assert local == {f"pdml {study.hash} invitation": TOKEN}
+    assert local == {f"pdml {study.unkeyed_hash} invitation": TOKEN}
     assert found["state"] == {"step": step} or found["state"] is None
     assert (
         found["session"],

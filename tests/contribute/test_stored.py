@@ -59,16 +59,16 @@ def test_at_every_step_the_disk_holds_a_function_of_the_report(
 
     recorder.answer = look
     with Delivery(recorder.url, attempts=1) as service, pytest.raises(NotDelivered):
-        submit(memory, service, data)
+        submit(study, memory, service, data)
     assert seen_at_the_server == [stored(data)]  # before it left
     assert on_disk(tmp_path) == stored(data)  # after a 503
     recorder.answer = refusal("bad_features")
     with Delivery(recorder.url) as service, pytest.raises(NotDelivered):
-        submit(memory, service, data)
+        submit(study, memory, service, data)
     assert on_disk(tmp_path) == stored(data, left=False)
     recorder.answer = receipt
     with Delivery(recorder.url) as service:
-        submit(memory, service, data)
+        submit(study, memory, service, data)
     assert on_disk(tmp_path) == stored(data, answer=json.loads(receipt(data)[1]))
 
 
@@ -91,7 +91,7 @@ def test_after_an_unclear_answer_the_disk_betrays_nothing_beside_the_report(
         memory = Memory(tmp_path / str(i))
         data = prepare(private, memory, ANSWERS, truth, private.epsilon_micro[0])
         with Delivery(recorder.url, attempts=1) as service, pytest.raises(NotDelivered):
-            submit(memory, service, data)
+            submit(private, memory, service, data)
         states.append({"disk": on_disk(tmp_path / str(i)), "wire": recorder.bodies[-1].decode()})
     assert hits(states, people(), LEARN) <= most_hits(DEVICES, KEPT)
 

@@ -45,7 +45,7 @@ def test_whoever_has_not_agreed_sends_and_draws_nothing(
     assert collector.command("status", study_file)["reports"] == 1
     done = withdraw(TOLD, collector.url, **place)
     assert (done.id, done.before) == (receipt.id, False)
-    memo = Memory(place["memory"]).recall(TOLD.hash, "")
+    memo = Memory(place["memory"]).recall(TOLD.unkeyed_hash, "")
     assert memo is not None and memo.withdrawn and memo.receipt == receipt  # the draw stays
     status = collector.command("status", study_file)
     assert (status["reports"], status["withdrawn"]) == (0, 1)
@@ -63,7 +63,7 @@ def test_after_the_freeze_it_says_what_cannot_be_undone(
         withdraw(TOLD, collector.url, **place)
     assert caught.value.code == "frozen"
     assert "2036-01-01" in str(caught.value) and "study@hospital.example" in str(caught.value)
-    memo = Memory(place["memory"]).recall(TOLD.hash, "")
+    memo = Memory(place["memory"]).recall(TOLD.unkeyed_hash, "")
     assert memo is not None and not memo.withdrawn
 
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_withdrawn_is_told_before_anything_is_sent(tmp_path: Path
     memory = Memory(tmp_path / "mine")
     with pytest.raises(InvalidInput, match="remembers no report"):
         withdraw(TOLD, "alice", memory=tmp_path / "mine")
-    memo = memory.settle(TOLD.hash, "", 1, 1_000_000, 2)
+    memo = memory.settle(TOLD.unkeyed_hash, "", 1, 1_000_000, 2)
     with pytest.raises(InvalidInput, match="remembers no report"):
         withdraw(TOLD, "alice", memory=tmp_path / "mine")
     memory.keep("", msgspec.structs.replace(memo, sent="{}", code="", version=1))
@@ -98,7 +98,7 @@ def test_receipts_of_other_studies_and_other_files_are_refused(
 
 def test_a_receipt_is_kept_for_its_owner_alone_and_never_overwritten(tmp_path: Path) -> None:
     memory = Memory(tmp_path / "mine")
-    memo = memory.settle(TOLD.hash, "", 1, 1_000_000, 2)
+    memo = memory.settle(TOLD.unkeyed_hash, "", 1, 1_000_000, 2)
     with pytest.raises(InvalidInput, match="that was not"):
         receipts.saved(TOLD, "https://alice.example", memo)
     file = Path(__file__).parents[1] / "vectors" / "formats" / "saved-receipt-1.json"

@@ -90,9 +90,9 @@ def prepare(
     - Neither the true label nor a sensitive answer is stored: what the memory holds is a function
       of the returned bytes.
     """
-    memo = memory.recall(study.hash, record)
-    if memo is not None and memo.sent:
-        return memo.sent.encode("ascii")
+    memo = memory.recall(study.unkeyed_hash, record)
+    if memo is not None and (left := _left(memo, study)):
+        return left
     consent = given.consent(study, agreed=agreed)
     if memo is None:
         asked = given.to_draw(study, answers, epsilons)
@@ -103,9 +103,10 @@ def prepare(
             menu = ", ".join(f"{epsilon:g}" for epsilon in study.menu)
             got = "nothing" if micro_epsilon is None else f"{micro_epsilon / MILLION:g}"
             raise InvalidInput(f"epsilon must be on the study's menu ({menu}), got {got}")
-        memo = memory.settle(study.hash, record, label, micro_epsilon, len(study.classes), asked)
-        if memo.sent:  # by another process meanwhile
-            return memo.sent.encode("ascii")
+        key = study.unkeyed_hash
+        memo = memory.settle(key, record, label, micro_epsilon, len(study.classes), asked)
+        if left := _left(memo, study):  # by another process meanwhile
+            return left
     report = Report(
         version=FORMAT.version,
         study=study.hash,
@@ -117,6 +118,16 @@ def prepare(
         **consent,
     )
     return encode_report(report)
+
+
+def _left(memo: Memo, study: Study) -> bytes:
+    """The bytes that alone may leave once a report has: empty if none has, or if one without a
+    receipt was for an earlier revision, whose keys no service has any more. The draw stays.
+    """
+    data = memo.sent.encode("ascii")
+    if data and memo.receipt is None and decode_report(data).study != study.hash:
+        return b""
+    return data
 
 
 def preview(study: Study, data: bytes) -> Preview:
@@ -135,15 +146,17 @@ def preview(study: Study, data: bytes) -> Preview:
     )
 
 
-def submit(memory: Memory, service: Delivery, data: bytes, *, record: str = "") -> Receipt:
+def submit(
+    study: Study, memory: Memory, service: Delivery, data: bytes, *, record: str = ""
+) -> Receipt:
     """Send prepared bytes and remember the receipt; a refusal or silence is a `NotDelivered` with
     its reason.
     """
     report = decode_report(data)
-    memo = memory.recall(report.study, record)
+    memo = memory.recall(study.unkeyed_hash, record)
     drawn = None if memo is None else (memo.id, memo.epsilon, memo.label)
     fits = drawn == (report.id, report.epsilon, report.label) and data.isascii()
-    if memo is None or not fits or memo.sent not in ("", data.decode("ascii")):
+    if memo is None or not fits or _left(memo, study) not in (b"", data):
         raise InvalidInput(
             "a report must be prepared with the same memory before it is sent, got one "
             "that this memory does not know"
@@ -189,7 +202,7 @@ class Contribution:
     @property
     def memo(self) -> Memo | None:
         """What chance has decided for this record before; with ``sent`` a report has left."""
-        return self.memory.recall(self.study.hash, self.record)
+        return self.memory.recall(self.study.unkeyed_hash, self.record)
 
     def require_admission(self) -> None:
         """Refuse, before anybody is asked, where a report would not be taken: `NotDelivered`."""
@@ -228,7 +241,7 @@ class Contribution:
 
     def send(self, prepared: Preview) -> Receipt:
         """`submit` of what was looked at."""
-        return submit(self.memory, self.service, prepared.bytes, record=self.record)
+        return submit(self.study, self.memory, self.service, prepared.bytes, record=self.record)
 
 
 def contribute(

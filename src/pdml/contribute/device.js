@@ -107,37 +107,35 @@ const memory = (() => {
   return { getItem, setItem, removeItem, forgets };
 })();
 
-function recall(hash) {
-  try {
-    const memo = JSON.parse(memory.getItem(`pdml ${hash}`));
-    return Number.isInteger(memo?.label) ? memo : null;
-  } catch {
-    return null;
-  }
+/* null if there is nothing. What cannot be read is an error, never a reason to draw again. */
+function recall(key) {
+  const text = memory.getItem(`pdml ${key}`), memo = text === null ? null : JSON.parse(text);
+  if (text !== null && !Number.isInteger(memo?.label)) throw new SyntaxError("not a memo");
+  return memo;
 }
 
-function remember(hash, memo) {
-  memory.setItem(`pdml ${hash}`, JSON.stringify(memo));
+function remember(key, memo) {
+  memory.setItem(`pdml ${key}`, JSON.stringify(memo));
   return memo;
 }
 
 /* What chance makes of an answer, and of `others`, [level, ε in millionths, levels] of each, with a
    coin for each: drawn once, kept before anybody sees it. The answers are not. */
-function settle(hash, { id, code }, answer, micro, classes, others = []) {
-  const known = recall(hash);
+function settle(key, { id, code }, answer, micro, classes, others = []) {
+  const known = recall(key);
   if (known) return known;
   const answers = others.map(([level, own, levels]) => [randomise(level, own, levels), own]);
   const label = randomise(answer, micro, classes);
   const drawn = { id, epsilon: micro, label, ...(answers.length ? { answers } : {}) };
-  return remember(hash, { ...drawn, code });
+  return remember(key, { ...drawn, code });
 }
 
 /* An invitation comes in the address's fragment, which no server sees, and leaves it at once. A
    language (#l=de, or #t=...&l=de) stays there. */
-function invitation(hash) {
+function invitation(key) {
   const given = /^#t=([0-9a-f]{32})(&l=[a-z]+)?$/.exec(location.hash);
   const stays = /[#&](l=[a-z]+)$/.exec(location.hash), here = location.pathname + location.search;
   if (location.hash) history.replaceState(null, "", here + (stays ? `#${stays[1]}` : ""));
-  if (given) memory.setItem(`pdml ${hash} invitation`, given[1]);
-  return given ? given[1] : memory.getItem(`pdml ${hash} invitation`) ?? "";
+  if (given) memory.setItem(`pdml ${key} invitation`, given[1]);
+  return given ? given[1] : memory.getItem(`pdml ${key} invitation`) ?? "";
 }

@@ -241,7 +241,7 @@ function showReport(study, texts, text) {
   };
   for (const list of document.querySelectorAll("[data-report]")) tell(list, facts);
   for (const box of document.querySelectorAll("[data-bytes]")) box.textContent = text;
-  at("back").hidden = Boolean(recall(report.study)?.sent); // what has left can only be sent again
+  at("back").hidden = Boolean(recall(study.memory)?.sent); // what has left can only be sent again
   tell(at("chance"), () => {
     if (!alone) return [words("check.drawn.several"), words("check.once")].join(" ");
     const sent = keptShare(report.epsilon, study.label.classes.length);

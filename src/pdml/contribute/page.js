@@ -63,15 +63,21 @@ async function start() {
   for (const title of document.querySelectorAll("title, h1")) tell(title, texts.title);
   for (const lead of document.querySelectorAll(".lead")) tell(lead, texts.description);
   if (!window.crypto?.subtle) return say("notice", because("insecure"));
-  const hash = await sha256(text);
+  const hash = await sha256(text), key = at("study").dataset.memory; // the same in all revisions
+  try {
+    recall(key);
+  } catch {
+    return say("notice", because("unreadable"));
+  }
   study.coder = await coderOf(study);
   study.secrets = secrets;
+  study.memory = key;
   const agreed = await consentOf(study), agreeing = agreement(study, texts);
   let fresh = await numbered(); // for the next draw
-  let token = invitation(hash);
+  let token = invitation(key);
   at("hash").textContent = hash;
   const forgetful = because("forgetful");
-  const warn = () => say("notice", memory.forgets(`pdml ${hash}`) && forgetful);
+  const warn = () => say("notice", memory.forgets(`pdml ${key}`) && forgetful);
   warn();
 
   const fields = study.attributes.flatMap((attribute, i) => {
@@ -96,7 +102,7 @@ async function start() {
 
   /* Every way to another step: the choice is forgotten, and what chance has decided is told. */
   const go = (step, ...how) => {
-    const memo = recall(hash), drawn = memo && !memo.sent;
+    const memo = recall(key), drawn = memo && !memo.sent;
     forgetChoices();
     at("someone").hidden = !drawn;
     say("settled", drawn && (() => settledInWords(secrets, memo)));
@@ -111,13 +117,13 @@ async function start() {
     at(step).addEventListener("submit", (event) => (event.preventDefault(), act()));
   };
   const finish = () => {
-    const memo = recall(hash);
+    const memo = recall(key);
     showReport(study, texts, memo.sent);
     showReceipt(study, memo);
     go("done");
   };
   const withdrawn = () => {
-    const memo = recall(hash);
+    const memo = recall(key);
     keep(memo, { sent: memo.sent, receipt: memo.receipt, withdrawn: true });
     finish();
   };
@@ -139,10 +145,10 @@ async function start() {
     go("check");
   };
   const keep = ({ id, epsilon, label, answers, code }, more) =>
-    remember(hash, { id, epsilon, label, ...(answers ? { answers } : {}), code, ...more });
+    remember(key, { id, epsilon, label, ...(answers ? { answers } : {}), code, ...more });
   if (study.consent) on("agree", () => (agreeing.read() ? go("about") : agreeing.first.focus()));
   on("about", () => {
-    const answers = readAll(fields), memo = recall(hash);
+    const answers = readAll(fields), memo = recall(key);
     if (answers) memo ? check(memo, answers) : go("privacy");
   });
   on("privacy", () => go("question"));
@@ -154,11 +160,11 @@ async function start() {
     if (!agreeing.read()) return go("agree"); // before chance decides
     const toDraw = chosen.map((level, k) => [level, menus[k].read(), secrets[k].levels.length]);
     const label = toDraw.pop();
-    check(settle(hash, fresh, ...label, toDraw), answers);
+    check(settle(key, fresh, ...label, toDraw), answers);
     numbered().then((next) => (fresh = next));
   });
   on("check", async () => {
-    const memo = recall(hash), shown = JSON.parse(prepared);
+    const memo = recall(key), shown = JSON.parse(prepared);
     if (memo?.receipt) return finish();
     if (memo?.sent && memo.sent !== prepared) { // nothing is sent that was not shown
       prepared = memo.sent;
@@ -188,19 +194,19 @@ async function start() {
     button.addEventListener("click", () => go(button.dataset.back));
   }
   window.addEventListener("popstate", ({ state }) => {
-    const step = state?.step ?? STEPS[0], memo = recall(hash);
+    const step = state?.step ?? STEPS[0], memo = recall(key);
     if (memo?.sent || at("steps").hidden || !STEPS.slice(0, -1).includes(step)) return;
     go(memo && step !== "agree" ? "about" : step, true, false);
   });
   window.addEventListener("pagehide", forgetChoices); // what is kept for Back keeps no choice
   at("again").addEventListener("click", async () => {
     say("again-problem", null);
-    const { receipt, problem } = await post(recall(hash).sent);
+    const { receipt, problem } = await post(recall(key).sent);
     if (receipt) say("said", because("done.once_more"));
     else say("again-problem", problem);
   });
   at("save").addEventListener("click", () => {
-    const { sent, receipt, code } = recall(hash), { title } = study.study;
+    const { sent, receipt, code } = recall(key), { title } = study.study;
     const { name, address: place, contact } = study.organiser ?? {};
     const who = name ? { organiser: name, address: place, contact } : {};
     const told = { version: 1, title, ...who, url: location.origin + location.pathname };
@@ -211,20 +217,20 @@ async function start() {
   });
   at("withdraw-now").addEventListener("click", async () => {
     say("withdraw-problem", null);
-    const why = await takeBack(study, recall(hash).code);
+    const why = await takeBack(study, recall(key).code);
     if (why) say("withdraw-problem", why);
     else withdrawn();
   });
-  offerWithdrawal(study, hash, withdrawn);
+  offerWithdrawal(study, key, withdrawn);
   at("print").addEventListener("click", () => window.print());
   /* Somebody else gets a number and a draw of their own. An invitation goes with the person who
      used it, and one that came since stays. */
   const forget = () => {
-    const memo = recall(hash), used = memo?.sent ? JSON.parse(memo.sent).token : memo?.token;
+    const memo = recall(key), used = memo?.sent ? JSON.parse(memo.sent).token : memo?.token;
     // In doubt since, from another tab: these bytes must not be lost.
     if (memo?.sent && !memo.receipt) return location.reload();
-    memory.removeItem(`pdml ${hash}`);
-    if (token === used) memory.removeItem(`pdml ${hash} invitation`);
+    memory.removeItem(`pdml ${key}`);
+    if (token === used) memory.removeItem(`pdml ${key} invitation`);
     location.reload();
   };
   for (const button of document.querySelectorAll("[data-forget]")) {
@@ -234,14 +240,16 @@ async function start() {
      where nothing can be stored. */
   window.addEventListener("hashchange", () => {
     if (!location.hash.startsWith("#t=")) return;
-    token = invitation(hash);
-    if (!recall(hash)?.sent) begin(); // what was shown holds the invitation before
+    token = invitation(key);
+    if (!recall(key)?.sent) begin(); // what was shown holds the invitation before
   });
 
   /* Where this device stands; the first step only if the server says it would take a report. */
   const begin = async () => {
-    const memo = recall(hash), asked = token;
+    const memo = recall(key), asked = token;
     if (memo?.receipt) return finish();
+    // In doubt, and for a revision that no server has any more: the draw stays, the bytes do not.
+    if (memo?.sent && JSON.parse(memo.sent).study !== hash) return keep(memo, { token }), begin();
     if (memo?.sent) {
       prepared = memo.sent;
       showReport(study, texts, prepared);
@@ -254,7 +262,7 @@ async function start() {
     say("gate-said", because("gate.asking"));
     const why = await admission(hash, asked);
     if (asked !== token) return; // another link has come, and asks for itself
-    if (recall(hash)?.sent) return begin(); // from another tab meanwhile
+    if (recall(key)?.sent) return begin(); // from another tab meanwhile
     if (!why) return go(STEPS[0], false);
     say("gate-said", why);
     at("knock").hidden = at("foot").hidden = false;

@@ -58,10 +58,10 @@ def withdraw(
     - The draw stays: whoever withdraws and answers again is not drawn for again.
     """
     kept = Memory(memory or default_folder())
-    memo = kept.recall(study.hash, record)
+    memo = kept.recall(study.unkeyed_hash, record)
     if receipt is not None:
         saved = receipts.load(receipt)
-        if saved.receipt.study != study.hash:
+        if saved.receipt.study not in (study.hash, study.replaces):
             raise InvalidInput(f"{receipt} is the receipt of another study, or another version")
         code, where = saved.code, url or saved.url
     elif memo is None or not memo.sent:

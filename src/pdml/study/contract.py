@@ -184,10 +184,7 @@ class Study:
         1 or 1.0 and the spelling of times leave no trace. The order of attributes, classes and
         servers does: it fixes features, labels and numbers.
         """
-        plain = _plain(self.to_dict())
-        return json.dumps(
-            plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-        ).encode("utf-8")
+        return _canonical(self.to_dict())
 
     @cached_property
     def hash(self) -> str:
@@ -195,6 +192,13 @@ class Study:
         contracts.
         """
         return hashlib.sha256(self.canonical()).hexdigest()
+
+    @cached_property
+    def unkeyed_hash(self) -> str:
+        """sha256 of the contract without keys and relay, in which alone revisions differ: a device
+        remembers by it what chance decided, so that no revision makes it decide again.
+        """
+        return hashlib.sha256(_canonical(self._without_keys())).hexdigest()
 
     # What follows from it
 
@@ -249,7 +253,7 @@ class Study:
         """Whether this is the next revision of ``before``: it says so, and nothing but keys and the
         relay differs.
         """
-        return self.replaces == before.hash and self._without_keys() == before._without_keys()
+        return self.replaces == before.hash and self.unkeyed_hash == before.unkeyed_hash
 
     def _without_keys(self) -> dict[str, Any]:
         document = self.to_dict()
@@ -404,6 +408,12 @@ def _limits(budget: Budget) -> dict[str, Any]:
 
 def _time(moment: Any) -> Any:
     return moment.isoformat().replace("+00:00", "Z") if isinstance(moment, datetime) else moment
+
+
+def _canonical(document: dict[str, Any]) -> bytes:
+    return json.dumps(
+        _plain(document), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode("utf-8")
 
 
 def _plain(value: Any) -> Any:
