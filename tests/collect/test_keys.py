@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdml.collect.keys import PAGE, SLOT, KeyDestroyed, KeyRing
+from pdml.collect.vault import SealedTallies, Vault
 from pdml.errors import DataError, InvalidInput, StorageUnavailable
 
 RING = "ab" * 16
@@ -18,6 +19,31 @@ RING = "ab" * 16
 def nothing(first, last):
     """The database of a test that stores nothing."""
     return ()
+
+
+def test_no_two_rings_have_a_key_in_common(tmp_path):
+    """Keys come from the operating system: of one name, at one place, two rings still differ."""
+    taken = []
+    for name in ("one", "two"):
+        ring = KeyRing(tmp_path / name, RING, fresh=True)
+        ring.begin()
+        taken += [key for _, key in ring.take(50, nothing)]
+        ring.close()
+    assert len(set(taken)) == 100
+
+
+def test_totals_are_sealed_with_a_fresh_nonce_each_time(tmp_path):
+    """One key serves many totals: under one nonce two of them tell their difference, which is one
+    person's answer. AES-GCM's nonce stands first, in 12 bytes.
+    """
+    vault = Vault(KeyRing(tmp_path / "keys", RING, fresh=True))
+    vault.keys.begin()
+    held, nonces = SealedTallies(None, None), set()
+    for count in range(1, 21):
+        held = vault.seal_tallies({(1_000_000, 0): count}, held, nothing)
+        nonces.add(held.sealed[:12])
+    vault.keys.close()
+    assert len(nonces) == 20 and held.key is not None
 
 
 @settings(

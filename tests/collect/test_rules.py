@@ -45,6 +45,14 @@ def test_a_good_report_becomes_its_entry():
     )
 
 
+def test_an_invitation_is_kept_as_a_hash():
+    """Whoever reads a database cannot answer for somebody else."""
+    token = "ab" * 16
+    kept = hash_token(token)
+    assert len(kept) == 32 and kept != hash_token("ac" * 16)
+    assert token.encode() not in kept and bytes.fromhex(token) not in kept
+
+
 @pytest.mark.parametrize(
     ("code", "changes"),
     [

@@ -44,6 +44,11 @@ def blocks_of(levels, menu=(500_000, 2_000_000), mass=3.0, start=3):
     return coded.laid_out(start, mass, asked)
 
 
+def test_a_block_answers_for_the_largest_epsilon_of_its_menu():
+    """Which the ledger states: a smaller one would promise everybody what few people have."""
+    assert [block.epsilon for block in blocks_of([2, 3])] == [2.0, 2.0]
+
+
 def own_part(x, block):
     """What one record of weight 1 puts in its own block of S."""
     whole = np.zeros((len(x), len(x)))

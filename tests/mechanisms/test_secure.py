@@ -307,6 +307,19 @@ def test_deep_draws_keep_their_bits(monkeypatch):
     assert steps_of(noise)[0] == exact.round_exactly(k, (u << 64) + 77, 128, 0.3 / GRID, scripted())
 
 
+def test_deep_draws_of_a_later_part_keep_their_places(monkeypatch):
+    """Where a first proposal kept too few, what a second one extended belongs to its own draws."""
+
+    def part(count, u, deep):
+        k, negative = np.zeros(count, dtype=np.uint16), np.zeros(count, dtype=bool)
+        return exact.Normals(k, np.full(count, u, dtype=np.uint64), negative, deep)
+
+    parts = [part(3, 1, {2: (11, 128)}), part(4, 2, {0: (22, 128), 3: (33, 128)})]
+    monkeypatch.setattr(exact, "_propose", lambda count, entropy: parts.pop(0))
+    found = exact.standard_normals(6, scripted())
+    assert found.deep == {2: (11, 128), 3: (22, 128)} and found.u.tolist() == [1] * 3 + [2] * 3
+
+
 # --- the Gaussian: its distribution
 # -----------------------------------------------------------------------------------
 

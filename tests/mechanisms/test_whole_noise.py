@@ -30,6 +30,15 @@ def test_settling_adds_at_most_its_shift_to_a_distance(one, other):
     assert found <= apart * (1 + 1e-15) + whole_noise.rounding_shift(7)
 
 
+@pytest.mark.parametrize("size", [1, 7, 5000])
+def test_settling_can_add_nearly_its_shift(size):
+    """Numbers just below and just above the middle of two units: nothing smaller would do."""
+    middle = np.full(size, 0.5 * whole_noise.UNIT)
+    below, above = (whole_noise.settled(middle * share) for share in (0.999, 1.001))
+    found = np.linalg.norm(whole_noise.valued(above - below))
+    assert found == pytest.approx(whole_noise.rounding_shift(size))
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2.0**28 + 1])
 def test_what_noise_cannot_hide_is_refused(bad):
     with pytest.raises(InvalidInput, match="a sum to be protected"):
