@@ -330,3 +330,24 @@ def test_a_node_ends_when_it_has_heard_the_last_round_of_all(consortium):
     assert complete == dict.fromkeys(NAMES, True) and len(lost) == 9
     for name in NAMES:
         consortium.party(name).statement()
+
+
+def test_who_contradicts_itself_after_the_last_round_is_proved_to_have(consortium):
+    """Nobody waits for releases any more: the proof must not be lost."""
+    last = {}
+
+    def bend(sender, topic, peer, data):
+        if (sender, topic, peer) == ("bob", RELEASE, "alice"):
+            last["bob"] = msgspec.msgpack.decode(data, type=wire.Vector)
+        return [data]
+
+    air = Air(consortium, bend=bend)
+    assert set(air.run().values()) == {None}
+    alice = air.exchanges["alice"]
+    assert alice.contradiction is None
+    other = msgspec.structs.replace(last["bob"], payload=np.zeros((1, 4)).tobytes())
+    signed = wire._signed(consortium.identities["bob"], other)
+    assert alice.answer(RELEASE, "bob", signed).state == REFUSED
+    alice.stop("bob ended the job")  # whoever lies hurries to end it
+    assert "bob sent two different releases" in str(alice.contradiction)
+    assert alice.contradiction.evidence

@@ -17,7 +17,7 @@ from threading import Condition
 import msgspec
 from threadpoolctl import ThreadpoolController
 
-from pdml.errors import PDMLError, PeerError, plain
+from pdml.errors import Equivocation, PDMLError, PeerError, plain
 from pdml.node.party import Party
 from pdml.node.sentences import told
 
@@ -106,6 +106,13 @@ class Exchange:
         """End the job from outside."""
         with self._changed:
             self._fail(Stopped(sentence))
+
+    @property
+    def contradiction(self) -> Equivocation | None:
+        """A neighbour's, if that ended the job: it may come after the last round, when `run` does
+        not raise it any more, and its proof must not be lost.
+        """
+        return self._failure if isinstance(self._failure, Equivocation) else None
 
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error

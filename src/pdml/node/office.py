@@ -83,6 +83,11 @@ class Work:
     exchange: Exchange | None = None
     stopped: str = ""
 
+    @property
+    def contradiction(self) -> Equivocation | None:
+        """What a neighbour is proved to have done, whatever came of it since."""
+        return None if self.exchange is None else self.exchange.contradiction
+
 
 class Office:
     """One node's process. `run` returns when `leave` is called, from any thread."""
@@ -449,7 +454,8 @@ class Office:
             self._end(work, states.DONE, "")
             log.info("job %s is done", contract.job)
             self.keeper.keep()
-        except Exception as error:
+        except Exception as failure:
+            error = work.contradiction or failure
             sentence = told(error, self.name)
             log.error(
                 "job %s: %s",
@@ -531,6 +537,8 @@ class Office:
         return self.accuser.told(context.sender, proof, known)
 
     def _check(self, work: Work) -> None:
+        if work.contradiction is not None:
+            raise work.contradiction
         if work.stopped:
             raise Stopped(work.stopped)
         if self.leaving.is_set():
