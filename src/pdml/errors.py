@@ -229,8 +229,8 @@ class PrivacyUtilityWarning(UserWarning):
 
 
 class ClippingWarning(UserWarning):
-    """Many rows are far longer than ``norm_bound``: shrunk to it they have lost most of what they
-    tell.
+    """Nothing is declared, and many rows are far longer than ``norm_bound``: shrunk to it they can
+    have lost most of what they tell.
     """
 
 

@@ -94,6 +94,7 @@ def run_demo(
                 rounds=rounds,
                 n_servers=SERVERS,
                 links=LINKS,
+                feature_scales=[(0, 1)] * people[0].shape[1],  # normal, as the paper has them
                 classes=(-1, 1),
                 diagnostics=diagnostics,
                 on_round=hear,

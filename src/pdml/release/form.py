@@ -118,19 +118,14 @@ class Form:
         return 0.0 if self.columns is None else self.columns.constant
 
     def rows(self, x: Matrix, *, norm_bound: float, constant: bool) -> tuple[Matrix, int]:
-        """Rows as they are trained on, and how many were shrunk; `ClippingWarning` where nothing is
-        declared and most of what they tell was lost.
-        """
-        made, shrunk = prepare(
+        """Rows as they are trained on, and how many were shrunk."""
+        return prepare(
             x,
             norm_bound=norm_bound,
             fit_intercept=constant,
             columns=self.columns,
             encoder=self.encoder,
         )
-        if not self.declared:
-            inputs.warn_of_clipping(x, norm_bound, shrunk)
-        return made, shrunk
 
     def fields(self) -> dict[str, Any]:
         """What a `Model` keeps of it."""

@@ -28,8 +28,7 @@ RANGES_LEAK = (
     "feature_ranges='from_data' took each column's minimum and maximum from the "
     "records: a release no noise protects"
 )
-_LONG = 10.0  # times the norm bound: beyond it the constant counts less than a tenth
-_MANY = 0.1  # the share of rows so long that people should hear of it
+_LONG = ((2.0, 0.5), (10.0, 0.1))  # times the norm bound; the share of rows beyond to warn of
 _CHUNK = 512  # rows at a time: what is made on the way stays in cache
 
 
@@ -283,22 +282,30 @@ def _found_scales(x: Matrix) -> Array:
     return np.column_stack([typical, np.where(spread > 0, spread, 1.0)]).astype(float)
 
 
-def warn_of_clipping(x: Matrix, norm_bound: float, shrunk: int) -> None:
-    """Say it if many rows are so long that shrinking them throws away what they tell."""
-    many = x.shape[0]
-    if shrunk <= _MANY * many:  # a pass over X is saved
-        return
-    long = int(np.count_nonzero(rows.norms(x) > _LONG * norm_bound))
-    if long > _MANY * many:
-        warnings.warn(
-            f"{long:,} of {many:,} rows are more than {_LONG:g} times as long as "
-            f"norm_bound={norm_bound:g} and were shrunk to it, so that little but their largest "
-            "columns is left: declare feature_scales=[(typical, spread), ...] or feature_ranges, "
-            "or take them from the records by feature_scales='from_data', which is a release that "
-            "no noise protects",
-            ClippingWarning,
-            stacklevel=4,
-        )
+def warn_of_clipping(lengths: Array, norm_bound: float) -> None:
+    """Say it if shrinking undeclared rows may have thrown away what they tell.
+
+    Parameters
+    ----------
+    lengths : array
+        Of the rows before they were shrunk, in units of the norm bound.
+    norm_bound : float
+        As it was set.
+    """
+    for factor, share in _LONG:
+        long = int(np.count_nonzero(lengths > factor))
+        if long > share * len(lengths):
+            warnings.warn(
+                f"{long:,} of {len(lengths):,} rows are more than {factor:g} times as long as "
+                f"norm_bound={norm_bound:g} and were shrunk to it, by which columns in units of "
+                "their own, or far from 0, can lose most of what they tell: declare "
+                "feature_scales=[(typical, spread), ...], which is (0, 1) for a column that is "
+                "standardised already, or feature_ranges; or take them from the records by "
+                "feature_scales='from_data', which is a release that no noise protects",
+                ClippingWarning,
+                stacklevel=4,
+            )
+            return
 
 
 def unnamed(many: int) -> tuple[str, ...]:

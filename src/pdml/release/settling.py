@@ -22,6 +22,11 @@ OVERRIDES = tuple(each.name for each in fields(TrainingPlan) if each.name != "co
 """Settings of a plan that `PDMLClassifier` takes by themselves; who may collude is the budget's."""
 
 NO_LIMIT = "no limit was set on what other servers may learn of features (features_epsilon)"
+SCALE_FIRST = (
+    "Declare feature_scales or feature_ranges before anything else: most rows were longer than "
+    "norm_bound and were shrunk to it, and which budget or how many records would do is said of "
+    "declared columns alone."
+)
 
 _LIKELY = 1 / 3  # that nothing is gained: chosen on made-up populations (docs/defaults.md)
 _GAINS = {  # by whether that is likely, and whether the interval lies above 0
@@ -115,7 +120,7 @@ def _implied(given: Mapping[str, Any]) -> str | None:
     return None
 
 
-def doubts(proposal: Proposal | None, gain: Range | None) -> list[str]:
+def doubts(proposal: Proposal | None, gain: Range | None, *, unscaled: bool = False) -> list[str]:
     """Why the model may be of no use, before the training and after it: whole sentences.
 
     Parameters
@@ -124,6 +129,9 @@ def doubts(proposal: Proposal | None, gain: Range | None) -> list[str]:
         Where the planner was asked.
     gain : Range, optional
         Over the largest class, by what was released, where that tells.
+    unscaled : bool
+        Whether nothing is declared and most rows were shrunk: then that is the one thing to mend.
+        The planner's made-up rows are of use where they are shrunk, and these may not be.
 
     Returns
     -------
@@ -134,7 +142,7 @@ def doubts(proposal: Proposal | None, gain: Range | None) -> list[str]:
     said = []
     ahead = gain is not None and gain.low > 0  # then no largest class is to be feared any more
     if proposal is not None and not (proposal.pays or (ahead and proposal.beaten == "majority")):
-        said.append(_sentence(proposal.advice))
+        said.append(_sentence(proposal.verdict if unscaled else proposal.advice))
     likely = gain is not None and gain.none >= _LIKELY
     if gain is not None and (said or likely):
         said.append(
@@ -142,7 +150,7 @@ def doubts(proposal: Proposal | None, gain: Range | None) -> list[str]:
             f"class: the difference is {100 * gain.low:+.1f} to {100 * gain.high:+.1f} points, an "
             "interval of which about 80% hold the truth."
         )
-    return said
+    return [SCALE_FIRST, *said] if said and unscaled else said
 
 
 def _sentence(text: str) -> str:

@@ -20,7 +20,7 @@ from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Budget, Ledger, Reports
 from pdml.accounting.provenance import SIMULATION
-from pdml.core import labels
+from pdml.core import labels, rows
 from pdml.core.graph import Graph, build
 from pdml.core.ranges import Range
 from pdml.errors import InvalidInput, PrivacyUtilityWarning
@@ -28,7 +28,7 @@ from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, TOPOLOGY, Source, source_named
 from pdml.plan.place import Place, RowSpec
 from pdml.plan.training_plan import TrainingPlan
-from pdml.release import dealing, intervals, totals
+from pdml.release import dealing, inputs, intervals, totals
 from pdml.release.fingerprints import IN_THIS_PROCESS, fingerprints, label_prints, named
 from pdml.release.form import Form
 from pdml.release.history import NO_ROUNDS, History, noise_level
@@ -174,6 +174,11 @@ class Simulation:
         prepared, self.n_clipped_ = self._form.rows(
             x, norm_bound=self.norm_bound, constant=bool(self.fit_intercept)
         )
+        unscaled = False
+        if not self.declared:
+            lengths = rows.norms(x) / self.norm_bound
+            inputs.warn_of_clipping(lengths, self.norm_bound)
+            unscaled = bool(2 * np.count_nonzero(lengths > 1) > len(lengths))
         chosen = self.epsilon if epsilons is None else epsilons
         label_epsilons = labels.check_epsilons(np.inf if chosen is None else chosen, len(index))
         whose = self._recognised(sessions, people, x, y)
@@ -226,7 +231,7 @@ class Simulation:
         self.__dict__.pop("intervals_", None)
         self._shown: tuple[int, Model] | None = None
         self.coef_, self.intercept_ = self._bare.coefficients, self._bare.intercepts
-        self.doubts_ = doubts(agreed.proposal, self._gain)
+        self.doubts_ = doubts(agreed.proposal, self._gain, unscaled=unscaled)
         if self.doubts_:
             warnings.warn(" ".join(self.doubts_), PrivacyUtilityWarning, stacklevel=3)
         return self
