@@ -80,6 +80,9 @@ class Studied(Consortium):
         super().__init__(folder, plan=plan, job=job, **others)
         self.study = study_of(self.keys, plan=plan, settled=settled, budget=budget)
         self.contract = holdings.agreed(self.study, plan, job)
+        for i, (name, server) in enumerate(zip(NAMES, self.servers, strict=True)):
+            sizes = {"records": server.place.records, "epsilons": server.place.epsilons}
+            self.servers[i] = replace(server, place=self.contract.place(name, **sizes))
 
     def tell(self, **changes):
         """The statements of all; ``changes`` by name are what that server says instead."""
