@@ -2,7 +2,7 @@
 passes its hands.
 
 ``bend(sender, subject, payload)`` returns what is delivered instead: a list of (seconds to wait,
-subject, payload).
+subject, payload). ``greeting``: bytes instead of its INFO.
 """
 
 import asyncio
@@ -18,8 +18,17 @@ def honest(subject, payload):
 
 
 class EvilRelay:
-    def __init__(self, federation, bend=honest, *, certificate=None, nonce="evil-relay-nonce"):
-        self.bend, self.nonce = bend, nonce
+    def __init__(
+        self,
+        federation,
+        bend=honest,
+        *,
+        certificate=None,
+        nonce="evil-relay-nonce",
+        greeting=None,
+    ):
+        self.bend, self.nonce, self.greeting = bend, nonce, greeting
+        self.calls = 0
         self.seen = bytearray()  # everything that arrived, after TLS
         self.subjects, self.signatures = [], []
         self.clients = {}  # writer -> {sid: subject}
@@ -76,7 +85,9 @@ class EvilRelay:
             "nonce": self.nonce,
             "headers": True,
         }
-        writer.write(f"INFO {json.dumps(info)}\r\n".encode())
+        self.calls += 1
+        greeting = f"INFO {json.dumps(info)}\r\n".encode()
+        writer.write(greeting if self.greeting is None else self.greeting)
         self.clients[writer] = {}
         try:
             while line := await reader.readuntil(b"\r\n"):

