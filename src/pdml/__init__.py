@@ -1,4 +1,4 @@
-"""PDML: machine learning in which nobody has to be trusted with what they need not know."""
+"""PDML: machine learning from sensitive answers, without a server that everybody must trust."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

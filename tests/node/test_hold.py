@@ -85,5 +85,6 @@ def test_what_a_node_may_not_train_on_is_refused(tmp_path, study, epsilons, name
 def test_records_of_another_study_are_refused(tmp_path):
     asked, other = replace(STUDY, min_records=1), replace(STUDY, min_records=1, title="Another")
     data = frozen(tmp_path / "data", other, [400_000])
-    with pytest.raises(DataError, match="belongs to the study"):
+    with pytest.raises(DataError, match=r"belongs to the study.* --revision.* --before") as error:
         holdings.hold(asked, "bob", data)
+    assert data.manifest.study[:12] in str(error.value)

@@ -53,10 +53,11 @@ def _main(
         bool, flag("--traceback", "Show where an error came from (or set PDML_TRACEBACK=1).")
     ] = False,
 ) -> None:
-    """Machine learning in which nobody has to trust the server.
+    """Machine learning from sensitive answers, without a server that everybody must trust.
 
-    People's answers are randomised on their own devices; servers that do not trust each other then
-    train one model together.
+    People's answers to sensitive questions are randomised on their own devices; their other answers
+    reach the server they report to as they are. Servers that do not trust each other then train one
+    model together.
 
     \b
     See it work:      pdml demo

@@ -102,9 +102,12 @@ class Model:
 
     def rows(self, x: Matrix) -> Matrix:
         """Records as the weights meet them: scaled, with their constant, none longer than the norm
-        bound.
+        bound. A table by the names of its columns, where the model knows them.
         """
         columns = self._columns
+        named = self.encoder is not None or columns is not None or self.feature_names
+        if named and (isinstance(x, Table) or is_frame(x)):
+            x = self.features(x)
         _check_width(x, len(columns.names) if columns else self.coefficients.shape[1])
         prepared, _ = prepare(
             x,

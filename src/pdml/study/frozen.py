@@ -231,7 +231,8 @@ def open_frozen(
     if study_hash is not None and manifest.study != study_hash:
         raise DataError(
             f"{folder} belongs to the study {manifest.study[:12]}..., not to "
-            f"{study_hash[:12]}...: the contracts differ"
+            f"{study_hash[:12]}...: the contracts differ; train by the study.toml that it was "
+            "collected by"
         )
     columns = {name: _map(folder, name, manifest, verify) for name in _DTYPES}
     return FrozenData(manifest=manifest, **columns)
