@@ -95,7 +95,7 @@ def test_an_outbox_is_never_drawn_again(outbox: Path, study: Study, table: Table
 def test_two_outboxes_of_one_table_are_drawn_on_their_own(
     outbox: Path, tmp_path: Path, study: Study, table: Table
 ) -> None:
-    """Two draws agree for all 1,050 people with a chance below 10^-100; of one seed they always do."""
+    """Two draws agree for all 1,050 people with a chance below 10^-100."""
     labels, epsilons = columns.labels_of(study, table, "ill"), table.numeric("epsilon")
     other = tmp_path / "again"
     crowd.fill(other, study, table, labels, epsilons, source="s")
