@@ -23,6 +23,7 @@ from pdml.core import labels
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Secure, Simulated
 from pdml.node import wire
+from pdml.node.contract import Contract
 from pdml.node.identity import Identity, verified
 from pdml.node.journal import Journal
 from pdml.plan.training_plan import TrainingPlan
@@ -378,6 +379,81 @@ def test_no_single_bit_can_be_changed_on_the_way(parties, position, bit):
 def test_honest_releases_stay_far_below_the_cap(consortium):
     longest = max(np.linalg.norm(released) for released in consortium.run())
     assert longest < consortium.contract.norm_cap / 10
+
+
+def pull(made, length):
+    """Rounds in which dave sends vectors of ``length`` times the cap, in one direction; who stops,
+    and its sentence.
+    """
+    contract = made.contract
+    vector = np.zeros(contract.shape)
+    vector[0, 0] = length * contract.norm_cap
+    for name in NAMES:
+        made.meet(name)
+    for _ in range(contract.plan.rounds):
+        for name in [name for name in NAMES if made.party(name).ready]:
+            party = made.party(name)
+            try:
+                t = party.advance()
+            except PeerError as error:
+                return name, str(error)
+            for peer in party.neighbours:
+                sent = party.message(peer, t)
+                if name == "dave":
+                    terms = {"sender": name, "recipient": peer, "t": t}
+                    payload = wire.packed(vector)
+                    sent = wire.vector(contract, made.identities[name], **terms, payload=payload)
+                made.party(peer).accept(name, sent)
+    return "", ""
+
+
+@pytest.mark.parametrize("length", [0.999, 0.9])
+def test_who_is_pulled_by_a_long_vector_stops_and_accuses_no_honest_member(tmp_path, length):
+    """No honest release is ever refused for its length: who could exceed the cap stops before it
+    commits, and names whom it has the longest vector of. Honest members were once accused.
+    """
+    made = Consortium(tmp_path, plan=replace(PLAN, rounds=60, penalty=5.0))
+    name, sentence = pull(made, length)
+    assert name in ("alice", "carol")
+    assert f"{name} stops before round {made.party(name).round + 1}" in sentence
+    assert "The longest of theirs is dave's" in sentence
+    made.close()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("penalty", [0.01, 1.0, 30.0])
+def test_a_release_is_no_longer_than_the_recursion_says(tmp_path, penalty, classes, monkeypatch):
+    """`Contract.release_bound` holds for every honest release, and honest rounds stay below the
+    cap. False alarms: none, the noise is seeded.
+    """
+    bounds = []
+    whole = Contract.release_bound
+
+    def noted(self, server, pull):
+        bounds.append((server, pull, whole(self, server, pull)))
+        return bounds[-1][2]
+
+    monkeypatch.setattr(Contract, "release_bound", noted)
+    made = Consortium(tmp_path, plan=replace(PLAN, penalty=penalty), classes=classes)
+    made.run()
+    assert len(bounds) == 4 * 11
+    rounds = dict.fromkeys(NAMES, 1)
+    sent = {
+        name: [
+            wire.unpacked(made.journals[name].outgoing("job-1", t), made.contract.shape)
+            for t in range(1, 13)
+        ]
+        for name in NAMES
+    }
+    for server, pulled, bound in bounds:
+        t = rounds[server]
+        own, near = sent[server], [sent[peer] for peer in made.contract.neighbours(server)]
+        dual = sum(penalty * (own[s] - other[s]) for s in range(t) for other in near)
+        target = sum(penalty * (own[t - 1] + other[t - 1]) for other in near) - dual
+        assert pulled == pytest.approx(np.linalg.norm(target))
+        assert np.linalg.norm(own[t]) < bound < made.contract.norm_cap
+        rounds[server] += 1
+    made.close()
 
 
 def test_releases_of_any_loss_have_a_cap(tmp_path):

@@ -13,7 +13,7 @@ from pdml.files import write_private
 from pdml.node import evidence, statement
 from pdml.node.contract import Contract
 from pdml.node.exchange import LATER, OK, REFUSED, Answer, decoded_answer
-from pdml.node.gathering import piece
+from pdml.node.gathering import cut_short, piece
 from pdml.node.questions import FETCH, PROOF, Fetch, Proof
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Accuser:
                 return None
             part, whole = answer.messages[0], int.from_bytes(answer.messages[1][:8], "big")
             data += part
-            if not part or max(whole, len(data)) > _MOST:
+            if cut_short(part, data, whole) or max(whole, len(data)) > _MOST:
                 raise PeerError(f"{whole:,} bytes are no proof")
             if len(data) >= whole:
                 return data

@@ -139,19 +139,49 @@ class Contract:
 
     @cached_property
     def norm_cap(self) -> float:
-        """A length that no honest release exceeds, up to a chance below 10^-9: ten times the
+        """A length that no honest release exceeds, up to a chance below 10^-8: ten times the
         longest optimum plus six σ of noise.
 
         The gradient of every J̃_i at 0 is at most |slope| B + |η|/n, and the sum over servers is
         a-strongly convex, so an optimum is at most n/a times that long. A peer that sends more is
-        broken or hostile; it is not robustness against smaller lies.
+        broken or hostile; it is not robustness against smaller lies: these can pull an honest
+        server past the cap, which stops before (`release_bound`, docs/solver.md).
         """
-        plan, size = self.plan, self.shape[0] * self.shape[1]
+        longest = len(self.servers) * self._slope / self.plan.regularization
+        return 10 * (longest + self._noise)
+
+    @cached_property
+    def _slope(self) -> float:
+        """The longest gradient of J̃_i at 0."""
+        plan, size, n = self.plan, self.shape[0] * self.shape[1], len(self.servers)
         loss, bound = plan.loss_for(self.classes), self.rows.norm_bound
         slope = labels.record_shift(self.epsilon, bound, loss, self.classes) / 2
         if slope == float("inf"):  # square loss: its slope at 0 is that of the label alone
             slope = labels.label_shift(self.epsilon, bound, loss, self.classes)
-        n = len(self.servers)
-        longest = (slope * n + plan.objective_bound * sqrt(size)) / plan.regularization
-        loudest = max(plan.iterates(i, n).stddev(1) for i in range(n))
-        return 10 * (longest + 6 * loudest * sqrt(size))
+        return slope + plan.objective_bound * sqrt(size) / n
+
+    @cached_property
+    def _noise(self) -> float:
+        """Six σ of the loudest release; a longer one has a chance below 10^-8."""
+        n, size = len(self.servers), self.shape[0] * self.shape[1]
+        return 6 * max(self.plan.iterates(i, n).stddev(1) for i in range(n)) * sqrt(size)
+
+    def release_bound(self, server: str, pull: float) -> float:
+        """How long the next release of ``server`` can be, whatever its records are.
+
+        Parameters
+        ----------
+        server : str
+            Whose release.
+        pull : float
+            |β(d w̃_i + Σ w̃_l) - γ_i|, a function of what was released.
+
+        Returns
+        -------
+        float
+            w_i minimises J̃_i(w) - pull'w + β d |w|², which is (a/n + 2 β d)-strongly convex with
+            a gradient of at most slope + pull at 0; and six σ of noise (docs/solver.md).
+        """
+        plan, degree = self.plan, len(self.neighbours(server))
+        curvature = plan.regularization / len(self.servers) + 2 * plan.penalty * degree
+        return (self._slope + pull) / curvature + self._noise

@@ -37,6 +37,13 @@ def piece(data: bytes, start: int) -> Answer:
     return Answer(OK, messages=[data[start : start + CHUNK], len(data).to_bytes(8, "big")])
 
 
+def cut_short(part: bytes, data: bytes, whole: int) -> bool:
+    """Whether ``part``, with which ``data`` ends, is less than `piece` gives: byte by byte a text
+    would take for ever.
+    """
+    return not part or (len(part) < CHUNK and len(data) < whole)
+
+
 def nothing_yet(name: str, job: str, round: int, *, expected: bool) -> Answer:
     """There is no statement here; ``expected`` says whether one may come."""
     state = LATER if expected else REFUSED
@@ -68,7 +75,9 @@ def gather(
     name : str
         This node.
     limit : float
-        Seconds without any news after which the wait is over.
+        Seconds without any news after which the wait is over. Pieces are news, of which there are
+        few; so is a round of the plan, for as many times ``limit`` as there are servers: whoever
+        has all its neighbours' last releases is at most so many rounds ahead of anybody.
     check : callable
         Raises if the job has ended for another reason.
 
@@ -79,10 +88,12 @@ def gather(
     """
     missing = [server for server in others if not keeper.stored_statement(server)]
     got: dict[tuple[str, str], bytes] = {}  # pieces, by author and by who sent them
-    rounds, deadline, turn = dict.fromkeys(missing, -1), time.monotonic() + limit, 0
+    rounds, turn = dict.fromkeys(missing, -1), 0
+    deadline = time.monotonic() + limit
+    latest = time.monotonic() + limit * len(contract.servers)
     while missing:
         check()
-        news = False
+        pieces = later = False
         for server in list(missing):
             whom = (
                 server
@@ -106,21 +117,27 @@ def gather(
             if answer.state == REFUSED and whom == server:
                 raise PeerError(f"{server} says: {plain(answer.sentence)}")
             if answer.state == OK and len(answer.messages) == 2:
-                news = (
-                    _take(contract, server, whom, answer.messages[0], number, got, keeper, missing)
-                    or news
+                pieces |= _take(
+                    contract, server, whom, answer.messages[0], number, got, keeper, missing
                 )
-            elif answer.state == LATER and whom == server:
-                news, rounds[server] = news or number > rounds[server], max(number, rounds[server])
-        if news:
-            deadline = time.monotonic() + limit
-        elif time.monotonic() > deadline:
+            elif (
+                answer.state == LATER
+                and whom == server
+                and rounds[server] < number <= contract.plan.rounds
+            ):
+                later, rounds[server] = True, number
+        now = time.monotonic()
+        if pieces:
+            deadline = now + limit
+            continue
+        if later:
+            deadline = max(deadline, min(now + limit, latest))
+        if missing and now > deadline:
             raise PeerError(
                 f"{name} waited {limit:g} s for the statement of {', '.join(sorted(missing))}"
             )
-        else:
-            turn += 1
-            time.sleep(_PAUSE)
+        turn += 1
+        time.sleep(_PAUSE)
 
 
 def _take(
@@ -138,7 +155,9 @@ def _take(
     """
     data = got[server, whom] = got.get((server, whom), b"") + part
     try:
-        if not part or max(whole, len(data)) > statement.most_bytes(contract, server):
+        if cut_short(part, data, whole) or max(whole, len(data)) > statement.most_bytes(
+            contract, server
+        ):
             raise PeerError(f"{server} has a statement of {whole:,} bytes, which is none")
         if len(data) >= whole:
             keeper.hear_statement(server, data)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from pdml.accounting import Budget, Ledger, last_safe_round
 from pdml.accounting.events import IterateReleased, LabelFlipped, SumsReleased
 from pdml.accounting.provenance import UNSAID
+from pdml.core import steps
 from pdml.errors import BudgetExceeded, Equivocation, InvalidInput, JournalError, PeerError
 from pdml.mechanisms.randomness import Source
 from pdml.node import ending, evidence, statement, wire
@@ -217,6 +218,8 @@ class Party:
             )
         t = self.round + 1
         heard = self._in_order(self._journal.heard(self.contract.job, t - 1)) if t > 1 else []
+        if heard and not self.contract.sums:
+            self._check_pull(heard)
         state, released = self._node.step(self._state, heard)
         events = [
             event
@@ -227,6 +230,25 @@ class Party:
         self._journal.commit(self.contract.job, t, payload=payload, events=events)
         self._state = state
         return t
+
+    def _check_pull(self, heard: list[NDArray[Any]]) -> None:
+        """Stop where others have pulled this node so far that they could refuse its release. By
+        what was released alone: whether it stops tells nothing about records.
+        """
+        terms = {"degree": len(heard), "penalty": self.contract.plan.penalty}
+        sent, total = self._state.sent, np.sum(heard, axis=0)
+        dual = steps.dual_step(self._state.dual, sent, total, **terms)
+        pull = steps.primal_target(np.zeros_like(sent), dual, sent, total, **terms)
+        longest = self.contract.release_bound(self.name, float(np.linalg.norm(pull)))
+        if longest > self.contract.norm_cap:
+            norms = [float(np.linalg.norm(vector)) for vector in heard]
+            length, peer = max(zip(norms, self.neighbours, strict=True))
+            raise PeerError(
+                f"{self.name} stops before round {self.round + 1}: what its neighbours sent pulls "
+                f"its release to a length of up to {longest:.3g}, and no honest one exceeds "
+                f"{self.contract.norm_cap:.3g}. The longest of theirs is {peer}'s, {length:.3g} "
+                f"({peer} may have been pulled by others)"
+            )
 
     def message(self, peer: str, t: int) -> bytes:
         """The release of a committed round, signed for ``peer``."""
