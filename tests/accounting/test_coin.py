@@ -444,3 +444,7 @@ def test_bad_arguments_are_named(name, value):
     with pytest.raises(InvalidInput, match=name) as refused:
         coin_profile(**(good | {name: value}))
     assert refused.value.setting == name
+
+
+def test_whole_numbers_are_numbers():
+    assert coin_profile(1, 1, 0)(1.0) == coin_profile(1.0, 1.0, 0.0)(1.0)

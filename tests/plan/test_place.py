@@ -72,6 +72,7 @@ def test_a_place_keeps_every_field_of_its_rows():
         in_clear=False,
         constant=0.25,
         menu=(0.5, 1.0, 2.0),
+        encoding="a digest",
     )
     place = Place.of(Graph.complete(3), 1, rows, records=5, epsilons=(0.5, 2.0))
     for field in fields(RowSpec):

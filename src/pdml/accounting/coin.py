@@ -91,7 +91,7 @@ def coin_profile(
     }
     for name, values in given.items():
         _validate.real(name, float(np.min(values, initial=inf)), low=0)
-    each = np.broadcast_arrays(*given.values())
+    each = np.broadcast_arrays(*(np.asarray(values, dtype=float) for values in given.values()))
     tables = []
     for flip, *moved in zip(*(one.ravel().tolist() for one in each), strict=True):
         counted = _rounding_counted(*moved)
@@ -150,13 +150,14 @@ def _arcs(epsilon: float, label_mu: float, largest: float) -> tuple[Array, Array
 def _rounding_counted(
     label_mu: float, rest_mu: float, square_mu: float, rounding_mu: float
 ) -> tuple[float, float, float]:
-    """The three μ with which a pair without rounding tells at least as much."""
+    """The three μ with which a pair without rounding tells at least as much. The rest may hold a
+    part of the matrix, so that it grows as that does."""
     size = max(_LEAST, hypot(label_mu, square_mu))
     if isinf(size + rounding_mu):
         return inf, rest_mu, square_mu
     longer = sqrt(1 + rounding_mu / size)
     added = sqrt(3 * rounding_mu * (rounding_mu + size))
-    return hypot(longer * label_mu, added), hypot(rest_mu, added), longer * square_mu
+    return hypot(longer * label_mu, added), hypot(longer * rest_mu, added), longer * square_mu
 
 
 def _without_coin(label_mu: float, rest_mu: float, square_mu: float) -> float:

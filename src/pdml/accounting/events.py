@@ -51,7 +51,7 @@ class ObjectiveNoised:
 
     ``label_shift`` bounds how far one reported label moves q_i (already divided by m_i), in
     Euclidean norm; ``fixed_shift`` is its part that is the same for every label: rounding (None:
-    not known, so that all of it must count as such).
+    not known, so that all of it must count as such). ``encoding`` is as of `SumsReleased`.
     """
 
     kind: str
@@ -61,6 +61,7 @@ class ObjectiveNoised:
     n_servers: int
     label_shift: float
     fixed_shift: float | None = None
+    encoding: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,8 @@ class SumsReleased:
     record moves S_i (Frobenius norm), for people whose label has ``epsilon``, the largest in use.
     Reports weigh 1/κ(ε)², so that somebody with a smaller ε moves Q_i less by κ(epsilon)/κ(ε) and
     S_i by its square. ``fixed_shift`` is the part of each that is the same for everybody: rounding.
+    ``encoding`` is a digest of how a person's answers became the row: two releases with the same
+    one moved by the same row. "": not known, so that it counts as an encoding of its own.
     """
 
     label_stddev: float  # of what this server adds to every number of Q_i
@@ -98,6 +101,7 @@ class SumsReleased:
     fixed_shift: float
     epsilon: float
     hidden_among: int = 1  # servers whose sums appear in one total only; 1: everybody's own is seen
+    encoding: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,8 +102,10 @@ def exposure(
     last = max([event.t for event in sent.released] + once, default=0)
     rounds = last if by_round else 0
     seen = np.minimum(1.0, np.arange(rounds + 1))[:, None] if by_round else np.ones((1, 1))
-    sums = [seen * each for each in _sums(sent.sums, known, classes, colluding)]
-    q_label, q_record, square = sums[:3]
+    sums = [_exchange(event, known, classes, colluding) for event in sent.sums]
+    q_label, q_record, square = (
+        seen * sum((m.whole[i] for m in sums), start=np.zeros(1)) for i in range(3)
+    )
     counts = seen * _counts(sent.counts)
     spread = sqrt(2 * (1 - 1 / classes))  # a record moves q by so much more than its label can
     label, record, most = _iterates(sent.released, classes, rounds)
@@ -125,7 +127,7 @@ def exposure(
         both=with_sums(_split(sent.noised, loud, label), q_label),
         whole=gaussian(whole + q_record + square + counts),
         once=with_sums(_split(sent.noised, loud, record, spread), q_record + square + counts),
-        coin=_coin(sent, loud, record[2] + counts, sums[3:], classes),
+        coin=_coin(sent, loud, record[2] + counts, [m.at(seen) for m in sums], classes),
     )
     shape = found.theta.mu.shape
     return _arrays(lambda each: np.broadcast_to(each, shape)[slice(None) if by_round else 0], found)
@@ -245,24 +247,48 @@ def _split(
     return replace(bound, mu=root(bound.mu**2 + _at((1 - share) * loud, theta)))
 
 
-def _coin(sent: Split, loud: Array, rest: Array, sums: Sequence[Array], classes: int) -> Coin:
+def _coin(sent: Split, loud: Array, rest: Array, sums: Sequence["_Moved"], classes: int) -> Coin:
     """All trainings and exchanges together: they share one coin, and the squares of each μ add."""
     hidden = is_gaussian(sent.noised) or not sent.released
     told = classes > 2 or len(sent.flips) > 1 or not hidden
-    label, square, rounding = sums
     eta = objective_parts(sent.noised, loud)
+    moved = list(sums)
     for event in sent.noised if hidden else ():
         own, fixed = (ratios(np.asarray(each), np.asarray(event.stddev)) for each in shifts(event))
-        label, rounding = label + (loud * own) ** 2, rounding + fixed**2
+        moved.append(_Moved(event.encoding, (loud * own) ** 2, np.zeros(1), fixed**2))
+    label, square, apart = _one_angle(moved)
     return Coin(
         label=root(label),
-        rest=root(rest),
+        rest=root(rest + apart),
         square=root(square),
-        rounding=root(rounding),
+        rounding=root(sum((one.rounding for one in moved), start=np.zeros(1))),
         edge=2 * eta.edge,  # a part of one mixture may miss either of the other's
         outside=eta.outside,
         flat=np.asarray(float(told)),
     )
+
+
+def _one_angle(moved: Sequence["_Moved"]) -> tuple[Array, Array, Array]:
+    """μ² of a label in all of Q and η, the part of all τ² of S that follows the one angle between
+    two records in them, and the part that need not (privacy.md, section 13, vi).
+
+    Each encoding has an angle of its own. With p_i = μ_i²/μ² the one of all has the cosine
+    c = Σ p_i c_i, and as Σ p_i c_i² >= c², for τ_p² = min τ_i²/p_i,
+
+        Σ τ_i² (1 - c_i²) <= τ_p² (1 - c²) + Σ τ_i² - τ_p².
+    """
+    by_encoding: dict[object, tuple[Array, Array]] = {}
+    for number, one in enumerate(moved):
+        label, square = by_encoding.get(one.encoding or number, (np.zeros(1), np.zeros(1)))
+        by_encoding[one.encoding or number] = label + one.label, square + one.square
+    label = sum((each for each, _ in by_encoding.values()), start=np.zeros(1))
+    square = sum((each for _, each in by_encoding.values()), start=np.zeros(1))
+    follows = square
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        for own_label, own_square in by_encoding.values():
+            share = own_label / label
+            follows = np.where(share > 0, np.minimum(follows, own_square / share), follows)
+    return label, follows, np.maximum(0.0, square - follows)
 
 
 def _counts(events: Sequence[CountsReleased]) -> Array:
@@ -271,27 +297,47 @@ def _counts(events: Sequence[CountsReleased]) -> Array:
     return np.asarray((ratios(moved, noise) ** 2).sum(keepdims=True))
 
 
-def _sums(
-    events: Sequence[SumsReleased], epsilons: Array | None, classes: int, colluding: int | None
-) -> tuple[Array, ...]:
-    """μ² of a label in Q, of a record in Q and of a record in S, for people with these ε (None:
-    for the loudest), rounding included; then without it in Q, in S, and of rounding alone.
+@dataclass(frozen=True)
+class _Moved:
+    """μ² of what one release moves through the coin: Q, or q through η, and S; without rounding,
+    and of that alone. ``whole``: of a label in Q, of a record in Q and in S, with rounding."""
+
+    encoding: str
+    label: Array
+    square: Array
+    rounding: Array
+    whole: tuple[Array, ...] = ()
+
+    def at(self, seen: Array) -> "_Moved":
+        """Where it was seen."""
+        return replace(
+            self,
+            label=seen * self.label,
+            square=seen * self.square,
+            rounding=seen * self.rounding,
+        )
+
+
+def _exchange(
+    event: SumsReleased, epsilons: Array | None, classes: int, colluding: int | None
+) -> _Moved:
+    """What one exchange of sums moves for people with these ε (None: for the loudest).
 
     A total of n servers holds the noise of the n - k that do not collude (privacy.md,
     "Coalitions").
     """
-    found = tuple(np.zeros(1) for _ in range(6))
-    for event in events:
-        loud = np.ones(1)
-        if epsilons is not None:
-            loud = keep_weight(event.epsilon, classes) / keep_weight(epsilons, classes)
-        many = 1 if colluding is None else max(1, event.hidden_among - colluding)
-        noise = sqrt(many) * np.array([event.label_stddev] * 2 + [event.square_stddev])
-        moved = np.array([event.label_shift, event.record_shift, event.square_shift])
-        fixed = np.minimum(event.fixed_shift, moved)
-        own = [w * each for w, each in zip((loud, loud, loud**2), moved - fixed, strict=True)]
-        whole = [ratios(own[i] + fixed[i], noise[i]) ** 2 for i in range(3)]
-        exact = [ratios(own[i], noise[i]) ** 2 for i in (1, 2)]
-        off = ratios(fixed[1], noise[1]) ** 2 + ratios(fixed[2], noise[2]) ** 2
-        found = tuple(a + b for a, b in zip(found, (*whole, *exact, off), strict=True))
-    return found
+    loud = np.ones(1)
+    if epsilons is not None:
+        loud = keep_weight(event.epsilon, classes) / keep_weight(epsilons, classes)
+    many = 1 if colluding is None else max(1, event.hidden_among - colluding)
+    noise = sqrt(many) * np.array([event.label_stddev] * 2 + [event.square_stddev])
+    moved = np.array([event.label_shift, event.record_shift, event.square_shift])
+    fixed = np.minimum(event.fixed_shift, moved)
+    own = [w * each for w, each in zip((loud, loud, loud**2), moved - fixed, strict=True)]
+    return _Moved(
+        encoding=event.encoding,
+        label=ratios(own[1], noise[1]) ** 2,
+        square=ratios(own[2], noise[2]) ** 2,
+        rounding=ratios(fixed[1], noise[1]) ** 2 + ratios(fixed[2], noise[2]) ** 2,
+        whole=tuple(ratios(own[i] + fixed[i], noise[i]) ** 2 for i in range(3)),
+    )

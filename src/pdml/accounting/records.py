@@ -116,12 +116,16 @@ def difference(told: Sequence[Event], planned: Sequence[Event]) -> str:
     -------
     str
         "" if there is none: machines may differ in the last bits of a logarithm, and in no more.
+        An encoding that is not told passes, as it counts for no less.
     """
     if len(told) != len(planned):
         return f"{len(told)} events, the plan has {len(planned)}"
     for number, (one, other) in enumerate(zip(told, planned, strict=True), start=1):
-        values = [plain(event).values() for event in (one, other)]
-        if type(one) is not type(other) or not all(map(_close, *values)):
+        said, known = plain(one), plain(other)
+        if said.get("encoding") == "":
+            known["encoding"] = ""
+        same = type(one) is type(other) and all(map(_close, said.values(), known.values()))
+        if not same:
             return f"event {number} is {one}, the plan has {other}"
     return ""
 

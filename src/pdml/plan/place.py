@@ -38,6 +38,9 @@ class RowSpec:
         The constant entry of a typical record, in units of B, where an encoder knows it; else 0.
     menu : tuple of float
         The label ε that people may choose, where a study fixes them.
+    encoding : str
+        A digest of how answers become a row, where an encoder fixes it; else "": then no two
+        trainings are taken to move by the same row.
     """
 
     width: int
@@ -47,6 +50,7 @@ class RowSpec:
     in_clear: bool = True
     constant: float = 0.0
     menu: tuple[float, ...] = ()
+    encoding: str = ""
 
     def __post_init__(self) -> None:
         _validate.integer("width", self.width, low=1)
@@ -76,7 +80,7 @@ class Place(RowSpec):
         m_i.
     epsilons : tuple of float
         The distinct label ε in use, in any order; kept ascending.
-    width, classes, norm_bound, blocks, in_clear, constant, menu
+    width, classes, norm_bound, blocks, in_clear, constant, menu, encoding
         As of `RowSpec`.
 
     Examples

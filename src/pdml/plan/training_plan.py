@@ -257,6 +257,7 @@ class TrainingPlan:
             fixed_shift=fixed,
             epsilon=epsilon,
             hidden_among=1 if self.colluding is None else place.n_servers,
+            encoding=place.encoding,
         )
 
     def events(self, place: Place) -> tuple[Event, ...]:
@@ -299,6 +300,7 @@ class TrainingPlan:
             n_servers=n,
             label_shift=label + grid / n,
             fixed_shift=rounding + grid / n,
+            encoding=place.encoding,
         )
         sent = (
             IterateReleased(

@@ -283,6 +283,7 @@ class Study:
             in_clear=bool(self.encoder.clear),
             constant=self.encoder.constant,
             menu=self.menu,
+            encoding=self.encoder.digest,
         )
 
     def place(self, name: str, *, records: int, epsilons: Sequence[float]) -> Place:

@@ -10,6 +10,8 @@ from typical values, centred levels, declared maps of them. What a study or a mo
 version is version 1, for ever.
 """
 
+import hashlib
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -301,6 +303,12 @@ class Encoder:
         told |= {"version": self.version} if self.version > 1 else {}
         told |= {"missing_values": list(self.missing_values)} if self.missing_values else {}
         return told | ({"maps": [mapped.to_dict(each) for each in self.maps]} if self.maps else {})
+
+    @cached_property
+    def digest(self) -> str:
+        """Half a sha256 in hex: encoders with the same one make the same rows of answers."""
+        told = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
