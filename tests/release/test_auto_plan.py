@@ -14,6 +14,7 @@ from pdml import Budget, PDMLClassifier, TrainingPlan
 from pdml.core.ranges import Range
 from pdml.datasets import adult
 from pdml.errors import BudgetExceeded, ClippingWarning, InvalidInput, PrivacyUtilityWarning
+from pdml.release.pipelines import AS_GIVEN
 from pdml.release.settling import NO_LIMIT, OVERRIDES, SCALE_FIRST, doubts
 
 
@@ -201,13 +202,13 @@ def test_more_than_two_classes_are_judged_by_what_was_released_too():
 
 def test_no_limit_is_no_limit_and_says_so():
     free = fitted(*people(), features_epsilon=None)
-    assert spent(free) == np.inf and free.privacy_.notes == (NO_LIMIT,)
+    assert spent(free) == np.inf and free.privacy_.notes == (NO_LIMIT, AS_GIVEN)
     assert NO_LIMIT[1:] in str(free.privacy_) and NO_LIMIT[1:] not in str(
         fitted(*people()).privacy_
     )
-    assert fitted(*people(), plan=TrainingPlan()).privacy_.notes == (NO_LIMIT,)
+    assert fitted(*people(), plan=TrainingPlan()).privacy_.notes == (NO_LIMIT, AS_GIVEN)
     budget = Budget(features_epsilon=1e6)
-    assert fitted(*people(), plan=TrainingPlan(), budget=budget).privacy_.notes == ()
+    assert fitted(*people(), plan=TrainingPlan(), budget=budget).privacy_.notes == (AS_GIVEN,)
 
 
 def test_the_ledger_tells_every_epsilon_at_the_delta_that_was_asked_for():

@@ -7,16 +7,19 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pdml import PDMLClassifier, TrainingPlan
 from pdml.datasets import adult, raetsch, twonorm
 from pdml.errors import DataError, InvalidInput
 from pdml.release.inputs import RANGES_LEAK
+from pdml.release.pipelines import AS_GIVEN
+from pdml.release.session import PrivacyLedgerSession
 from pdml.release.simulation import CLASSES_LEAK, RISK_LEAK
 
 OPEN = TrainingPlan(
@@ -177,6 +180,25 @@ def test_the_caller_keeps_their_data(data):
     before = x.copy()
     PDMLClassifier(random_state=0).fit(x, y)
     np.testing.assert_array_equal(x, before)
+
+
+def test_what_a_pipeline_fitted_before_is_named_and_every_ledger_says_what_it_counts():
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    y = (x[:, 0] > 0).astype(int)
+    own = PDMLClassifier(n_servers=2, classes=(0, 1), random_state=0)
+    steps = (StandardScaler(), Normalizer(), PCA(1))  # the second learns nothing from records
+    whole = make_pipeline(*steps, clone(own)).fit(x, y)
+    (leak,) = whole[-1].leaks_
+    assert leak.startswith("a pipeline fitted StandardScaler, PCA to the records")
+    assert leak in whole[-1].model_.provenance["leaks"]
+    inner = make_pipeline(StandardScaler(), make_pipeline("passthrough", clone(own))).fit(x, y)
+    assert "StandardScaler" in inner[-1][-1].leaks_[0] and len(inner[-1][-1].leaks_) == 1
+    plain = make_pipeline(Normalizer(), clone(own)).fit(x, y)[-1]
+    with PrivacyLedgerSession() as session:
+        alone = clone(own).fit(x, y)
+    assert plain.leaks_ == alone.leaks_ == []
+    for ledger in (whole[-1].privacy_, plain.privacy_, alone.privacy_, session.ledger):
+        assert ledger.notes[-1] == AS_GIVEN and AS_GIVEN[1:] in " ".join(str(ledger).split())
 
 
 def test_declared_ranges_and_the_leak_of_undeclared_ones():

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from pdml._types import Array, Matrix
 from pdml.release.form import Form
 from pdml.release.frames import Declared
+from pdml.release.pipelines import AS_GIVEN, fitted_before
 from pdml.release.session import Origin
 from pdml.release.simulation import Simulation
 
@@ -99,10 +100,12 @@ noise_decay, tolerance, label_noise, square_noise
     ----------
     coef_, intercept_, classes_, n_features_in_ : as in scikit-learn; they act on scaled and clipped
     rows. history_ : `History`, per round; without any after an exchange of sums.
-    privacy_ : `Ledger`: who can learn what; `privacy_.user_lines()` for each record, in the order
-    of the input. rounds_ : how many rounds were done.
+    privacy_ : `Ledger`: who can learn what, for the rows as given to `fit`: what was fitted to the
+    data before is not counted. `privacy_.user_lines()` for each record, in the order of the input.
+    rounds_ : how many rounds were done.
     n_clipped_ : how many training records were shrunk to ``norm_bound``. To be kept inside.
-    leaks_ : sentences naming every release that no noise protects.
+    leaks_ : sentences naming every release that no noise protects, as far as `fit` can see it:
+    transformers before it in a pipeline that is being fitted, but nothing that was fitted by hand.
     server_models_ : each server's own last release as a `Model`; none after an exchange of sums,
     where there is one model and all have it.
     model_ : the released `Model` (`model_.save(path)`), with what it spent and, after an exchange
@@ -117,6 +120,8 @@ noise_decay, tolerance, label_noise, square_noise
     largest class; or what was released cannot tell the model from the latter. `fit` warns of them
     (`PrivacyUtilityWarning`).
     """
+
+    _notes = (AS_GIVEN,)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -159,7 +164,15 @@ noise_decay, tolerance, label_noise, square_noise
         self.check()
         form, x, y = self._read(X, y)
         check_classification_targets(y)
-        return self.simulate(form, x, y, epsilons=epsilons, servers=servers, people=people)
+        return self.simulate(
+            form,
+            x,
+            y,
+            epsilons=epsilons,
+            servers=servers,
+            people=people,
+            leaks=fitted_before(),
+        )
 
     def _read(self, X: Any, y: Any) -> tuple[Form, Matrix, NDArray[Any]]:
         """The form of X that is kept for predictions, and X and y as they can be used."""

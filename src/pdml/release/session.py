@@ -49,6 +49,7 @@ class Fit:
     classes: int
     source: str
     delta: float
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, people: IntArray, ledger: Ledger) -> Self:
@@ -67,6 +68,7 @@ class Fit:
             classes=ledger.classes,
             source=ledger.source,
             delta=ledger.delta,
+            notes=ledger.notes,
         )
 
 
@@ -353,7 +355,10 @@ def added_up(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
         delta=max(fit.delta for fit in fits),
         classes=first.classes,
         reports=Reports(owner.astype(np.int64), own, loud[asked]),
-        notes=(f"{how} of a session on {seen:,} people are added up",),
+        notes=(
+            f"{how} of a session on {seen:,} people are added up",
+            *dict.fromkeys(note for fit in fits for note in fit.notes),
+        ),
     )
 
 

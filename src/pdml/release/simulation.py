@@ -46,6 +46,7 @@ class Simulation:
     """Settings of a training, and what came of it; `PDMLClassifier` says what each means."""
 
     _origin = Origin(0, session=False)  # of what is no clone
+    _notes: tuple[str, ...] = ()  # what the reader of any ledger of it must know
 
     def __init__(
         self,
@@ -148,6 +149,7 @@ class Simulation:
         epsilons: Any = None,
         servers: Any = None,
         people: Any = None,
+        leaks: Sequence[str] = (),
     ) -> Self:
         """Train on simulated users.
 
@@ -159,6 +161,8 @@ class Simulation:
             Records as the form takes them, and their labels.
         epsilons, servers, people
             As for `PDMLClassifier.fit`.
+        leaks : sequence of str
+            What happened to the records before, in sentences for ``leaks_``.
 
         Returns
         -------
@@ -168,7 +172,7 @@ class Simulation:
         sessions = open_sessions()
         self._form = form
         self.leaks_: list[str] = [CLASSES_LEAK] if self.classes is None else []
-        self.leaks_ += self._form.leaks
+        self.leaks_ += [*self._form.leaks, *leaks]
         self.classes_, index = dealing.classes_of(self.classes, y)
         source = source_named(self.randomness, _seed(self.random_state))
         prepared, self.n_clipped_ = self._form.rows(
@@ -292,7 +296,7 @@ class Simulation:
             delta=self.delta,
             classes=classes,
             reports=Reports(owners, epsilons, weights),
-            notes=agreed.notes,
+            notes=(*agreed.notes, *self._notes),
         )
 
     def _within_budget(self, agreed: Settled, ledger: Ledger) -> tuple[TrainingPlan, Ledger]:
