@@ -1,5 +1,6 @@
 """`pdml node status` in words."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from math import isinf
 
@@ -8,7 +9,7 @@ from pdml.accounting.provenance import note
 from pdml.cli import screen
 from pdml.node.account import Account
 from pdml.node.desk import ENDED, Attempt
-from pdml.node.everybody import Everybody
+from pdml.node.everybody import Everybody, Released
 from pdml.pages import numbers
 
 
@@ -52,16 +53,33 @@ def show_members(found: Everybody) -> None:
         heading = (
             f"{each.server}, data set {each.dataset[:12]}: {each.records:,} records, "
             f"{each.releases} vectors released by the end of job {each.job}"
+            + (", signed by earlier keys" if each.former_keys else "")
         )
         screen.show_privacy(each.ledger.overview(), heading=heading)
         if each.next_job is not None and study.plan and study.budget:
             screen.say("", _next(each.next_job, study.plan.rounds, study.budget))
+    for name, accounts in found.several.items():
+        screen.say("", _apart(name, accounts))
     if found.silent:
         screen.say("", f"No statement of {', '.join(found.silent)}: no job has ended with them.")
     for one in found.unread:
-        screen.say(f"The statement of {one} does not fit the study's keys, and is not counted.")
+        screen.say(
+            f"The statement of {one} does not fit the study's keys at that job, and is not counted."
+        )
     if found.released:
         screen.say("", "As each has signed; what it has released since then is not counted.")
+
+
+def _apart(name: str, accounts: Sequence[Released]) -> str:
+    """Of a member that has begun with a whole budget more than once."""
+    each = ", ".join(f"{one.releases} ({one.dataset[:12]})" for one in accounts)
+    total = sum(one.releases for one in accounts)
+    anew = len({one.former_keys for one in accounts}) > 1
+    return (
+        f"{name} has begun anew{' with new keys' if anew else ''}: of {len(accounts)} data sets it "
+        f"has released {each}, {total} vectors together. Each has a budget of its own, on the word "
+        "of its operator that nobody's record is in two of them."
+    )
 
 
 def offered(job: Attempt) -> str:

@@ -7,12 +7,13 @@ not in it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pdml.accounting import Ledger
-from pdml.errors import PDMLError, PeerError
+from pdml.errors import PDMLError
 from pdml.node.account import next_job
+from pdml.node.ending import plan_of
 from pdml.node.home import Home
 from pdml.node.statement import DIGEST, Statement, signed_by
 from pdml.study import Study
@@ -30,6 +31,7 @@ class Released:
     ledger: Ledger
     # the last safe round of another job by the study's plan; None without plan or budget
     next_job: int | None
+    former_keys: bool = False  # its last statement is signed by keys that the study pinned before
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -40,6 +42,7 @@ class Released:
             "records": self.records,
             "releases": self.releases,
             "last_safe_round_of_next_job": self.next_job,
+            "signed_by_former_keys": self.former_keys,
             "privacy": self.ledger.to_dict(),
         }
 
@@ -50,7 +53,7 @@ class Everybody:
 
     study: Study
     released: tuple[Released, ...]  # by server in the study's order; several data sets of one
-    unread: tuple[str, ...] = ()  # statements that the study's keys do not vouch for
+    unread: tuple[str, ...] = ()  # statements that no keys of the study vouch for
 
     @property
     def silent(self) -> tuple[str, ...]:
@@ -58,12 +61,24 @@ class Everybody:
         told = {each.server for each in self.released}
         return tuple(server.name for server in self.study.servers if server.name not in told)
 
+    @property
+    def several(self) -> dict[str, tuple[Released, ...]]:
+        """The data sets of each member that has more than one, each with a budget of its own: by
+        the word of its operator, without which neither its node nor its neighbours begin one."""
+        names = [server.name for server in self.study.servers]
+        found = {name: tuple(one for one in self.released if one.server == name) for name in names}
+        return {name: accounts for name, accounts in found.items() if len(accounts) > 1}
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
             "study": self.study.id,
             "study_hash": self.study.hash,
             "members": [each.to_dict() for each in self.released],
+            "several_data_sets": {
+                name: sum(one.releases for one in accounts)
+                for name, accounts in self.several.items()
+            },
             "silent": list(self.silent),
             "unread": list(self.unread),
         }
@@ -93,18 +108,27 @@ def everybody(home: Home) -> Everybody:
     study = home.checked_study()
     said: list[Statement] = []
     unread: list[str] = []
+    former: set[tuple[str, str]] = set()  # member and job
     journal = home.committed()
     if journal is not None:
         try:
             for job in journal.jobs():
                 for server, data in journal.statements(job.job).items():
                     try:
-                        said.append(signed_by(data, server, study.signing_keys))
-                    except PeerError:  # its keys were renewed since
+                        keys = home.revision(plan_of(job)[1]).signing_keys
+                        one = signed_by(data, server, keys)
+                    except PDMLError:  # a revision that is not here, or another's signature
                         unread.append(f"{server} on job {job.job}")
+                        continue
+                    said.append(one)
+                    if keys[server] != study.signing_keys[server]:
+                        former.add((server, one.job))
         finally:
             journal.close()
-    return Everybody(study=study, released=told_by(study, said), unread=tuple(unread))
+    released = tuple(
+        replace(one, former_keys=(one.server, one.job) in former) for one in told_by(study, said)
+    )
+    return Everybody(study=study, released=released, unread=tuple(unread))
 
 
 def told_by(study: Study, said: Iterable[Statement]) -> tuple[Released, ...]:

@@ -3,6 +3,7 @@ travels but the card.
 
     node.json                          its name, its rule for offers, which data set it trains on
     signing.key, sealing.key, NAME.card   made by `create`, here and nowhere else
+    naming.key                         makes aliases of data sets; stays when keys are renewed
     study.toml, studies/               the contract, and its earlier revisions
     data/, journal.db                  records; what was released
     desk.db, evidence/                 what operators ask for; proofs against members
@@ -24,7 +25,7 @@ from pdml.files import write_private
 from pdml.formats import Format
 from pdml.node import holdings
 from pdml.node.card import Card
-from pdml.node.identity import Identity
+from pdml.node.identity import Identity, create_secret
 from pdml.node.journal import Journal
 from pdml.node.party import Holdings
 from pdml.node.sealing import SealingKey
@@ -32,10 +33,11 @@ from pdml.study import Study, frozen
 from pdml.study.contract import read_text
 from pdml.study.findings import Findings
 
-CONFIG, SIGNING, SEALING, STUDY, JOURNAL = (
+CONFIG, SIGNING, SEALING, NAMING, STUDY, JOURNAL = (
     "node.json",
     "signing.key",
     "sealing.key",
+    "naming.key",  # stays when keys are renewed: by its aliases others know the data sets
     "study.toml",
     "journal.db",
 )
@@ -104,6 +106,7 @@ class Home:
             ) from None
         home = cls(folder=folder, config=Config(name=name, accept=accept))
         home._make_keys()
+        create_secret(home.path(NAMING), 32)
         _write(folder, home.config)
         return home
 
@@ -176,7 +179,7 @@ class Home:
 
     def renew_keys(self) -> Path:
         """New keys and a new card; the old ones are put aside, and the folder they are in now is
-        returned.
+        returned. Others go on to know the data sets by their aliases.
 
         The node takes part again once the others have agreed on a revision of the study that pins
         the new card. Data, journal and budgets stay as they are; a job that was not finished cannot
@@ -191,7 +194,7 @@ class Home:
         return aside
 
     def identity(self) -> Identity:
-        return Identity.load(self.path(SIGNING))
+        return Identity.load(self.path(SIGNING), naming=self.path(NAMING))
 
     def sealing(self) -> SealingKey:
         return SealingKey.load(self.path(SEALING))

@@ -30,10 +30,12 @@ class Identity:
     gives the same bytes.
     """
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, *, naming: bytes | None = None) -> None:
+        """``naming``: the secret of which aliases are made; by default this key's own."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         self._secret = secret
+        self._naming = naming or self._derived(_NAMING)
         self._key = Ed25519PrivateKey.from_private_bytes(secret)
 
     @classmethod
@@ -42,8 +44,9 @@ class Identity:
         return cls(create_secret(path, 32))
 
     @classmethod
-    def load(cls, path: Path) -> "Identity":
-        return cls(load_secret(path, 32))
+    def load(cls, path: Path, *, naming: Path | None = None) -> "Identity":
+        alias = None if naming is None else load_secret(naming, 32)
+        return cls(load_secret(path, 32), naming=alias)
 
     @property
     def public(self) -> str:
@@ -91,9 +94,9 @@ class Identity:
 
     def alias(self, digest: str) -> str:
         """A name for a data set that tells others nothing about it: its digest would let them try
-        records until it fits.
+        records until it fits. It outlives a node's keys, and so does what others know by it.
         """
-        return hmac.digest(self._derived(_NAMING), digest.encode(), "sha256").hex()
+        return hmac.digest(self._naming, digest.encode(), "sha256").hex()
 
     def _cipher(self) -> "AESGCM":
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM

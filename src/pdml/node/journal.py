@@ -378,6 +378,12 @@ class Journal:
         """
         return int(self._db.row(query, (sender, dataset))[0])
 
+    def known_datasets(self, sender: str) -> list[str]:
+        """The aliases of the data sets of which ``sender`` must have released something."""
+        query = "SELECT DISTINCT dataset FROM peers WHERE sender = ?"
+        known = (str(alias) for (alias,) in self._db.rows(query, (sender,)))
+        return [alias for alias in known if self.known_releases(sender, alias)]
+
     def standing(self, job: str, sender: str) -> tuple[str, int]:
         """The data set on which ``sender`` says it trains, and its releases before the job."""
         query = "SELECT dataset, before FROM peers WHERE job = ? AND sender = ?"

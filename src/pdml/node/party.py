@@ -285,6 +285,7 @@ class Party:
             digest=digest,
             dataset=self._dataset,
             releases=self._journal.releases(self.holdings.dataset),
+            new_participants=self.holdings.new_participants,
             life=self._life,
             challenge=self._challenges[peer],
             echo=self._echoes.get(peer, ""),
@@ -294,7 +295,10 @@ class Party:
         """Take a neighbour's hello. A process that is met for the first time must answer this
         node's challenge: False until it has.
 
-        Its journal must not stand before what this node has of it: that one was rolled back.
+        Its journal must not stand before what this node has of it: that one was rolled back. And a
+        data set may begin with a whole budget, where another one of that name is known to have
+        released something, only if its operator says that nobody is in both: a folder that was
+        lost and made anew remembers nothing.
         """
         said = wire.open_hello(data, self.contract, carrier=peer, me=self.name, keys=self._keys)
         self._echoes[peer] = said.challenge
@@ -315,6 +319,13 @@ class Party:
                 f"{peer}'s journal was rolled back: it stands at round {said.round} with "
                 f"{said.releases} releases of its data set, "
                 f"but {self.name} has its round {highest} and knows of {before} releases"
+            )
+        used, fresh = journal.known_datasets(peer), said.releases == said.round
+        if used and said.dataset not in used and fresh and not said.new_participants:
+            raise PeerError(
+                f"{peer} has released something about another data set, and this one would begin "
+                f"with a whole budget: restore {peer}'s folder from a copy, or, if nobody's record "
+                "is in both, give the data set again with --new-participants"
             )
         journal.remember(job, peer, dataset=said.dataset, before=said.releases - said.round)
         self._peer_round[peer] = said.round

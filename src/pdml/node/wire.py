@@ -77,6 +77,7 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hello"
     digest: str  # of the payload of ``round``; "" before the first
     dataset: str  # its alias: nothing that depends on records
     releases: int  # of this data set, this job's included
+    new_participants: bool  # the operator's word: nobody is in another data set of this node
     life: str
     challenge: str
     echo: str
