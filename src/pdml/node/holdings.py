@@ -76,7 +76,8 @@ def hold(study: Study, name: str, frozen: FrozenData, *, before: Collection[str]
             f"the data set of {name} belongs to the study {manifest.study[:12]}..., not to "
             f"{study.hash[:12]}...: if keys alone were pinned since, pin them as a revision of "
             "that study (`pdml study add-server STUDY CARD... --revision`, then `pdml relay "
-            "config`) and join with `pdml node join FOLDER STUDY --before FILE`, FILE being that study"
+            "config`) and join with `pdml node join FOLDER STUDY --before FILE`, FILE being that "
+            "study"
         )
     if manifest.server != name:
         raise DataError(f"the data set belongs to the server {manifest.server!r}, not to {name!r}")
