@@ -1,14 +1,19 @@
 """The plan: every letter of the paper, checked, and what it will spend."""
 
 import math
+from math import sqrt
 
+import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 from pdml.accounting.events import IterateReleased, ObjectiveNoised
 from pdml.core.losses import SOFTMAX
 from pdml.errors import InvalidInput
+from pdml.mechanisms import whole_noise
 from pdml.plan.place import Place
-from pdml.plan.training_plan import TrainingPlan
+from pdml.plan.training_plan import LEAST_UNITS, TrainingPlan
 
 WRONG = {
     "rounds": [0, -1, 1.5, True, "3"],
@@ -135,3 +140,43 @@ def test_a_plan_says_what_its_method_needs_and_comes_back():
     plan = TrainingPlan(method="sums", label_noise=2.0, colluding=3)
     assert plan.rounds == 1
     assert TrainingPlan.from_dict(plan.to_dict()) == plan
+
+
+def total_delta(stddev: float, servers: int, shift: int, epsilon: float) -> float:
+    """The true δ of a total to which every server adds rounded noise, all in units of the grid."""
+    units = np.arange(-(2**14), 2**14)
+    one = norm.cdf((units + 0.5) / stddev) - norm.cdf((units - 0.5) / stddev)
+    total = np.fft.irfft(np.fft.rfft(np.fft.ifftshift(one)) ** servers)
+    total = np.fft.fftshift(np.clip(total, 0, None))
+    return float(np.clip(np.roll(total, shift) - np.exp(epsilon) * total, 0, None).sum())
+
+
+def claimed_epsilon(stddev: float, servers: int, shift: int) -> float:
+    """What is counted for it at δ = 1e-6: a Gaussian's."""
+    mu = shift / (stddev * sqrt(servers))
+
+    def excess(epsilon):
+        near, far = norm.cdf(mu / 2 - epsilon / mu), norm.cdf(-mu / 2 - epsilon / mu)
+        return near - np.exp(epsilon) * far - 1e-6
+
+    return float(brentq(excess, 0, 50))
+
+
+@pytest.mark.parametrize("servers", [3, 1000])
+def test_masked_noise_as_fine_as_the_grid_protects_less_and_is_refused(servers):
+    """From the least on, noise in units is as good as the Gaussian that is counted, and half of it
+    is told apart; of a fifth of a unit a thousand servers' is not.
+    """
+    shift = round(0.5 * LEAST_UNITS * sqrt(servers))
+    epsilon = claimed_epsilon(LEAST_UNITS, servers, shift)
+    assert total_delta(LEAST_UNITS, servers, shift, epsilon) <= 1e-6
+    assert total_delta(LEAST_UNITS / 2, servers, shift, epsilon) > 1e-4
+    assert total_delta(0.2, 1000, 3, claimed_epsilon(0.2, 1000, 3)) > 1e-4
+
+    least = LEAST_UNITS * whole_noise.UNIT * sqrt(servers - 1)
+    sums = {"method": "sums", "colluding": 1}
+    for setting in ("label_noise", "square_noise"):
+        with pytest.raises(InvalidInput, match=f"{setting} of masked sums must be 0 or at least"):
+            TrainingPlan(**sums, **{setting: least * 0.999}).sum_stddevs(servers)
+        TrainingPlan(**sums, **{setting: least * 1.001}).sum_stddevs(servers)
+    TrainingPlan(**sums, label_noise=0.0, square_noise=0.0).sum_stddevs(servers)

@@ -36,6 +36,7 @@ OF_ROUNDS = (
     "tolerance",
 )
 OF_SUMS = ("label_noise", "square_noise", "colluding")
+LEAST_UNITS = 15  # of the grid, each server's part of masked noise: ten off the diagonal of S
 
 PerServer = float | tuple[float, ...]
 
@@ -231,7 +232,17 @@ class TrainingPlan:
                 setting="colluding",
             )
         share = 1.0 if self.colluding is None else 1 / sqrt(n_servers - self.colluding)
-        return share * self.label_noise, share * self.square_noise
+        stddevs = share * self.label_noise, share * self.square_noise
+        for setting, stddev in zip(("label_noise", "square_noise"), stddevs, strict=True):
+            if self.colluding is not None and 0 < stddev < LEAST_UNITS * whole_noise.UNIT:
+                least = LEAST_UNITS * whole_noise.UNIT / share
+                raise InvalidInput(
+                    f"{setting} of masked sums must be 0 or at least {least:.3g} among "
+                    f"{n_servers} servers, got {getattr(self, setting):g}: finer noise than "
+                    "their grid protects less than is counted",
+                    setting=setting,
+                )
+        return stddevs
 
     def noise_of_total(self, place: Place, *, parts: int | None = None) -> Noise:
         """Of the sums of ``parts`` of n servers added up, by default of all, whichever's place."""
