@@ -53,6 +53,7 @@ def test_the_most_private_record_fixes_the_sensitivity(tmp_path_factory, epsilon
         classes=classes,
         constant=study.encoder.constant,
         menu=study.menu,
+        encoding=study.encoder.digest,
     )
     assert held.flip().epsilon == each.max()
     np.testing.assert_array_equal(server.codes, labels.codes(reported, each, classes))

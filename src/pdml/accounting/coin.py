@@ -90,7 +90,7 @@ def coin_profile(
         "rounding_mu": rounding_mu,
     }
     for name, values in given.items():
-        _validate.real(name, float(np.min(values, initial=inf)), low=0)
+        _validate.real(name, float(np.min(np.asarray(values, dtype=float), initial=inf)), low=0)
     each = np.broadcast_arrays(*(np.asarray(values, dtype=float) for values in given.values()))
     tables = []
     for flip, *moved in zip(*(one.ravel().tolist() for one in each), strict=True):
