@@ -36,7 +36,7 @@ from example_study import STUDY
 from pdml.collect.rules import collection_id
 from pdml.collect.stores import open_store
 from pdml.study.encoder import Category, Encoder
-from pdml.study.messages import Report, encode_report, pack_features
+from pdml.study.messages import FORMAT, Report, encode_report, pack_features
 from pdml.study.template import render
 
 WIDTH = 105
@@ -75,7 +75,13 @@ def reports(count):
     return [
         encode_report(
             Report(
-                1, BENCH.hash, secrets.token_hex(16), menu[i % len(menu)], i % 2, pack_features(row)
+                version=FORMAT.version,
+                study=BENCH.hash,
+                id=secrets.token_hex(16),
+                nonce=secrets.token_hex(16),
+                epsilon=menu[i % len(menu)],
+                label=i % 2,
+                features=pack_features(row),
             )
         )
         for i, row in enumerate(rows)

@@ -43,7 +43,7 @@ from pdml.tables import Table
 
 ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).parent / "vectors" / "formats"
-TRIAL = json.loads((STORED / "report-1.json").read_bytes())["study"]
+TRIAL = json.loads((STORED / "report-3.json").read_bytes())["study"]
 
 
 def declared() -> dict[str, Format]:
@@ -158,15 +158,15 @@ def read_study(path, version, newer, tmp_path):
 def read_report(path, version, newer, tmp_path):
     data = path.read_bytes()
     report = decode_report(raised(data, version) if newer else data)
-    id = "3" * 32 if version == 1 else report_id("3" * 32)
+    id = report_id("3" * 32)
     assert (report.id, report.epsilon, report.label) == (id, 400_000, 0)
     assert encode_report(report) == data
-    if path.name == "report-1.second.json":
+    if path.name == "report-3.second.json":
         study = Study.load(STORED / "study-1.second.toml")
         assert report.study == study.hash
         assert study.decode(features_of(report)) == {"age": 50, "job": "farm"}
         assert features_of(report).tobytes() == study.encode({"age": 50, "job": "farm"}).tobytes()
-    if path.name == "report-2.sensitive.json":
+    if path.name == "report-3.sensitive.json":
         study, drawn = Study.load(STORED / "study-1.sensitive.toml"), ((1, 500_000), (3, 2_000_000))
         assert report.study == study.hash
         assert chosen(study.encoder, features_of(report)) == drawn
@@ -237,7 +237,7 @@ def read_collection(path, version, newer, tmp_path):
     who = {"study_id": "hiv-2026", "study_hash": TRIAL, "server": "alice"}
     with closing(SqliteStore(database, CollectionId(**who, width=5, classes=3))) as store:
         totals = store.totals()
-        assert (totals.reports, totals.withdrawn) == ((2, 1) if version == 1 else (3, 0))
+        assert (totals.reports, totals.withdrawn) == (3, 0)
     with closing(sqlite3.connect(database)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (FORMATS["collection"].version,)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from example_study import STUDY
+from reporting import make_report
 from running import run
 
 from pdml.cli.collect import collect
@@ -18,7 +19,7 @@ from pdml.collect.sqlite import SqliteStore
 from pdml.collect.store import Entry
 from pdml.study import ServerEntry
 from pdml.study.frozen import open_frozen
-from pdml.study.messages import Report, encode_report, pack_features
+from pdml.study.messages import encode_report
 from pdml.study.template import render
 
 ALICE = ServerEntry("alice", "https://alice.example/study/")
@@ -37,17 +38,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def reports(count: int, token: str = "") -> list[str]:
     """Store reports as the service would; their ids."""
-    features = pack_features(TRIAL.encode({"age": 30, "sex": "other"}))
+    told = {"features": TRIAL.encode({"age": 30, "sex": "other"}), "token": token}
     lines = [
         encode_report(
-            Report(
-                1,
-                TRIAL.hash,
+            make_report(
+                TRIAL,
                 os.urandom(16).hex(),
-                TRIAL.epsilon_micro[i % 2],
-                i % 2,
-                features,
-                token,
+                epsilon=TRIAL.epsilon_micro[i % 2],
+                label=i % 2,
+                **told,
             )
         )
         for i in range(count)
@@ -60,7 +59,7 @@ def reports(count: int, token: str = "") -> list[str]:
     store = SqliteStore(Path(DB), collection_id(TRIAL, "alice"))
     assert {outcome.code for outcome in store.commit(entries)} == {"stored"}
     store.close()
-    return [each.id.hex() for each in entries]
+    return [each.report for each in entries]
 
 
 def test_a_collection_s_whole_life(capsys: pytest.CaptureFixture[str]) -> None:

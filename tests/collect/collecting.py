@@ -23,12 +23,13 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from example_study import ASKING, STUDY
+from reporting import make_report
 
 from pdml.collect.keys import PAGE, SLOT
 from pdml.collect.rules import Rules
 from pdml.collect.store import Entry
 from pdml.study import Study
-from pdml.study.messages import FORMAT, Report, encode_report
+from pdml.study.messages import encode_report
 from pdml.study.template import render
 
 TRIAL = replace(
@@ -55,21 +56,9 @@ def packed(values) -> str:
 
 def report(contract: Study = TRIAL, /, **changes) -> bytes:
     """A valid report with a new id, but for the changes."""
-    agreed = contract.consent
-    fields = {
-        "version": FORMAT.version,
-        "study": contract.hash,
-        "id": secrets.token_hex(16),
-        "epsilon": contract.epsilon_micro[0],
-        "label": 0,
-        "features": packed(contract.encode({"age": 40, "sex": "male"}))
-        if contract in (TRIAL, AGREED)
-        else packed([0.1] * contract.width),
-        "token": "",
-        "consent": agreed.digest if agreed else "",
-        "consent_version": agreed.version if agreed else "",
-    }
-    return encode_report(Report(**(fields | changes)))
+    if contract in (TRIAL, AGREED):
+        changes = {"features": packed(contract.encode({"age": 40, "sex": "male"}))} | changes
+    return encode_report(make_report(contract, secrets.token_hex(16), **changes))
 
 
 def entry(
@@ -80,6 +69,11 @@ def entry(
     (read,) = Rules.of(contract, require_tokens=False).read(lines, now)
     assert isinstance(read, Entry), read
     return read._replace(**changes)
+
+
+def alter(known: Entry, **changes) -> Entry:
+    """Another report under the same id: its MAC is another, whatever else is."""
+    return known._replace(mac=secrets.token_bytes(32), **changes)
 
 
 def marked(number: int) -> str:

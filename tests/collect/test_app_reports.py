@@ -9,7 +9,7 @@ import pytest
 from collecting import TRIAL, InProcess, report
 from conversation import JSON, NDJSON, Clock, assert_problem, create, send, talk
 
-from pdml.collect.rules import hash_token
+from pdml.collect.rules import hash_id, hash_token
 from pdml.study.messages import MAX_BATCH
 
 
@@ -128,12 +128,12 @@ class TestReports:
 
         async def conversation(client):
             await send(client, line)
-            sqlite.withdraw(bytes.fromhex(json.loads(line)["id"]))
+            sqlite.withdraw(hash_id(json.loads(line)["id"]))
             return await send(client, line)
 
         answer = talk(sqlite, conversation)
         assert_problem(answer, "id_conflict")
-        assert "erased" in answer.json()["detail"] and sqlite.totals().reports == 0
+        assert "withdrawn" in answer.json()["detail"] and sqlite.totals().reports == 0
 
     @pytest.mark.parametrize(
         "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]

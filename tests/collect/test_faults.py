@@ -16,14 +16,14 @@ from pathlib import Path
 import httpx
 import psycopg
 import pytest
-from collecting import TRIAL, Process, entry, report
+from collecting import TRIAL, Process, alter, entry, report
 from conversation import JSON, NDJSON
 from disk import FULL, IOERR, READONLY
 
 from pdml.collect.postgres import PostgresStore
-from pdml.collect.rules import collection_id
+from pdml.collect.rules import collection_id, hash_id
 from pdml.collect.sqlite import SqliteStore
-from pdml.collect.store import STORED
+from pdml.collect.store import FORMAT, STORED
 from pdml.errors import InvalidInput, StorageUnavailable
 
 ALICE = collection_id(TRIAL, "alice")
@@ -112,8 +112,7 @@ def fill_and_recover(service: Process, give_room) -> None:
     with contextlib.closing(sqlite3.connect(service.database)) as db:
         ids = {row[0] for row in db.execute("SELECT id FROM ids JOIN reports USING (key)")}
     sent = {
-        bytes.fromhex(line.partition(b'"id":"')[2][:32].decode())
-        for line in (*acknowledged, refused[0])
+        hash_id(line.partition(b'"id":"')[2][:32].decode()) for line in (*acknowledged, refused[0])
     }
     assert ids == sent
 
@@ -232,7 +231,7 @@ def test_other_databases_and_newer_ones_are_refused(tmp_path):
         SqliteStore(tmp_path / "other.db", ALICE)
     SqliteStore(tmp_path / "newer.db", ALICE).close()
     with contextlib.closing(sqlite3.connect(tmp_path / "newer.db")) as db:
-        db.execute("PRAGMA user_version = 4")
+        db.execute(f"PRAGMA user_version = {FORMAT.version + 1}")
     with pytest.raises(InvalidInput, match="a pdml newer than"):
         SqliteStore(tmp_path / "newer.db", ALICE)
 
@@ -240,7 +239,7 @@ def test_other_databases_and_newer_ones_are_refused(tmp_path):
 def test_a_newer_postgresql_collection_is_refused(postgres_database, tmp_path):
     PostgresStore(postgres_database, ALICE, keys=tmp_path / "keys").close()
     with psycopg.connect(postgres_database) as db:
-        db.execute("UPDATE pdml_collection SET schema = 4")
+        db.execute("UPDATE pdml_collection SET schema = %s", [FORMAT.version + 1])
     with pytest.raises(InvalidInput, match="a pdml newer than"):
         PostgresStore(postgres_database, ALICE, keys=tmp_path / "keys")
 
@@ -285,9 +284,10 @@ def test_a_postgresql_that_does_not_sync_is_refused(postgres, postgres_database,
 def test_ids_do_not_reach_postgresql_s_log(postgres, postgres_database, tmp_path):
     store = PostgresStore(postgres_database, ALICE, keys=tmp_path / "keys")
     known = entry()
-    for group in ([known], [known, entry()], [known._replace(label=1)]):
+    for group in ([known], [known, entry()], [alter(known, label=1)]):
         store.commit(group)
     store.close()
     folder = postgres.partition("host=")[2]
     log = Path(folder, "log").read_text(encoding="utf-8", errors="replace")
-    assert known.id.hex() not in log and "duplicate key" not in log
+    assert known.id.hex() not in log and known.report not in log
+    assert "duplicate key" not in log

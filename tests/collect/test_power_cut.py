@@ -14,7 +14,7 @@ from collecting import NOW, TRIAL, InProcess, mark_of, marked, opens, report, sl
 from disk import Disk
 
 from pdml.collect import app as application
-from pdml.collect.rules import collection_id
+from pdml.collect.rules import collection_id, hash_id
 from pdml.collect.sqlite import SqliteStore
 from pdml.errors import PDMLError
 from pdml.study.messages import decode_report
@@ -36,7 +36,7 @@ class Sent:
 
     def next(self) -> tuple[int, bytes]:
         line = report(features=marked(len(self.ids)))
-        self.ids.append(bytes.fromhex(decode_report(line).id))
+        self.ids.append(hash_id(decode_report(line).id))
         return len(self.ids) - 1, line
 
 

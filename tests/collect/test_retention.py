@@ -56,7 +56,7 @@ def test_an_erased_collection_takes_and_gives_nothing(open_store, tmp_path):
     store, (known, new) = open_store(), entries(2)
     store.commit([known])
     store.erase(7)
-    assert [each.code for each in store.commit([known, new])] == ["withdrawn", "closed"]
+    assert [each.code for each in store.commit([known, new])] == ["id_conflict", "closed"]
     refused = [
         lambda: store.invite([b"1" * 32]),
         lambda: store.set_open(True),

@@ -7,7 +7,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from collecting import TRIAL, entry, mark_of, marked, report
+from collecting import TRIAL, alter, entry, mark_of, marked, report
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -32,9 +32,10 @@ def test_an_entry_is_stored_once_and_its_repetition_gets_the_first_hour(store):
     first = entry()
     assert store.commit([first]) == [STORED]
     assert store.commit([first._replace(hour=first.hour + 5)]) == [Decision("replayed", first.hour)]
-    for other in ({"label": 1}, {"epsilon": 1_000_000}, {"features": bytes(4 * TRIAL.width)}):
-        assert store.commit([first._replace(**other)]) == [Decision("id_conflict")]
-    assert store.totals().reports == 1
+    for other in ({}, {"label": 1}, {"features": bytes(4 * TRIAL.width)}):
+        assert store.commit([alter(first, **other)]) == [Decision("id_conflict")]
+    totals = store.totals()
+    assert (totals.reports, totals.conflicts) == (1, 3)
 
 
 def test_one_group_may_hold_anything(store):
@@ -45,7 +46,7 @@ def test_one_group_may_hold_anything(store):
         new,
         twice,
         twice,
-        twice._replace(label=2),
+        alter(twice, label=2),
         entry(barred="too_early"),
         known._replace(barred="closed"),
     ]
@@ -147,7 +148,7 @@ def test_a_withdrawn_report_is_gone_but_its_id_stays_taken(store):
     store.commit([mine, other])
     assert store.withdraw(mine.id) is True
     assert store.withdraw(mine.id) is False
-    assert codes(store.commit([mine, mine._replace(label=1)])) == ["withdrawn", "withdrawn"]
+    assert codes(store.commit([mine, alter(mine, label=1)])) == ["id_conflict", "id_conflict"]
     totals = store.totals()
     assert totals.tallies == {(400_000, 0): 1} and totals.withdrawn == 1
     assert [row[0] for chunk in store.rows(10) for row in chunk] == [other.features]
@@ -238,7 +239,13 @@ def test_groups_never_matter(open_store, sent, data):
     hashes = [hash_token(token) for token in tokens] + [b"", b"s" * 24 + salt]
     base = entry()
     entries = [
-        base._replace(id=salt + bytes([n] * 8), label=body, barred=barred, token=hashes[token])
+        base._replace(
+            id=salt + bytes([n] * 8),
+            label=body,
+            barred=barred,
+            token=hashes[token],
+            mac=bytes([body] * 32),
+        )
         for n, body, barred, token in sent
     ]
     expected, stored, used = [], {}, set()

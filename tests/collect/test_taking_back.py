@@ -8,6 +8,7 @@ from collecting import TRIAL, report
 from conversation import JSON, assert_problem, send, talk
 
 from pdml.collect.attempts import Attempts
+from pdml.collect.rules import hash_id
 from pdml.collect.store import State
 from pdml.study.messages import report_id
 
@@ -36,7 +37,7 @@ def test_the_code_of_the_device_erases_the_report(open_store):
         assert answer.json() == {**told, "before": before}
     assert_problem(again, "id_conflict")  # it does not come back
     assert (store.totals().reports, store.totals().withdrawn) == (1, 1)
-    assert store.withdraw(bytes.fromhex(ID)) is False
+    assert store.withdraw(hash_id(ID)) is False
 
 
 def test_nothing_but_the_code_does(sqlite):

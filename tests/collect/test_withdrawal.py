@@ -3,22 +3,21 @@ and every key is tried.
 """
 
 import contextlib
+import hmac
+import json
 import secrets
 import sqlite3
 import struct
 import threading
 from pathlib import Path
 
-import first_schema
 import psycopg
 import pytest
 from collecting import TRIAL, entry, marked, opens, report, slots
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from pdml.collect.export import export
 from pdml.collect.rules import collection_id, hash_token
 from pdml.collect.store import STORED
-from pdml.collect.vault import Vault
 from pdml.errors import DataError, InvalidInput, StorageUnavailable
 
 ALICE = collection_id(TRIAL, "alice")
@@ -240,7 +239,7 @@ def test_a_lost_key_is_a_report_without_a_receipt_and_harms_no_other(open_store,
         list(store.rows(10))
 
 
-def test_nothing_that_is_kept_depends_on_the_invitation(open_store, raw):
+def test_nothing_that_is_kept_finds_the_invitation(open_store, raw):
     """Whoever holds the tokens, the database and the keys must not find whose report it is by
     trying which token fits.
     """
@@ -252,9 +251,14 @@ def test_nothing_that_is_kept_depends_on_the_invitation(open_store, raw):
     assert store.commit([first]) == [STORED]
     number, sealed = raw.rows()[0][first.id]
     plain = AESGCM(store._vault.keys.read(number)).decrypt(bytes(12), sealed, first.id)
-    assert plain == struct.pack("<qii", first.epsilon, first.label, first.hour) + first.features
-    # The same report by another invitation is the same report, and uses none up.
-    assert [outcome.code for outcome in store.commit([again])] == ["replayed"]
+    head = struct.pack("<qii", first.epsilon, first.label, first.hour)
+    assert plain == head + first.mac + first.features
+    # The one thing that depends on it is a MAC, whose key is the device's and is kept nowhere.
+    nonce = bytes.fromhex(json.loads(line)["nonce"])
+    assert first.mac == hmac.digest(nonce, line, "sha256")
+    assert not any(nonce in each or nonce.hex().encode() in each for each in raw.files())
+    # The same report by another invitation is another report, and uses none up.
+    assert [outcome.code for outcome in store.commit([again])] == ["id_conflict"]
     assert store.totals().invitations_used == 1
 
 
@@ -346,7 +350,7 @@ def test_a_database_restored_from_before_a_withdrawal_does_not_bring_the_report_
     assert totals.withdrawn == 4 + (first == "withdraw")
     assert totals.tallies[400_000, 2] == 2 + extra
     assert [outcome.code for outcome in again.commit([entries[0], entries[5]])] == [
-        "withdrawn",
+        "id_conflict",
         "replayed",
     ]
 
@@ -398,62 +402,3 @@ def test_keys_that_disappear_under_a_running_service_acknowledge_nothing(open_st
         store.probe()
     (tmp_path / "away").rename(tmp_path / "reports.keys")
     assert [each.code for each in store.commit([kept, other])] == ["replayed", "stored"]
-
-
-def test_reports_of_the_first_schema_are_sealed_when_it_is_opened(open_store, raw, tmp_path):
-    entries = [
-        entry(report(features=marked(i), label=i % 3, epsilon=TRIAL.epsilon_micro[i % 2]))
-        for i in range(2300)
-    ]
-    tokens = [hash_token(secrets.token_hex(16)) for _ in range(3)]
-    first_schema.write(raw.address, ALICE, entries, withdrawn=4, tokens=tokens)
-    store = open_store()
-    again = open_store()  # and once more, when nothing is left to do
-    totals = again.totals()
-    assert (totals.reports, totals.withdrawn, totals.invitations, totals.invitations_used) == (
-        2296,
-        4,
-        3,
-        2,
-    )
-    assert totals.tallies == store.totals().tallies and sum(totals.tallies.values()) == 2296
-    got = sorted(row for chunk in again.rows(500) for row in chunk)
-    assert got == sorted((each.features, each.label, each.epsilon) for each in entries[4:])
-    codes = [
-        outcome.code
-        for outcome in again.commit([entries[0], entries[4], entries[5]._replace(label=1), entry()])
-    ]
-    assert codes == ["withdrawn", "replayed", "id_conflict", "stored"]
-    assert [
-        outcome.code for outcome in again.commit([entry(token=tokens[0]), entry(token=tokens[2])])
-    ] == ["token_used", "stored"]
-    rows, _ = raw.rows()
-    assert again.withdraw(entries[7].id) is True and again.withdraw(entries[1].id) is False
-    assert opens(raw.slots(), entries[7].id, rows[entries[7].id][1]) == 0
-    if (
-        raw.kind == "sqlite"
-        # PostgreSQL's own log keeps what the first schema wrote, until it is recycled:
-        # docs/collect.md
-    ):
-        left = b"".join(raw.files())
-        assert not any(each.features in left or each.digest in left for each in entries[::10])
-    assert export(again, tmp_path / "data", hour=1, min_records=3).records == 2297
-
-
-def test_a_migration_that_is_cut_short_begins_again(open_store, raw, monkeypatch):
-    entries = [entry() for _ in range(1500)]
-    first_schema.write(raw.address, ALICE, entries, withdrawn=1, tokens=[bytes(32)])
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            Vault,
-            "seal_tallies",
-            lambda *_: (_ for _ in ()).throw(StorageUnavailable("the power failed")),
-        )
-        with pytest.raises(InvalidInput, match="the power failed"):
-            open_store()
-    first = {slot for slot in raw.slots() if any(slot)}
-    store = open_store()
-    assert store.totals().reports == 1499 == sum(len(chunk) for chunk in store.rows(500))
-    assert len(first) >= 1499 and not first & set(
-        raw.slots()
-    )  # what they sealed may lie in the log

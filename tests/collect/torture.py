@@ -23,6 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pdml.collect.rules import hash_id
+
 sys.path.insert(
     0, str(Path(__file__).parents[1])
 )  # for the shared study, where this is run by itself
@@ -60,7 +62,7 @@ class Crowd:
             token = self.tokens.pop() if self.made % 2 and self.tokens else ""
             line = report(features=marked(self.made), label=self.made % 3, token=token)
             old.append((self.made, line))
-            self.ids.append(bytes.fromhex(json.loads(line)["id"]))
+            self.ids.append(hash_id(json.loads(line)["id"]))
             self.made += 1
         return old
 

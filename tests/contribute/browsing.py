@@ -230,7 +230,7 @@ class Visitor:
 
     def has_drawn(self, study: Study, label: int) -> None:
         """As if chance had decided before: what is reported, with the id abab..., at ε = 1."""
-        memo = {"id": "ab" * 16, "epsilon": 1_000_000, "label": label}
+        memo = {"id": "ab" * 16, "nonce": "cd" * 16, "epsilon": 1_000_000, "label": label}
         self.browser.execute_script(
             "localStorage.setItem(arguments[0], arguments[1])",
             f"pdml {study.unkeyed_hash}",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from recording import Recorder, receipt, refusal
+from reporting import make_report
 
 from pdml.contribute.client import contribute, prepare, preview, submit
 from pdml.contribute.delivery import Delivery
@@ -15,12 +16,9 @@ from pdml.mechanisms.label_flip import WORD
 from pdml.study import Study
 from pdml.study.members import Relay
 from pdml.study.messages import (
-    Report,
     decode_report,
     encode_report,
     features_of,
-    pack_features,
-    report_id,
 )
 
 ANSWERS = {"age": 34, "sex": "female", "region": "south"}
@@ -61,10 +59,8 @@ def test_what_leaves_is_what_chance_decided_and_nothing_beside_it(
     word = 0 if label == 0 else WORD - 1  # flips the one, lets the other stand: both become 1
     monkeypatch.setattr("os.urandom", lambda count: (word.to_bytes(8, "little") * count)[:count])
     data = prepare(study, memory, ANSWERS, label, 1_000_000)
-    features = pack_features(study.encode(ANSWERS))
-    assert data == encode_report(
-        Report(2, study.hash, report_id("ab" * 16), 1_000_000, 1, features)
-    )
+    sent = make_report(study, epsilon=1_000_000, label=1, features=study.encode(ANSWERS))
+    assert data == encode_report(sent)
 
 
 def test_the_preview_is_read_back_from_the_bytes(study: Study, memory: Memory) -> None:

@@ -10,21 +10,19 @@ from pathlib import Path
 
 import pytest
 from recording import Answer, Recorder, receipt, refusal
+from reporting import make_report
 
 from pdml.contribute.delivery import Delivery
 from pdml.errors import DataError, InvalidInput, NotDelivered
 from pdml.study import Study
-from pdml.study.messages import Problem, Receipt, Report, encode_report, pack_features
+from pdml.study.messages import Problem, Receipt, encode_report
 
 
 @pytest.fixture
 def report(study: Study) -> bytes:
-    features = pack_features(study.encode({"age": 34, "sex": "female", "region": "south"}))
-    return encode_report(
-        Report(
-            version=1, study=study.hash, id="ab" * 16, epsilon=1_000_000, label=1, features=features
-        )
-    )
+    features = study.encode({"age": 34, "sex": "female", "region": "south"})
+    sent = make_report(study, id="ab" * 16, epsilon=1_000_000, label=1, features=features)
+    return encode_report(sent)
 
 
 def patient(url: str, pauses: list[float] | None = None) -> Delivery:

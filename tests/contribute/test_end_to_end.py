@@ -18,6 +18,7 @@ from scipy.stats import binom
 from selenium.webdriver import Chrome
 from selenium.webdriver.remote.webdriver import WebDriver
 
+from pdml.collect.rules import hash_id
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.study import Study, device, template
 from pdml.study.frozen import open_frozen
@@ -100,7 +101,7 @@ def test_from_the_form_to_the_frozen_data_set(
     data = tmp_path / "frozen"
     collector.command("export", study_file, "--out", str(data), "--force-small")
     frozen = open_frozen(data, study_hash=study.hash)
-    expected = sorted([report, other], key=lambda one: one.id)
+    expected = sorted([report, other], key=lambda one: hash_id(one.id))
     assert np.array_equal(frozen.features, np.stack([features_of(one) for one in expected]))
     assert list(frozen.labels) == [one.label for one in expected]
     log = collector.log.read_text()
@@ -243,7 +244,9 @@ def test_many_devices_by_the_python_client(
     ]
     collector.command("export", study_file, "--out", str(tmp_path / "frozen"))
     frozen = open_frozen(tmp_path / "frozen", study_hash=study.hash)
-    assert list(frozen.labels) == [one.label for one in sorted(reports, key=lambda one: one.id)]
+    assert list(frozen.labels) == [
+        one.label for one in sorted(reports, key=lambda one: hash_id(one.id))
+    ]
     flips = sum(report.label != label for report, label in zip(reports, truth, strict=True))
     low, high = binom.ppf([5e-7, 1 - 5e-7], count, LabelFlip(1.0).flip_probability)
     assert low <= flips <= high

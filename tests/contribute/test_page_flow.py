@@ -10,16 +10,14 @@ import pytest
 from browsing import Visitor
 from form_study import ABOUT
 from recording import Answer, Recorder, receipt, refusal
+from reporting import make_report
 from selenium.webdriver.support.ui import WebDriverWait
 
 from pdml.study import Study
 from pdml.study.messages import (
-    Report,
     decode_report,
     encode_report,
     features_of,
-    pack_features,
-    report_id,
 )
 
 TOKEN = "0123456789abcdef" * 2
@@ -64,10 +62,9 @@ def test_what_leaves_is_what_chance_decided_and_nothing_beside_it(
     code = json.loads(memo)["code"]  # drawn before any question was asked
     visitor.sends()
     (body,) = recorder.bodies
-    features = pack_features(study.encode({"age": 34, "sex": "female", "region": "south"}))
-    assert body == encode_report(
-        Report(2, study.hash, report_id(code), 1_000_000, 1 - label, features)
-    )
+    features = study.encode({"age": 34, "sex": "female", "region": "south"})
+    sent = make_report(study, code, epsilon=1_000_000, label=1 - label, features=features)
+    assert body == encode_report(sent)
     for head in recorder.heads:  # no query, no cookie, no referrer
         assert (
             "?" not in head.splitlines()[0]

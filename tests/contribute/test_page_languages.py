@@ -120,7 +120,7 @@ def test_a_choice_survives_the_reload_and_the_invitation_does_not_stay(visitor: 
 
 
 def test_the_report_is_the_same_in_every_language(visitor: Visitor, recorder: Recorder) -> None:
-    """The same chance and answers: the same report, but for its number."""
+    """The same chance and answers: the same report, but for its number and nonce."""
     drawn = "array.fill(array instanceof BigUint64Array ? 0n : 7)"
     for code in catalogues():
         visitor.opens(f"#l={code}", fresh=True)
@@ -129,7 +129,8 @@ def test_the_report_is_the_same_in_every_language(visitor: Visitor, recorder: Re
         visitor.sends()
         assert spoken(visitor) == code
     sent = [json.loads(body) for body in recorder.bodies]
-    assert len({report.pop("id") for report in sent}) == len(catalogues())  # drawn anew each time
+    for name in ("id", "nonce"):  # drawn anew each time
+        assert len({report.pop(name) for report in sent}) == len(catalogues())
     assert all(report == sent[0] for report in sent)
 
 

@@ -114,7 +114,7 @@ def test_what_is_asked_shown_stored_and_sent(
     assert report_id(memo.pop("code")) == report.id
     assert json.loads(memo.pop("sent")) == json.loads(sent) and memo.pop("receipt")
     levels = {"label": report.label, "answers": [list(one) for one in drawn]}
-    assert memo == {"id": report.id, "epsilon": report.epsilon, **levels}
+    assert memo == {"id": report.id, "nonce": report.nonce, "epsilon": report.epsilon, **levels}
     for _, value in person.browser.execute_script("return window.puts"):  # whatever was stored ever
         put = json.loads(value)
         assert memo.items() <= put.items()

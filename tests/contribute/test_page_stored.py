@@ -51,7 +51,7 @@ def everything(visitor: Visitor) -> dict[str, Any]:
 
 
 def drawn(text: str) -> dict[str, Any]:
-    return {key: json.loads(text)[key] for key in ("id", "epsilon", "label")}
+    return {key: json.loads(text)[key] for key in ("id", "nonce", "epsilon", "label")}
 
 
 def assert_stored(visitor: Visitor, study: Study, memo: dict[str, Any], step: str) -> None:
@@ -208,7 +208,8 @@ def test_the_files_of_a_profile_hold_no_other_draw(
     (sent,) = {body.decode() for body in recorder.bodies}
     report = json.loads(sent)
     logs = b"".join(files(tmp_path, "**/Local Storage/leveldb/*"))
-    memo = rb'\{"id":"([0-9a-f]{32})","epsilon":(\d+),"label":(\d+),"code":"[0-9a-f]{32}",'
+    memo = rb'\{"id":"([0-9a-f]{32})","nonce":"[0-9a-f]{32}","epsilon":(\d+),"label":(\d+),'
+    memo += rb'"code":"[0-9a-f]{32}",'
     memo += rb'"(token|sent)":'
     memos = re.findall(memo, logs)
     assert {(id.decode(), int(epsilon), int(drawn)) for id, epsilon, drawn, _ in memos} == {

@@ -73,11 +73,12 @@ def test_the_same_words_make_the_same_of_an_answer() -> None:
 SETTLED = """
 return Array.from({ length: given.devices }, (_, i) => {
   const truth = given.coins.map(([micro, levels]) => [i % levels, micro, levels]);
-  const drawn = settle(`study ${i}`, { id: "", code: "" }, ...truth.at(-1), truth.slice(0, -1));
-  const again = settle(`study ${i}`, { id: "", code: "" }, 0, 1, 2, [[0, 1, 3], [0, 1, 5]]);
+  const ids = { id: "", nonce: "", code: "" };
+  const drawn = settle(`study ${i}`, ids, ...truth.at(-1), truth.slice(0, -1));
+  const again = settle(`study ${i}`, ids, 0, 1, 2, [[0, 1, 3], [0, 1, 5]]);
   if (JSON.stringify(drawn) !== JSON.stringify(again)) throw new Error("drawn twice");
   const kept = JSON.stringify(Object.keys(recall(`study ${i}`)).sort());
-  if (kept !== '["answers","code","epsilon","id","label"]') throw new Error(`kept ${kept}`);
+  if (kept !== '["answers","code","epsilon","id","label","nonce"]') throw new Error(`kept ${kept}`);
   return [...drawn.answers, [drawn.label, drawn.epsilon]];
 });"""
 

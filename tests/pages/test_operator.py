@@ -42,6 +42,7 @@ def summary(no: int, yes: int, **changes: object) -> Summary:
         in_window=True,
         reports=no + yes,
         withdrawn=2,
+        conflicts=0,
         invitations=5000,
         invitations_used=no + yes,
         require_tokens=True,

@@ -23,9 +23,10 @@ entries = st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=20
 def reports(draw: st.DrawFn) -> Report:
     agreed = draw(st.booleans())
     return Report(
-        version=2,
+        version=3,
         study=draw(hexes) + draw(hexes),
         id=draw(hexes),
+        nonce=draw(hexes),
         epsilon=draw(st.integers(1, 2**53 - 1)),
         label=draw(st.integers(0, 2**31 - 1)),
         features=messages.pack_features(np.array(draw(entries), dtype=np.float32)),
@@ -36,9 +37,10 @@ def reports(draw: st.DrawFn) -> Report:
 
 
 GOOD: dict[str, Any] = {
-    "version": 2,
+    "version": 3,
     "study": "ab" * 32,
     "id": "0f" * 16,
+    "nonce": "1e" * 16,
     "epsilon": 1_000_000,
     "label": 1,
     "features": messages.pack_features(np.array([0.5, 0.5], dtype=np.float32)),
@@ -46,8 +48,6 @@ GOOD: dict[str, Any] = {
     "consent": "",
     "consent_version": "",
 }
-FIRST = {**GOOD, "version": 1}
-del FIRST["consent"], FIRST["consent_version"]
 
 
 @given(reports())
@@ -59,6 +59,7 @@ def test_reports_survive_the_way(report: Report) -> None:
         "version",
         "study",
         "id",
+        "nonce",
         "epsilon",
         "label",
         "features",
@@ -69,18 +70,8 @@ def test_reports_survive_the_way(report: Report) -> None:
     assert b" " not in data and len(data) <= max_report_bytes(len(messages.features_of(report)))
 
 
-def test_a_report_of_version_1_is_read_and_keeps_its_bytes() -> None:
-    data = json.dumps(FIRST, separators=(",", ":")).encode()
-    assert messages.decode_report(data) == Report(**FIRST)
-    assert messages.encode_report(Report(**FIRST)) == data
-    bare = json.dumps({key: value for key, value in FIRST.items() if key != "token"}).encode()
-    assert messages.decode_report(bare) == Report(**FIRST)
-    with pytest.raises(MessageError):  # what it cannot say
-        messages.decode_report(json.dumps({**FIRST, "consent": "ab" * 32}).encode())
-
-
 @pytest.mark.parametrize("missing", ["token", "consent", "consent_version"])
-def test_version_2_says_everything(missing: str) -> None:
+def test_a_report_says_everything(missing: str) -> None:
     data = json.dumps({key: value for key, value in GOOD.items() if key != missing}).encode()
     with pytest.raises(MessageError, match="each field must be there once"):
         messages.decode_report(data)
@@ -91,6 +82,13 @@ def test_whoever_knows_the_number_of_a_report_does_not_know_its_code() -> None:
     code = "0f" * 16
     assert messages.report_id(code) == "6718a052e0c7108b0995fbfb6c0f5209"
     assert messages.report_id("0e" * 16) != messages.report_id(code) != code
+
+
+def test_the_number_and_the_code_and_what_repeats_a_report_tell_nothing_of_each_other() -> None:
+    code = "0f" * 16
+    nonce = messages.report_nonce(code)
+    assert len(nonce) == 32 and nonce not in (code, messages.report_id(code))
+    assert nonce != messages.report_nonce("0e" * 16)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +129,10 @@ def test_the_size_says_nothing_about_the_answers() -> None:
 @pytest.mark.parametrize(
     "change, code",
     [
-        ({"version": 3}, "wrong_version"),
+        ({"version": 2}, "wrong_version"),
+        ({"version": 4}, "wrong_version"),
+        ({"nonce": ""}, "malformed"),
+        ({"nonce": "1E" * 16}, "malformed"),
         ({"version": 10**30}, "wrong_version"),
         ({"version": 1.5}, "malformed"),
         ({"version": "1"}, "malformed"),
@@ -164,7 +165,7 @@ def test_reports_of_a_wrong_form(change: dict[str, Any], code: str) -> None:
     assert caught.value.code == code
 
 
-@pytest.mark.parametrize("missing", [name for name in FIRST if name != "token"])
+@pytest.mark.parametrize("missing", sorted(GOOD.keys() - {"token", "consent", "consent_version"}))
 def test_reports_with_something_missing(missing: str) -> None:
     with pytest.raises(MessageError, match=missing) as caught:
         messages.decode_report(

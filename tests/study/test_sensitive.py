@@ -10,6 +10,7 @@ import pytest
 from example_study import STUDY
 from hypothesis import given
 from hypothesis import strategies as st
+from reporting import make_report
 
 from pdml import train_study
 from pdml.accounting import Budget
@@ -23,7 +24,7 @@ from pdml.pages.prediction import prediction_page
 from pdml.plan.training_plan import TrainingPlan
 from pdml.study import Study, device
 from pdml.study.encoder import Category, Encoder, Menu, Number
-from pdml.study.messages import decode_report, encode_report, features_of, pack_features
+from pdml.study.messages import decode_report, encode_report, features_of
 from pdml.tables import Table
 
 MENU = Menu(menu=(0.5, 1.0, 2.0), default=1.0)
@@ -113,18 +114,7 @@ def test_a_service_takes_codes_of_the_menu_and_no_others(drawn, data):
 
 
 def report_of(features):
-    from pdml.study.messages import FORMAT, Report
-
-    return encode_report(
-        Report(
-            version=FORMAT.version,
-            study=SENSITIVE.hash,
-            id="0" * 32,
-            epsilon=1_000_000,
-            label=0,
-            features=pack_features(features),
-        )
-    )
+    return encode_report(make_report(SENSITIVE, epsilon=1_000_000, features=features))
 
 
 def test_chance_decides_once_and_the_memory_holds_what_is_sent(tmp_path):

@@ -567,9 +567,10 @@ def vectors():
             answers, drawn = person if isinstance(person, tuple) else (person, [])
             data = encode(document, answers, drawn)
             report = {
-                "version": 2,
+                "version": 3,
                 "study": digest,
                 "id": f"{random.getrandbits(128):032x}",
+                "nonce": f"{random.getrandbits(128):032x}",
                 "epsilon": random.choice([400_000, 1_000_000, 2_000_000]),
                 "label": random.randrange(len(document["label"]["classes"])),
                 "features": base64.b64encode(data).decode(),

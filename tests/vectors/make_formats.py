@@ -15,12 +15,12 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import first_schema
 import msgspec
 import numpy as np
 from collecting import TRIAL, entry, report
 from consortium import MASKED, NAMES, SUMS, WIDTH, Consortium
 from example_study import ASKING, TEXT, TOLD
+from reporting import make_report
 from results import SHORT, Studied
 from test_journal import put_back
 
@@ -47,7 +47,7 @@ from pdml.study import frozen, template
 from pdml.study.draft import new_study
 from pdml.study.encoder import Category, Menu, Number
 from pdml.study.languages import Question, Texts
-from pdml.study.messages import Receipt, Report, encode_report, pack_features, report_id
+from pdml.study.messages import Receipt, encode_report, report_id, report_nonce
 from pdml.tables import Table
 from pdml.train.counts import Counting
 
@@ -166,13 +166,11 @@ def of_a_home(place: Path) -> None:
 
 def of_a_collection(place: Path) -> None:
     who, entries = collection_id(TRIAL, "alice"), [entry(label=i % 2) for i in range(3)]
-    first_schema.write(str(place / "1.db"), who, entries, withdrawn=1, tokens=[b"1" * 32])
-    keep("collection-1.sql", dump(place / "1.db"))
-    store = SqliteStore(place / "2.db", who)
+    store = SqliteStore(place / "4.db", who)
     store.commit([*entries[1:], entries[0]._replace(consent=b"\1" * 48)])
     store.close()
-    keep("collection-3.sql", dump(place / "2.db"))
-    keep("collection-3.keys", place / "2.keys")
+    keep("collection-4.sql", dump(place / "4.db"))
+    keep("collection-4.keys", place / "4.keys")
 
 
 def of_data(place: Path) -> None:
@@ -189,8 +187,8 @@ def of_data(place: Path) -> None:
 
 
 def of_a_device(place: Path) -> None:
-    sent = report(id=report_id("3" * 32))
-    keep("report-2.json", sent)
+    sent = report(id=report_id("3" * 32), nonce=report_nonce("3" * 32))
+    keep("report-3.json", sent)
     digest = hashlib.sha256(sent).hexdigest()
     id = report_id("3" * 32)
     receipt = Receipt(id=id, study=TRIAL.hash, server="alice", digest=digest, hour=HOUR)
@@ -239,10 +237,9 @@ def of_the_second_encoder(place: Path) -> None:
     )
     both = replace(study, language="en", languages=(german,))
     keep("study-1.languages.toml", template.plain(both))
-    features = pack_features(study.encode({"age": 50, "job": "farm"}))
-    ids = {"version": 1, "study": study.hash, "id": "3" * 32}
-    sent = Report(**ids, epsilon=400_000, label=0, features=features)
-    keep("report-1.second.json", encode_report(sent))
+    features = study.encode({"age": 50, "job": "farm"})
+    sent = make_report(study, "3" * 32, epsilon=400_000, features=features)
+    keep("report-3.second.json", encode_report(sent))
     jobs = np.random.default_rng(0).choice(["farm", "office"], 400)
     table = Table(columns={"job": jobs, "ill": jobs == "farm"})
     trained = train_table(table, "ill", attributes=[job], n_servers=4, random_state=0, plan=SHORT)
@@ -259,10 +256,9 @@ def of_sensitive_answers(place: Path) -> None:
     asked = {"title": "Sensitive", "question": "Ill?", "classes": ("no", "yes")}
     study = new_study(**asked, attributes=(job, age, pay))
     keep("study-1.sensitive.toml", template.plain(study))
-    features = pack_features(study.encode({"age": 50}, ((1, 500_000), (3, 2_000_000))))
-    ids = {"version": 2, "study": study.hash, "id": report_id("3" * 32)}
-    sent = Report(**ids, epsilon=400_000, label=0, features=features)
-    keep("report-2.sensitive.json", encode_report(sent))
+    features = study.encode({"age": 50}, ((1, 500_000), (3, 2_000_000)))
+    sent = make_report(study, "3" * 32, epsilon=400_000, features=features)
+    keep("report-3.sensitive.json", encode_report(sent))
 
 
 def of_a_plan(place: Path) -> None:

@@ -207,6 +207,7 @@ def _show(found: "Status") -> None:
         f"{found.study.min_records:,} that training needs.",
         f"Withdrawn: {totals.withdrawn:,}. Invitations used: {totals.invitations_used:,} "
         f"of {totals.invitations:,}.",
+        f"Refused because their id was taken: {totals.conflicts:,}.",
     )
     if found.retention:
         screen.say(f"Reports are kept until {found.retention} at the latest.")

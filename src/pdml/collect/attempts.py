@@ -1,7 +1,7 @@
-"""Whoever tries invitations that were never issued, or codes that withdraw nothing: a few a minute,
-then answers come late.
+"""Whoever tries invitations that were never issued, codes that withdraw nothing, or ids that others
+have taken: a few a minute, then answers come late.
 
-Both have 128 random bits, so that nobody guesses one; this keeps the trying from costing much, and
+All have 128 random bits, so that nobody guesses one; this keeps the trying from costing much, and
 lets an operator see it. Only answers to unknown ones wait. People whose invitation or code is good
 never do, not even behind the same address.
 """
@@ -17,7 +17,7 @@ from pdml.collect.proxies import group
 from pdml.study.messages import Problem
 
 PER_MINUTE = 20
-_GUESSED = ("token_unknown", "withdrawal_unknown")
+_GUESSED = ("token_unknown", "withdrawal_unknown", "id_conflict")
 LONGEST = 5.0  # seconds that an answer waits at most
 MOST = 10_000  # addresses that are remembered
 

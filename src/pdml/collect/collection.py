@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from pdml.collect.export import export
 from pdml.collect.intake import hour_text
-from pdml.collect.rules import Clock, collection_id, hash_token, is_over
+from pdml.collect.rules import Clock, collection_id, hash_id, hash_token, is_over
 from pdml.collect.store import Store, Totals, require_there
 from pdml.collect.stores import open_store
 from pdml.errors import InvalidInput
@@ -72,6 +72,7 @@ class Status:
             "by_epsilon": self.by_epsilon,
             "by_reported_class": self.by_reported_class,
             "withdrawn": self.totals.withdrawn,
+            "conflicts": self.totals.conflicts,
             "invitations": self.totals.invitations,
             "invitations_used": self.totals.invitations_used,
             "consent_version": None if self.study.consent is None else self.study.consent.version,
@@ -215,7 +216,7 @@ class Collection:
             raise InvalidInput(
                 f"report must be the 32 lower-case hex digits of a receipt's id, got {report!r}"
             )
-        return self.store.withdraw(bytes.fromhex(report))
+        return self.store.withdraw(hash_id(report))
 
     def purge(self, *, early: bool = False, due: bool = False) -> int:
         """Erase every report, as if each had been withdrawn; nothing more is taken.

@@ -14,12 +14,10 @@ from pdml.errors import StorageUnavailable
 from pdml.study.messages import Problem, Receipt, problem
 
 _DETAILS = {  # what the store found, in a sentence
-    "id_conflict": "a report with this id and other bytes was stored before",
+    "id_conflict": "a report with this id was stored or withdrawn before, and this is not the same",
     "overloaded": "the service has more to do than it can now",
-    "withdrawn": "the report with this id was erased and cannot be sent again",
 }
-# a withdrawn id is taken for ever
-_CODES = {"withdrawn": "id_conflict", "overloaded": "storage_unavailable"}
+_CODES = {"overloaded": "storage_unavailable"}
 
 
 class Intake:
@@ -52,7 +50,7 @@ class Intake:
     def _receipts(self, entries: Sequence[Entry]) -> list[tuple[Receipt | Problem, bool]]:
         study, server = self.rules.study_hash, self._server
         return [
-            (Receipt(each[0].hex(), study, server, each[1].hex(), hour_text(each[4])), True)
+            (Receipt(each[10], study, server, each[1].hex(), hour_text(each[4])), True)
             for each in entries
         ]
 
@@ -90,9 +88,9 @@ class Intake:
             stored = code == "stored"
             when = hour_text(each.hour if stored else hour)
             return Receipt(
-                each.id.hex(), self.rules.study_hash, self._server, each.digest.hex(), when
+                each.report, self.rules.study_hash, self._server, each.digest.hex(), when
             ), stored
-        return problem(_CODES.get(code, code), _DETAILS.get(code, ""), each.id.hex()), False
+        return problem(_CODES.get(code, code), _DETAILS.get(code, ""), each.report), False
 
 
 @lru_cache(maxsize=64)

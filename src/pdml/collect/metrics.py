@@ -21,7 +21,7 @@ def render(service: Service) -> str:
         ("problems_total", "Reports, requests and connections refused, by code.", refused),
         (
             "bad_tokens_total",
-            "Invitations never issued, and codes that withdraw nothing.",
+            "Invitations never issued, codes that withdraw nothing, and ids of others.",
             attempts.counted,
         ),
         ("bad_tokens_slowed_total", "Late answers to them.", attempts.slowed),

@@ -140,6 +140,7 @@ def _constrain(report: Told, rules: Rules) -> None:
         "version": {"const": FORMAT.version},
         "study": {"const": rules.study_hash},
         "id": hexadecimal,
+        "nonce": hexadecimal,
         "epsilon": {"enum": sorted(rules.menu)},
         "label": {"type": "integer", "minimum": 0, "maximum": rules.classes - 1},
         "features": _TEXT | packed,

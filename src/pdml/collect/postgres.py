@@ -18,6 +18,7 @@ from pdml.collect import postgres_schema
 from pdml.collect.keys import KeyDestroyed, KeyRing
 from pdml.collect.postgres_schema import Connection
 from pdml.collect.store import (
+    CONFLICT,
     STORED,
     CollectionId,
     Decision,
@@ -41,8 +42,8 @@ from pdml.errors import InvalidInput, StorageUnavailable
 _STATE = "CASE WHEN erased_hour IS NULL THEN state ELSE 'erased' END"
 _HELD = f"SELECT {_STATE}, tallies_key, tallies FROM pdml_collection FOR UPDATE"
 _TOTALS = (
-    f"SELECT {_STATE}, withdrawn, invited, invited_used, frozen_hour, erased_hour, digest, "
-    "tallies_key, tallies FROM pdml_collection"
+    f"SELECT {_STATE}, withdrawn, conflicts, invited, invited_used, frozen_hour, erased_hour, "
+    "digest, tallies_key, tallies FROM pdml_collection"
 )
 _KNOWN = "SELECT key, sealed FROM pdml_reports WHERE id = %s"
 _ROWS = "SELECT key, id, sealed FROM pdml_reports WHERE sealed IS NOT NULL"
@@ -74,9 +75,6 @@ class PostgresStore:
                 found = postgres_schema.found(db, collection_id, create=create)
             with self._transaction():  # one at a time, where several start at once
                 self._vault = Vault(KeyRing(keys, found.ring, fresh=found.fresh))
-            if found.schema == 1:
-                with self._guarded() as db, self._vault.settling(), db.transaction():
-                    postgres_schema.seal_first(db, self._vault)
             self._destroy_doomed()
         except StorageUnavailable as error:
             self.close()
@@ -99,6 +97,8 @@ class PostgresStore:
                 outcomes = [self._decide(db, entry, state) for entry in entries]
             if stored := stored_of(entries, outcomes):
                 self._count(db, *tallied, stored)
+            if conflicts := outcomes.count(CONFLICT):
+                db.execute("UPDATE pdml_collection SET conflicts = conflicts + %s", (conflicts,))
             return outcomes
 
     def _store_all(self, db: Connection, entries: Sequence[Entry]) -> list[Decision] | None:
@@ -175,7 +175,7 @@ class PostgresStore:
             assert row is not None
             # by a withdrawal just now, or before this database was restored
             with suppress(KeyDestroyed):
-                return totals_of(row[:7], self._vault.tallies(SealedTallies(*row[7:])))
+                return totals_of(row[:8], self._vault.tallies(SealedTallies(*row[8:])))
         with self._sealing() as (db, state, held):
             self._count(db, *self._tallied(db, state, held), [])
         return self.totals()
@@ -210,7 +210,7 @@ class PostgresStore:
             tallied = None if state is State.FROZEN else self._tallied(db, state, held)
             found = db.execute(_KNOWN, (report,)).fetchone()
             if found is None:
-                raise NoSuchReport(report)
+                raise NoSuchReport
             key, sealed = found
             if sealed is not None:
                 if tallied is None:

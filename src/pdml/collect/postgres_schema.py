@@ -1,6 +1,4 @@
-"""The tables of a collection in PostgreSQL: making them, and bringing those of an older pdml up to
-date.
-"""
+"""The tables of a collection in PostgreSQL: making and checking them."""
 
 import secrets
 import struct
@@ -14,13 +12,11 @@ from pdml.collect.store import (
     COLUMNS,
     FORMAT,
     CollectionId,
-    Entry,
     Found,
     check_collection,
     check_schema,
     no_collection,
 )
-from pdml.collect.vault import SealedTallies, Vault
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 _WHERE = "the PostgreSQL database"
@@ -36,7 +32,7 @@ CREATE TABLE pdml_collection (
     study_id text NOT NULL, study_hash text NOT NULL, server text NOT NULL, width integer NOT NULL, classes integer NOT NULL,
     state text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'closed', 'frozen')),
     frozen_hour bigint, digest text NOT NULL DEFAULT '',
-    withdrawn bigint NOT NULL DEFAULT 0, invited bigint NOT NULL DEFAULT 0, invited_used bigint NOT NULL DEFAULT 0,
+    withdrawn bigint NOT NULL DEFAULT 0, conflicts bigint NOT NULL DEFAULT 0, invited bigint NOT NULL DEFAULT 0, invited_used bigint NOT NULL DEFAULT 0,
     probes bigint NOT NULL DEFAULT 0,
     ring text NOT NULL DEFAULT '', tallies_key bigint, tallies bytea, erased_hour bigint
 );
@@ -67,10 +63,8 @@ def found(db: Connection, asked: CollectionId, *, create: bool) -> Found:
     schema, *identity = _one(db, f"SELECT schema, {COLUMNS} FROM pdml_collection")
     check_schema(schema, _WHERE)
     check_collection(identity, asked, _WHERE)
-    if schema < FORMAT.version:
-        _add_columns(db, schema)
     ring, key = _one(db, "SELECT ring, tallies_key FROM pdml_collection")
-    return Found(ring, key is None, schema)
+    return Found(ring, key is None)
 
 
 def used(db: Connection, first: int, last: int) -> set[int]:
@@ -98,58 +92,6 @@ def copy(
     parts.append(_TAIL)
     with db.cursor().copy(_COPY.format(table)) as copying:
         copying.write(b"".join(parts))
-
-
-_ADDED = (  # since schema 1
-    "ring text NOT NULL DEFAULT ''",
-    "tallies_key bigint",
-    "tallies bytea",
-    "erased_hour bigint",
-)
-
-
-def _add_columns(db: Connection, schema: int) -> None:
-    """What older tables lack. The ring's name comes before its folder, and both before anything is
-    sealed; what schema 1 kept in the clear is sealed afterwards.
-    """
-    for column in _ADDED:
-        db.execute(f"ALTER TABLE pdml_collection ADD COLUMN IF NOT EXISTS {column}")
-    db.execute("UPDATE pdml_collection SET ring = %s WHERE ring = ''", (secrets.token_hex(16),))
-    if schema > 1:
-        db.execute("UPDATE pdml_collection SET schema = %s", (FORMAT.version,))
-
-
-def seal_first(db: Connection, vault: Vault) -> None:
-    """Seal what schema 1 kept in the clear, in the caller's transaction."""
-    # another process was faster
-    if _one(db, "SELECT schema FROM pdml_collection FOR UPDATE") != (1,):
-        return
-    db.execute(_REPORTS.format("pdml_sealed") + _DOOMED)
-    db.execute(
-        "INSERT INTO pdml_sealed SELECT -1, id, NULL FROM pdml_reports WHERE features IS NULL"
-    )
-    with db.cursor("pdml_old", binary=True) as old:
-        columns = "id, digest, epsilon, label, hour, features"
-        old.execute(f"SELECT {columns} FROM pdml_reports WHERE features IS NOT NULL")
-        while rows := old.fetchmany(1000):
-            copy(
-                db,
-                vault.seal(
-                    [Entry._make((*row, b"", "", b"")) for row in rows], lambda first, last: ()
-                ),
-                "pdml_sealed",
-            )
-    counts = db.execute("SELECT epsilon, label, reports FROM pdml_tallies").fetchall()
-    now = vault.seal_tallies(
-        {(e, k): n for e, k, n in counts}, SealedTallies(None, None), lambda first, last: ()
-    )
-    db.execute("DROP TABLE pdml_reports, pdml_tallies")
-    db.execute("ALTER TABLE pdml_sealed RENAME TO pdml_reports")
-    db.execute("ALTER INDEX pdml_sealed_pkey RENAME TO pdml_reports_pkey")
-    db.execute(
-        "UPDATE pdml_collection SET schema = %s, tallies_key = %s, tallies = %s",
-        (FORMAT.version, *now),
-    )
 
 
 def _one(db: Connection, query: str) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ Norms above 1 are refused, not shrunk: an honest device never sends one, and the
 report's influence rests on it.
 """
 
+import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -176,7 +177,7 @@ class Rules:
             )
         digest = sha256(line).digest()
         return Entry(
-            bytes.fromhex(id),
+            hash_id(id),
             digest,
             report.epsilon,
             report.label,
@@ -185,6 +186,8 @@ class Rules:
             hash_token(token) if token else b"",
             barred,
             consent,
+            hmac.digest(bytes.fromhex(report.nonce), line, "sha256"),
+            id,
         )
 
 
@@ -215,8 +218,13 @@ def _outside(entry: Entry | Refusal) -> Refusal:
         "bad_features",
         "features must be finite, have a norm clearly below 1, end with a positive constant, and "
         "hold a code of its menu for every answer that the study randomises",
-        entry.id.hex(),
+        entry.report,
     )
+
+
+def hash_id(id: str) -> bytes:
+    """How a report's id is kept: whoever copies the database cannot ask the service about it."""
+    return sha256(b"pdml report " + bytes.fromhex(id)).digest()[:16]
 
 
 def hash_token(token: str) -> bytes:

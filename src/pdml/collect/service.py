@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pdml.collect.attempts import Attempts
 from pdml.collect.guard import Guard
 from pdml.collect.intake import Intake
-from pdml.collect.rules import Clock, Rules, hash_token, is_over
+from pdml.collect.rules import Clock, Rules, hash_id, hash_token, is_over
 from pdml.collect.store import Ended, NoSuchReport, Store, Totals, refused
 from pdml.collect.summary import Counters, Summary
 from pdml.collect.writer import Writer
@@ -105,7 +105,7 @@ class Service:
         """
         id = report_id(code)
         try:
-            new = await asyncio.to_thread(self._store.withdraw, bytes.fromhex(id))
+            new = await asyncio.to_thread(self._store.withdraw, hash_id(id))
         except NoSuchReport:
             return problem("withdrawal_unknown")
         except Ended:
@@ -137,6 +137,7 @@ class Service:
             in_window=self.rules.opens <= now < self.rules.closes,
             reports=totals.reports,
             withdrawn=totals.withdrawn,
+            conflicts=totals.conflicts,
             invitations=totals.invitations,
             invitations_used=totals.invitations_used,
             require_tokens=self.rules.require_tokens,

@@ -12,6 +12,7 @@ from pdml.collect import sqlite_schema
 from pdml.collect.keys import KeyDestroyed, KeyRing
 from pdml.collect.sqlite_file import Busy, SqliteFile
 from pdml.collect.store import (
+    CONFLICT,
     STORED,
     CollectionId,
     Decision,
@@ -40,8 +41,8 @@ _PARTS = (256, 64, 16, 4, 1)
 _STATE = "CASE WHEN erased_hour IS NULL THEN state ELSE 'erased' END"
 _HELD = f"SELECT {_STATE}, tallies_key, tallies FROM collection"
 _TOTALS = (
-    f"SELECT {_STATE}, withdrawn, invited, invited_used, frozen_hour, erased_hour, digest, "
-    "tallies_key, tallies FROM collection"
+    f"SELECT {_STATE}, withdrawn, conflicts, invited, invited_used, frozen_hour, erased_hour, "
+    "digest, tallies_key, tallies FROM collection"
 )
 _KNOWN = "SELECT key, sealed FROM ids LEFT JOIN reports USING (key) WHERE id = ?"
 # CROSS: in this order
@@ -82,8 +83,6 @@ class SqliteStore:
                     KeyRing(keys or path.with_suffix(".keys"), found.ring, fresh=found.fresh)
                 )
             self._ring = found.ring
-            if found.schema == 1:
-                self._seal_first()
             self._destroy_doomed()
         except StorageUnavailable as error:
             self.close()
@@ -112,6 +111,8 @@ class SqliteStore:
             outcomes = [self._decide(db, entry, state) for entry in entries]
             if stored := stored_of(entries, outcomes):
                 self._count(db, *tallied, stored)
+            if conflicts := outcomes.count(CONFLICT):
+                db.execute("UPDATE collection SET conflicts = conflicts + ?", (conflicts,))
             return outcomes
 
     def _store_all(self, entries: Sequence[Entry], *, wait: bool = True) -> list[Decision] | None:
@@ -194,7 +195,7 @@ class SqliteStore:
             row = db.execute(_TOTALS).fetchone()
             # by a withdrawal just now, or before this database was restored
             with suppress(KeyDestroyed):
-                return totals_of(row[:7], self._vault.tallies(SealedTallies(*row[7:])))
+                return totals_of(row[:8], self._vault.tallies(SealedTallies(*row[8:])))
         with self._sealing() as db:
             state, held = _held(db)
             self._count(db, *self._tallied(db, state, held), [])
@@ -222,7 +223,7 @@ class SqliteStore:
             tallied = None if state is State.FROZEN else self._tallied(db, state, held)
             found = db.execute(_KNOWN, (report,)).fetchone()
             if found is None:
-                raise NoSuchReport(report)
+                raise NoSuchReport
             key, sealed = found
             if sealed is not None:
                 if tallied is None:
@@ -313,19 +314,6 @@ class SqliteStore:
         """A transaction that may seal."""
         with self._file.lock, self._vault.settling(), self._file.transaction(wait=wait) as db:
             yield db
-
-    def _seal_first(self) -> None:
-        """Bring a collection of schema 1 up to date, and see that its log does not keep what was in
-        the clear.
-        """
-        with self._sealing() as db:
-            sqlite_schema.seal_first(db, self._vault)
-        if not self._file.empty_log():
-            raise InvalidInput(
-                f"the reports in {self._file.path} are sealed now, but its log still holds "
-                "them in the clear because another "
-                "program is reading it: stop that program, and then nothing is left to do"
-            )
 
     def _is_ours(self, db: sqlite3.Connection) -> bool:
         """Whoever puts another database in the place of an open one must not get this collection's

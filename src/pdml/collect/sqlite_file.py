@@ -77,16 +77,6 @@ class SqliteFile:
                 self.close()
                 raise StorageUnavailable(f"{error}".lower()) from error
 
-    def empty_log(self) -> bool:
-        """Move everything from the log into the database, and cut the log; False if another program
-        still reads it.
-        """
-        with self.connection() as db:
-            db.execute(f"PRAGMA busy_timeout = {1000 * PATIENCE}")
-            (busy, _, _) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            db.execute("PRAGMA busy_timeout = 0")
-        return not busy
-
     def close(self) -> None:
         with self.lock:
             if self._db is not None:

@@ -1,6 +1,4 @@
-"""The tables of a collection in SQLite: making them, and bringing those of an older pdml up to
-date.
-"""
+"""The tables of a collection in SQLite: making and checking them."""
 
 import secrets
 import sqlite3
@@ -10,12 +8,10 @@ from pdml.collect.store import (
     COLUMNS,
     FORMAT,
     CollectionId,
-    Entry,
     Found,
     check_collection,
     check_schema,
 )
-from pdml.collect.vault import SealedTallies, Vault
 from pdml.errors import InvalidInput
 
 _APPLICATION = 0x70646D6C  # "pdml", so that `file` and we recognise the database
@@ -28,7 +24,7 @@ _TABLES = (
     study_id TEXT NOT NULL, study_hash TEXT NOT NULL, server TEXT NOT NULL, width INTEGER NOT NULL, classes INTEGER NOT NULL,
     state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'closed', 'frozen')),
     frozen_hour INTEGER, digest TEXT NOT NULL DEFAULT '',
-    withdrawn INTEGER NOT NULL DEFAULT 0, invited INTEGER NOT NULL DEFAULT 0, invited_used INTEGER NOT NULL DEFAULT 0,
+    withdrawn INTEGER NOT NULL DEFAULT 0, conflicts INTEGER NOT NULL DEFAULT 0, invited INTEGER NOT NULL DEFAULT 0, invited_used INTEGER NOT NULL DEFAULT 0,
     ring TEXT NOT NULL DEFAULT '', tallies_key INTEGER, tallies BLOB, erased_hour INTEGER
 ) STRICT""",
     "CREATE TABLE probe (one INTEGER PRIMARY KEY CHECK (one = 1), room BLOB NOT NULL) STRICT",
@@ -62,10 +58,8 @@ def found(db: sqlite3.Connection, asked: CollectionId, where: str) -> Found:
         raise InvalidInput(f"{where} is a database of something else, not a collection of pdml")
     check_schema(schema, where)
     check_collection(db.execute(f"SELECT {COLUMNS} FROM collection").fetchone(), asked, where)
-    if schema < FORMAT.version:
-        _add_columns(db, schema)
     ring, key = db.execute("SELECT ring, tallies_key FROM collection").fetchone()
-    return Found(ring, key is None, schema)
+    return Found(ring, key is None)
 
 
 def used(db: sqlite3.Connection, first: int, last: int) -> set[int]:
@@ -74,58 +68,3 @@ def used(db: sqlite3.Connection, first: int, last: int) -> set[int]:
     return {key for (key,) in rows} | {
         key for (key,) in db.execute("SELECT tallies_key FROM collection") if key is not None
     }
-
-
-_ADDED = {  # since schema 1
-    "ring": "TEXT NOT NULL DEFAULT ''",
-    "tallies_key": "INTEGER",
-    "tallies": "BLOB",
-    "erased_hour": "INTEGER",
-}
-
-
-def _add_columns(db: sqlite3.Connection, schema: int) -> None:
-    """What older tables lack. The ring's name comes before its folder, and both before anything is
-    sealed; what schema 1 kept in the clear is sealed afterwards.
-    """
-    there = {row[1] for row in db.execute("PRAGMA table_info(collection)")}
-    for column, kind in _ADDED.items():
-        if column not in there:
-            db.execute(f"ALTER TABLE collection ADD COLUMN {column} {kind}")
-    db.execute("UPDATE collection SET ring = ? WHERE ring = ''", (secrets.token_hex(16),))
-    if schema > 1:
-        db.execute(f"PRAGMA user_version = {FORMAT.version}")
-
-
-def seal_first(db: sqlite3.Connection, vault: Vault) -> None:
-    """Seal what schema 1 kept in the clear, and overwrite the pages it leaves; the caller empties
-    the log.
-    """
-    if db.execute("PRAGMA user_version").fetchone() != (1,):  # another process was faster
-        return
-    db.execute("PRAGMA secure_delete = ON")
-    for statement in (_IDS, _REPORTS.format("sealed_reports"), _DOOMED):
-        db.execute(statement)
-    # A withdrawn report has no key; a number below zero is nobody's.
-    db.execute("INSERT INTO ids SELECT id, -1 FROM reports WHERE features IS NULL")
-    columns = "id, digest, epsilon, label, hour, features"
-    old = db.execute(f"SELECT {columns} FROM reports WHERE features IS NOT NULL ORDER BY row")
-    while rows := old.fetchmany(1000):
-        sealed = vault.seal(
-            [Entry._make((*row, b"", "", b"")) for row in rows], lambda first, last: ()
-        )
-        db.executemany("INSERT INTO ids VALUES (?, ?)", [(id, key) for key, id, _ in sealed])
-        db.executemany(
-            "INSERT INTO sealed_reports VALUES (?, ?)", [(key, bytes_) for key, _, bytes_ in sealed]
-        )
-    counts = db.execute("SELECT epsilon, label, reports FROM tallies")
-    tallies = {(epsilon, label): n for epsilon, label, n in counts}
-    for statement in (
-        "DROP TABLE reports",
-        "DROP TABLE tallies",
-        "ALTER TABLE sealed_reports RENAME TO reports",
-    ):
-        db.execute(statement)
-    now = vault.seal_tallies(tallies, SealedTallies(None, None), lambda first, last: ())
-    db.execute("UPDATE collection SET tallies_key = ?, tallies = ?", now)
-    db.execute(f"PRAGMA user_version = {FORMAT.version}")

@@ -4,6 +4,7 @@ A database holds one collection: the reports of one study at one server, sealed,
 lie in a folder (`keys`). docs/collect.md tells each row's life.
 """
 
+import hmac
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 from pdml.errors import DataError, InvalidInput
 from pdml.formats import Format
 
-# Raised with every change of the tables; `found` of a store brings an older one up to date.
-FORMAT = Format(name="collection", version=3, oldest=1)
+# Raised with every change of the tables.
+FORMAT = Format(name="collection", version=4)
 
 Tallies = Mapping[tuple[int, int], int]  # (ε in millionths, reported class): reports
 
@@ -47,7 +48,7 @@ COLUMNS = ", ".join(field.name for field in fields(CollectionId))
 class Entry(NamedTuple):
     """A report that obeys every rule, on its way into the store."""
 
-    id: bytes  # 16
+    id: bytes  # 16: `rules.hash_id` of the report's, as it is kept
     # SHA-256 of the report's bytes, for its receipt; never kept: it could confirm a guess, and find
     # the invitation
     digest: bytes
@@ -58,6 +59,8 @@ class Entry(NamedTuple):
     token: bytes  # SHA-256 of the invitation; empty without one
     barred: str = ""  # problem code if the study's opening times refuse new reports now
     consent: bytes = b""  # 48: SHA-256 of the text, then its version; empty where there is none
+    mac: bytes = bytes(32)  # HMAC-SHA256 of the report's bytes under its nonce, which is not kept
+    report: str = ""  # the report's id, for its answer; never kept
 
 
 class Content(NamedTuple):
@@ -68,6 +71,7 @@ class Content(NamedTuple):
     hour: int
     features: bytes
     consent: bytes = b""
+    mac: bytes = bytes(32)
 
 
 # of the number of a key, a report's id, and its sealed bytes
@@ -84,6 +88,7 @@ class Decision(NamedTuple):
 
 
 STORED = Decision("stored")
+CONFLICT = Decision("id_conflict")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +98,7 @@ class Totals:
     state: State
     tallies: Tallies
     withdrawn: int
+    conflicts: int  # reports that came under an id that was taken, and did not repeat it
     invitations: int
     invitations_used: int
     frozen_hour: int | None
@@ -169,13 +175,10 @@ class Store(Protocol):
 
 
 class Found(NamedTuple):
-    """What stands in a database: the name of its ring of keys, whether that has none yet, and the
-    tables' version.
-    """
+    """What stands in a database: the name of its ring of keys, and whether that has none yet."""
 
     ring: str
     fresh: bool
-    schema: int
 
 
 def check_collection(identity: Sequence[Any], asked: CollectionId, where: str) -> None:
@@ -213,8 +216,8 @@ class Ended(InvalidInput):
 class NoSuchReport(InvalidInput):
     """No report of this id was ever stored here."""
 
-    def __init__(self, id: bytes) -> None:
-        super().__init__(f"there is no report {id.hex()} in this collection")
+    def __init__(self) -> None:
+        super().__init__("there is no report with this id in this collection")
 
 
 def require_there(state: State) -> None:
@@ -243,20 +246,21 @@ def decided(
     token decides.
 
     ``known`` is (key, sealed) of the report with this id. It comes first: whoever repeats a report
-    gets the first answer, whatever has happened since. The token is not compared: nothing that is
-    kept can tell which one a report came with.
+    gets the first answer, whatever has happened since. A repetition has the same bytes, nonce and
+    token included, and only its device knows those: everybody else gets one answer, whatever they
+    guess and whether or not the report was withdrawn.
     """
     if known is not None:
         key, sealed = known
         if sealed is None:
-            return Decision("withdrawn")
+            return CONFLICT
         try:
             content = opened(key, entry.id, sealed)
         except DataError:
             # its key is lost: no promise about this report can be repeated, and the others go on
             return Decision("storage_unavailable")
-        same = content == (entry.epsilon, entry.label, content.hour, entry.features, entry.consent)
-        return Decision("replayed", content.hour) if same else Decision("id_conflict")
+        same = hmac.compare_digest(content.mac, entry.mac)
+        return Decision("replayed", content.hour) if same else CONFLICT
     code = refused(state, entry.barred)
     return Decision(code) if code else None
 
@@ -289,14 +293,15 @@ def without(tallies: Tallies, content: Content) -> Tallies:
 
 
 def totals_of(row: Sequence[Any], tallies: Tallies) -> Totals:
-    """The row (state, withdrawn, invited, invited_used, frozen_hour, erased_hour, digest) of a
-    collection, and its tallies.
+    """The row (state, withdrawn, conflicts, invited, invited_used, frozen_hour, erased_hour,
+    digest) of a collection, and its tallies.
     """
-    state, withdrawn, invited, used, hour, erased, digest = row
+    state, withdrawn, conflicts, invited, used, hour, erased, digest = row
     return Totals(
         state=State(state),
         tallies={key: n for key, n in sorted(tallies.items()) if n},
         withdrawn=withdrawn,
+        conflicts=conflicts,
         invitations=invited,
         invitations_used=used,
         frozen_hour=hour,

@@ -22,6 +22,7 @@ class Summary:
     in_window: bool  # between the study's opening and closing times
     reports: int
     withdrawn: int
+    conflicts: int  # reports under an id that was taken, which did not repeat it
     invitations: int
     invitations_used: int
     require_tokens: bool

@@ -20,9 +20,9 @@ from pdml.collect.keys import KeyDestroyed, KeyRing, Used
 from pdml.collect.store import Content, Entry, Tallies
 from pdml.errors import DataError
 
-# ε in millionths, reported class, hour; the features follow. A negative ε says that the consent
-# comes before them.
-_FIXED = struct.Struct("<qii")
+# ε in millionths, reported class, hour, MAC of the report; the features follow. A negative ε says
+# that the consent comes before them.
+_FIXED = struct.Struct("<qii32s")
 _CONSENT = 48  # bytes of a consent
 _CELL = struct.Struct("<qiq")  # ε in millionths, reported class, reports
 _ONCE = bytes(12)
@@ -70,13 +70,11 @@ class Vault:
         try:
             content = AESGCM(self.keys.read(number)).decrypt(_ONCE, sealed, id)
         except InvalidTag:
-            raise DataError(
-                f"report {id.hex()} does not fit its key: the database was altered"
-            ) from None
-        epsilon, label, hour = _FIXED.unpack_from(content)
+            raise DataError("a report does not fit its key: the database was altered") from None
+        epsilon, label, hour, mac = _FIXED.unpack_from(content)
         start = _FIXED.size + (_CONSENT if epsilon < 0 else 0)
         consent = content[_FIXED.size : start]
-        return Content(abs(epsilon), label, hour, content[start:], consent)
+        return Content(abs(epsilon), label, hour, content[start:], consent, mac)
 
     def tallies(self, held: SealedTallies) -> Tallies:
         """The totals; raises `DataError` as `open` does."""
@@ -143,5 +141,5 @@ class Vault:
 
 def _packed(entry: Entry) -> bytes:
     """What is sealed of an entry."""
-    _, _, epsilon, label, hour, features, _, _, consent = entry
-    return _FIXED.pack(-epsilon if consent else epsilon, label, hour) + consent + features
+    _, _, epsilon, label, hour, features, _, _, consent, mac, _ = entry
+    return _FIXED.pack(-epsilon if consent else epsilon, label, hour, mac) + consent + features

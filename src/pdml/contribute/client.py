@@ -2,6 +2,7 @@
 the order in which it does it.
 """
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from pdml.study.messages import (
     encode_report,
     features_of,
     pack_features,
+    report_nonce,
 )
 
 
@@ -111,6 +113,8 @@ def prepare(
         version=FORMAT.version,
         study=study.hash,
         id=memo.id,
+        # a draw from before there were codes gets one that only its bytes remember
+        nonce=report_nonce(memo.code) if memo.code else secrets.token_hex(16),
         epsilon=memo.epsilon,
         label=memo.label,
         features=pack_features(study.encode(answers, memo.answers)),

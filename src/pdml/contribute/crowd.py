@@ -231,6 +231,7 @@ def _report(study: Study, micro_epsilon: int, label: int, features: Array) -> Re
         version=messages.FORMAT.version,
         study=study.hash,
         id=secrets.token_hex(16),
+        nonce=secrets.token_hex(16),
         epsilon=micro_epsilon,
         label=label,
         features=pack_features(features),

@@ -58,24 +58,27 @@ const sha256 = async (text) =>
   hex(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))));
 
 /* `agreed` is what the person has agreed to, {consent, consent_version}; both "" for nothing. */
-function reportText(study, { id, epsilon, label }, entries, token, agreed) {
+function reportText(study, { id, nonce, epsilon, label }, entries, token, agreed) {
   const features = pack(entries), { consent, consent_version } = agreed;
-  const said = { study, id, epsilon, label, features, token, consent, consent_version };
-  return JSON.stringify({ version: 2, ...said });
+  const said = { study, id, nonce, epsilon, label, features, token, consent, consent_version };
+  return JSON.stringify({ version: 3, ...said });
 }
 
 /* What withdraws a report, and the number that follows from it: whoever knows the number does not
    know the code. */
 const reportId = async (code) => (await sha256(`pdml withdrawal ${code}`)).slice(0, 32);
+/* Whoever does not know it cannot repeat the report, and so cannot ask the server what it says. */
+const reportNonce = async (code) => (await sha256(`pdml repetition ${code}`)).slice(0, 32);
 async function numbered() {
   const code = hex(crypto.getRandomValues(new Uint8Array(16)));
-  return { id: await reportId(code), code };
+  return { id: await reportId(code), nonce: await reportNonce(code), code };
 }
 
 // 4 What this device remembers of a study, so that chance decides once. One of
-//   {id, epsilon, label, code, token}          drawn: what chance has made of the answer
-//   {id, epsilon, label, code, sent}           left, no clear answer: only these bytes may leave
-//   {id, epsilon, label, code, sent, receipt}  stored by the server; with withdrawn: erased again
+//   {…, token}          drawn: what chance has made of the answer
+//   {…, sent}           left, no clear answer: only these bytes may leave
+//   {…, sent, receipt}  stored by the server; with withdrawn: erased again
+//   where … is id, nonce, epsilon, label, code,
 //   and, of studies with sensitive attributes, answers: [level, ε] of each, as drawn.
 //   Every field but the receipt, which is the server's, and the code, which is drawn before
 //   anything else and withdraws the report, stands in the report: whoever reads this memory learns
@@ -121,12 +124,12 @@ function remember(key, memo) {
 
 /* What chance makes of an answer, and of `others`, [level, ε in millionths, levels] of each, with a
    coin for each: drawn once, kept before anybody sees it. The answers are not. */
-function settle(key, { id, code }, answer, micro, classes, others = []) {
+function settle(key, { id, nonce, code }, answer, micro, classes, others = []) {
   const known = recall(key);
   if (known) return known;
   const answers = others.map(([level, own, levels]) => [randomise(level, own, levels), own]);
   const label = randomise(answer, micro, classes);
-  const drawn = { id, epsilon: micro, label, ...(answers.length ? { answers } : {}) };
+  const drawn = { id, nonce, epsilon: micro, label, ...(answers.length ? { answers } : {}) };
   return remember(key, { ...drawn, code });
 }
 

@@ -144,8 +144,8 @@ async function start() {
     warn();
     go("check");
   };
-  const keep = ({ id, epsilon, label, answers, code }, more) =>
-    remember(key, { id, epsilon, label, ...(answers ? { answers } : {}), code, ...more });
+  const keep = ({ id, nonce, epsilon, label, answers, code }, more) =>
+    remember(key, { id, nonce, epsilon, label, ...(answers ? { answers } : {}), code, ...more });
   if (study.consent) on("agree", () => (agreeing.read() ? go("about") : agreeing.first.focus()));
   on("about", () => {
     const answers = readAll(fields), memo = recall(key);

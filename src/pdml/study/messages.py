@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pdml.errors import InvalidInput, MessageError
 from pdml.formats import Format
 
-FORMAT = Format(name="report", version=2, oldest=1)
+FORMAT = Format(name="report", version=3)
 MAX_BATCH = 1_000  # reports in one batch
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -46,9 +46,11 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - The size does not depend on the answers (label indices of several digits aside).
     """
 
-    version: int  # 2; 1 is the same without consent
+    version: int  # 3
     study: str  # Study.hash
     id: str  # 32 lower-case hex digits: `report_id` of a code that only the device knows
+    # `report_nonce` of the same code: 32 hex digits without which nobody can repeat a report
+    nonce: str
     epsilon: int  # millionths, on the study's menu
     label: int  # index into the study's classes
     features: str  # base64 of the float32 entries, little-endian
@@ -134,7 +136,7 @@ PROBLEMS: Mapping[str, Kind] = MappingProxyType(
         "token_missing": Kind(401, "This service takes invited reports only."),
         "token_unknown": Kind(403, "The invitation is not known."),
         "token_used": Kind(409, "The invitation was used by another report."),
-        "id_conflict": Kind(409, "Another report has the same id."),
+        "id_conflict": Kind(409, "The id is taken, and this does not repeat its report."),
         "too_early": Kind(403, "The study has not opened yet."),
         "closed": Kind(410, "The study is closed."),
         "frozen": Kind(409, "The data set is frozen: nothing can be added or withdrawn."),
@@ -174,6 +176,23 @@ def report_id(code: str) -> str:
         32 lower-case hex digits.
     """
     return hashlib.sha256(f"pdml withdrawal {code}".encode("ascii")).hexdigest()[:32]
+
+
+def report_nonce(code: str) -> str:
+    """The secret by which a device shows that it repeats its own report; known to whoever received
+    the report, and stored by no service.
+
+    Parameters
+    ----------
+    code : str
+        The one that withdraws the report.
+
+    Returns
+    -------
+    str
+        32 lower-case hex digits, which tell neither the code nor the id.
+    """
+    return hashlib.sha256(f"pdml repetition {code}".encode("ascii")).hexdigest()[:32]
 
 
 # Features
@@ -236,6 +255,7 @@ def acceptable(features: NDArray[Any], *, most: float = 1.0) -> NDArray[np.bool_
 # Bytes
 
 _report = msgspec.json.Decoder(Report)
+_MARKS = 34  # quotation marks of a report: of ten names and seven texts
 _invitation = msgspec.json.Decoder(Invitation)
 _admission = msgspec.json.Decoder(Admission)
 _withdrawal = msgspec.json.Decoder(Withdrawal)
@@ -244,13 +264,9 @@ _receipt = msgspec.json.Decoder(Receipt)
 _problem = msgspec.json.Decoder(Problem)
 
 
-_NO_CONSENT = b',"consent":"","consent_version":""}'
-
-
 def encode_report(report: Report) -> bytes:
-    """The canonical bytes: fields in their order, no spaces; of version 1 as version 1 had them."""
-    data = msgspec.json.encode(report)
-    return data.removesuffix(_NO_CONSENT) + b"}" if report.version == 1 else data
+    """The canonical bytes: fields in their order, no spaces."""
+    return msgspec.json.encode(report)
 
 
 def decode_report(data: bytes) -> Report:
@@ -260,7 +276,8 @@ def decode_report(data: bytes) -> Report:
     try:
         report: Report = _decode(_report, data, "a report")
     except MessageError:
-        if why := FORMAT.refusal_of(data, "the report"):
+        # every report says its version: without one it is no report of another
+        if b'"version"' in data and (why := FORMAT.refusal_of(data, "the report")):
             raise MessageError(why, "wrong_version") from None
         raise
     if why := FORMAT.refusal(report.version, "the report"):
@@ -271,6 +288,8 @@ def decode_report(data: bytes) -> Report:
         )
     if not _ID.fullmatch(report.id):
         raise MessageError("id must be 32 lower-case hex digits", "bad_id")
+    if not _ID.fullmatch(report.nonce):
+        raise MessageError("nonce must be 32 lower-case hex digits")
     if report.token and not _ID.fullmatch(report.token):
         raise MessageError("token must be 32 lower-case hex digits or empty", "token_unknown")
     if not 0 < report.epsilon < 1 << 53:
@@ -285,9 +304,8 @@ def decode_report(data: bytes) -> Report:
         )
     # A field that is there twice would mean one thing here and may mean another elsewhere. No value
     # holds a quotation mark, so that counting them finds every one more: two of each name and of
-    # each of the texts. Version 1 has no consent, and may leave the token out.
-    marks = 30 if report.version > 1 else 22 if b'"token"' in data else 18
-    if data.count(b'"') != marks:
+    # each of the texts.
+    if data.count(b'"') != _MARKS:
         raise MessageError("each field must be there once, and spelt without escapes")
     return report
 
