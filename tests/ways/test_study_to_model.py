@@ -17,7 +17,7 @@ from browsing import Visitor, chromium, missing
 from walking import Walk, free_ports
 
 NAMES = ("north", "south", "west")
-PEOPLE = 600  # in each crowd
+PEOPLE = 2_000  # in each crowd
 OFTEN = {"day": 0.1, "evening": 0.3, "night": 0.8}
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"{missing()} is not installed")
@@ -77,15 +77,12 @@ def answer_dialogue(walk: Walk, ports: list[int]) -> None:
     assert "wrote study.toml" in shown
 
 
-def settle_sums(walk: Walk) -> None:
-    """One exchange of sums against any one other server, by the lines that the planner prints."""
+def plan_training(walk: Walk, method: str) -> None:
+    """Add to the study the lines that the planner prints for it."""
+    shown = walk.pdml("plan", "study.toml", "--records", PEOPLE, "--method", method)
     study = walk.folder / "study.toml"
-    text = study.read_text()
-    study.write_text(text.replace("\n[budget]\n", "\n[budget]\ncolluding = 1\n"))
-    said = walk.pdml("plan", "study.toml", "--records", PEOPLE)
-    lines = said[said.index("[plan]") :]
-    study.write_text(study.read_text() + "\n" + lines)
-    assert tomllib.loads(study.read_text())["plan"]["method"] == "sums"
+    study.write_text(f"{study.read_text()}\n{shown[shown.index('[plan]') :]}")
+    assert tomllib.loads(study.read_text())["plan"].get("method", "rounds") == method
 
 
 def pin_keys(walk: Walk, port: int) -> None:
@@ -134,9 +131,9 @@ def collect(walk: Walk, ports: list[int]) -> None:
         assert manifest["records"] == people
 
 
-def start_nodes(walk: Walk, accept: str) -> None:
+def start_nodes(walk: Walk) -> None:
     for name in NAMES:
-        walk.pdml("node", "join", name, "study.toml", "--accept", accept)
+        walk.pdml("node", "join", name, "study.toml", "--accept", "study")
         walk.pdml("node", "data", name, "--from-collect", f"{name}-data")
     walk.start("relay", "run", "relay")
     for name in NAMES:
@@ -161,7 +158,9 @@ def use_result(walk: Walk) -> None:
     assert {row["prediction"] for row in predicted} <= {"no", "yes"} and len(predicted) == 2_000
     label = ("--label", "asleep")
     measured = json.loads(walk.pdml("evaluate", model, "others.csv", *label, "--json"))
-    assert 0 < measured["accuracy"] < 1  # noise is secure and has no seed: no test of luck
+    # The best rule is right for 82%, one class for 61%. Of 200 trainings with simulated noise on
+    # such data none fell below 81%, by sums or by rounds.
+    assert measured["accuracy"] > 0.7
     for name in ("model.onnx", "model.joblib", "predict.html"):
         words = ("--study", "study.toml") if name.endswith("html") else ()
         walk.pdml("export", model, "--out", name, *words)
@@ -170,14 +169,20 @@ def use_result(walk: Walk) -> None:
     assert (walk.folder / "statement" / "statement.html").exists()
 
 
-def test_sums(walk):
-    """Any one of the others may collude; nodes accept the study's own plan."""
+@pytest.mark.parametrize("method", ["sums", "rounds"])
+def test_a_question_becomes_a_model(walk: Walk, method: str) -> None:
+    """Sums against any one of the other servers, rounds against all of them together; nodes accept
+    the study's own plan.
+    """
     *ports, relay = free_ports(len(NAMES) + 1)
     answer_dialogue(walk, ports)
-    settle_sums(walk)
+    if method == "sums":
+        study = walk.folder / "study.toml"
+        study.write_text(study.read_text().replace("\n[budget]\n", "\n[budget]\ncolluding = 1\n"))
+    plan_training(walk, method)
     pin_keys(walk, relay)
     collect(walk, ports)
-    start_nodes(walk, "study")
+    start_nodes(walk)
     job = ("--engine", "nodes", "--node", "north", "--job", "first", "--out", "result")
     walk.pdml("train", "study.toml", *job)
     use_result(walk)

@@ -100,7 +100,7 @@ _LATER = {
 """,
     "plan": """\
 # [plan]
-# rounds = 60
+# rounds = 30
 """,
 }
 
