@@ -95,8 +95,9 @@ def test_ranges_are_not_taken_from_the_data_unless_told(capsys: pytest.CaptureFi
     code, out, err = run(capsys, *FROM_CSV, "--range", "age=18:100", "--from-data")
     assert (
         code == 0
-        and "ranges, levels or classes of 'sex', 'diagnosis' were taken from the data: a "
-        "release no noise protects"
+        and "ranges (to two digits of their width), levels or classes of 'sex', 'diagnosis' were "
+        "taken from the data, also a level or class that one person alone has: a release no noise "
+        "protects"
         in err
     )
     text = Path("study.toml").read_text()

@@ -130,6 +130,33 @@ def test_what_comes_from_the_data_is_named():
     assert fitted(sp.csr_array(x), y, feature_scales="from_data").leaks_ == [SCALES_LEAK]
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("setting", ["feature_scales", "feature_ranges"])
+def test_what_comes_from_the_data_is_nobodys_own(setting, sparse):
+    x, y = people()
+    x = np.abs(np.column_stack([x * [1.000123, 1.0123], np.full(len(x), 4358.73)]))
+    kept = fitted(sp.csr_array(x) if sparse else x, y, **{setting: "from_data"}).model_.inputs
+    numbers = {*np.ravel(kept["scales"])} | {*np.ravel(kept["ranges"] or ())} - {0.0}
+    assert not numbers & {*x.ravel()} and not numbers & {*np.median(x, axis=0), *x.std(axis=0)}
+    if setting == "feature_ranges":
+        low, high = np.array(kept["ranges"]).T
+        assert (low <= x.min(axis=0)).all() and (x.max(axis=0) <= high).all()
+        assert (high - low <= 1.3 * np.where(np.ptp(x, axis=0) == 0, x[0], np.ptp(x, axis=0))).all()
+
+
+def test_ranges_from_data_pass_over_gaps():
+    x, y = people()
+    x[3, 0] = np.nan
+    settings = {"feature_ranges": "from_data", "missing": "typical"}
+    assert fitted(x, y, **settings).leaks_ == [RANGES_LEAK]
+
+
+def test_a_sparse_column_of_zeros_has_a_range():
+    x, y = people()
+    x = sp.csr_array(np.column_stack([np.abs(x), np.zeros(len(x))]))
+    assert fitted(x, y, feature_ranges="from_data").model_.inputs["ranges"][2] == [0.0, 1.0]
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

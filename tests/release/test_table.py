@@ -1,5 +1,6 @@
 """A table is trained on, predicted and evaluated by one call each."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import unescape
@@ -180,7 +181,7 @@ def test_records_held_back_and_kept_are_all_records_once() -> None:
 def test_public_records_are_rows_as_they_would_be_trained_on(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("a,y\n0,no\n10,yes\n5,no\n")
     rows, codes, classes = public_records(tmp_path / "p.csv", "y")
-    entries = np.array([-5, 5, 0]) / np.std([0, 10, 5])
+    entries = np.array([-5, 5, 0]) / 4.1  # the deviation, 4.08, rounded upwards
     np.testing.assert_allclose(rows[:, 0] / rows[:, 1], entries * SIZE / CONSTANT)
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), [1, 1, CONSTANT], rtol=1e-5)
     assert codes.tolist() == [0, 1, 0] and classes == 2
@@ -253,7 +254,21 @@ def test_from_data_takes_gaps_and_typical_values_too() -> None:
     age, sex = trained.model.encoder["attributes"]
     assert {"typical", "spread"} <= set(age) and sex["levels"] == ["female", "male"]
     (leak,) = trained.model.provenance["leaks"]
-    assert "the ranges, typical values and levels of 'age', 'sex' were taken" in leak
+    assert "the levels of 'age', 'sex' were taken" in leak and "one person alone has" in leak
+
+
+def test_from_data_writes_nobodys_income(tmp_path: Path) -> None:
+    """Neither the richest, nor the poorest, nor the one in the middle stands in model.json."""
+    incomes = np.random.default_rng(5).lognormal(10, 1, 301).round(2)
+    columns = people().columns | {"income": np.append(incomes[:299], 435839765.73)}
+    trained = train_table(Table(columns=columns), "ill", from_data=True, plan=PLAN, random_state=1)
+    trained.model.save(tmp_path / "model.json")
+    told = json.loads((tmp_path / "model.json").read_text())["encoder"]["attributes"]
+    (income,) = (one for one in told if one["name"] == "income")
+    assert income["range"] == [0.0, 440000000.0]
+    published = {*income["range"], income["typical"], income["spread"]}
+    assert not published & {*columns["income"].tolist(), float(np.median(columns["income"]))}
+    assert income["typical"] % 1e6 == 0 and income["spread"] == float(f"{income['spread']:.1e}")
 
 
 def test_maps_widen_the_model() -> None:

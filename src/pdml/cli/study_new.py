@@ -135,8 +135,12 @@ def new(
     if leaks and not as_json:
         from pdml.tables import listed
 
-        what = f"ranges, levels or classes of {listed(leaks)} were taken from the data"
-        typer.echo(f"warning: {what}: a release no noise protects", err=True)
+        what = f"ranges (to two digits of their width), levels or classes of {listed(leaks)}"
+        alone = "also a level or class that one person alone has"
+        typer.echo(
+            f"warning: {what} were taken from the data, {alone}: a release no noise protects",
+            err=True,
+        )
 
 
 def _of_table(

@@ -55,11 +55,13 @@ noise_decay, tolerance, label_noise, square_noise
     feature_scales : sequence of (typical, spread), mapping by name, "from_data" or None
         What is known of each column beforehand: most records lie within typical ± spread. Rows are
         then made by `pdml.core.scaling`, in units of ``norm_bound``. "from_data" takes medians and
-        deviations from the records, which is a leak and is reported as one.
+        deviations from the records, rounded to two digits of the deviation, which is a leak and is
+        reported as one.
     feature_ranges : array of shape (n_features, 2), "from_data" or None
         Declared ranges: what lies outside is moved to the nearer end. Without ``feature_scales``
         the middle of a range is typical and a sixth of its width the spread. "from_data" takes
-        minima and maxima from the records, which is a leak and is reported as one.
+        minima and maxima from the records, rounded outwards to two digits of their distance, which
+        is a leak and is reported as one.
     feature_levels : mapping of str to levels, or None
         The levels of columns of text in a DataFrame. A column of pandas' categories has those that
         its type declares.

@@ -15,18 +15,18 @@ import scipy.sparse as sp
 
 from pdml import _validate
 from pdml._types import Array, Matrix
-from pdml.core import maps, rows, scaling
+from pdml.core import decimal_grid, maps, rows, scaling
 from pdml.core.expansion import Expansion
 from pdml.core.maps import FeatureMap
 from pdml.errors import ClippingWarning, InvalidInput
 
 SCALES_LEAK = (
-    "feature_scales='from_data' took each column's median and deviation from the records: a "
-    "release no noise protects"
+    "feature_scales='from_data' took each column's median and deviation, rounded to two digits of "
+    "the deviation, from the records: a release no noise protects"
 )
 RANGES_LEAK = (
-    "feature_ranges='from_data' took each column's minimum and maximum from the "
-    "records: a release no noise protects"
+    "feature_ranges='from_data' took each column's minimum and maximum, rounded outwards to two "
+    "digits of their distance, from the records: a release no noise protects"
 )
 _LONG = ((2.0, 0.5), (10.0, 0.1))  # times the norm bound; the share of rows beyond to warn of
 _CHUNK = 512  # rows at a time: what is made on the way stays in cache
@@ -250,13 +250,11 @@ def _ranges(ranges: Any, x: Matrix, many: int) -> Array:
     if not isinstance(ranges, str):
         return _intervals(ranges, many)
     _validate.choice("feature_ranges", ranges, ("from_data",))
-    sparse = sp.issparse(x)
-    low, high = (
-        np.asarray(side.toarray() if sparse else side, dtype=float).ravel()
-        for side in (x.min(axis=0), x.max(axis=0))
-    )
-    low = np.minimum(low, 0) if sparse else low
-    return np.column_stack([low, np.where(high > low, high, low + 1)])
+    low, high = _ends(x)
+    if sp.issparse(x):  # 0 is the least of a column of zeros as well: another would fill them in
+        high = np.where(high > low, high, 1.0)
+    found = [decimal_grid.round_range(*ends) for ends in zip(low, high, strict=True)]
+    return np.array(found, dtype=float).reshape(-1, 2)
 
 
 def _of_ranges(ranges: Array, *, sparse: bool) -> Array:
@@ -272,14 +270,24 @@ def _of_ranges(ranges: Array, *, sparse: bool) -> Array:
     return np.column_stack([low, high / 2])  # 0 is typical where most entries are
 
 
+def _ends(x: Matrix) -> tuple[Array, Array]:
+    """Minimum and maximum of what each column holds, gaps aside; with 0 of a sparse X."""
+    if not sp.issparse(x):
+        return np.nanmin(x, axis=0).astype(float), np.nanmax(x, axis=0).astype(float)
+    low, high = (side.toarray().ravel().astype(float) for side in (x.min(axis=0), x.max(axis=0)))
+    return np.minimum(low, 0.0), np.maximum(high, 0.0)
+
+
 def _found_scales(x: Matrix) -> Array:
-    """Median and deviation of what each column holds; about 0 of a sparse X."""
+    """Median and deviation of what each column holds, rounded; about 0 of a sparse X."""
     if sp.issparse(x):
         squares = np.asarray((x.multiply(x)).mean(axis=0)).ravel()
-        typical, spread = np.zeros(x.shape[1]), np.sqrt(squares)
+        found = [(0.0, decimal_grid.round_up(size) if size else 1.0) for size in np.sqrt(squares)]
     else:
-        typical, spread = np.nanmedian(x, axis=0), np.nanstd(x, axis=0, dtype=np.float64)
-    return np.column_stack([typical, np.where(spread > 0, spread, 1.0)]).astype(float)
+        middle, deviation = np.nanmedian(x, axis=0), np.nanstd(x, axis=0, dtype=np.float64)
+        columns = zip(middle, deviation, *_ends(x), strict=True)
+        found = [decimal_grid.round_scale(*column) for column in columns]
+    return np.array(found, dtype=float).reshape(-1, 2)
 
 
 def warn_of_clipping(lengths: Array, norm_bound: float) -> None:

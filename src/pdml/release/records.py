@@ -19,8 +19,8 @@ from pdml.tables import Table, columns, read_table
 from pdml.tables.roles import Roles
 
 CLASSES_LEAK = (
-    "the set of classes was taken from the label column (--classes declares "
-    "it): a release no noise protects"
+    "the set of classes was taken from the label column (--classes declares it), also a class that "
+    "one person alone has: a release no noise protects"
 )
 
 

@@ -39,7 +39,10 @@ from pdml.release.settling import AUTO, OVERRIDES, Settled, doubts, settled
 from pdml.train.engines import local
 
 RISK_LEAK = "history_.risk is computed from the records without noise: keep it inside the servers"
-CLASSES_LEAK = "classes_ was taken from true labels, which no noise protects: classes= declares it"
+CLASSES_LEAK = (
+    "classes_ was taken from true labels, also a class that one person alone has, which no noise "
+    "protects: classes= declares it"
+)
 
 
 class Simulation:

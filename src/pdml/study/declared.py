@@ -115,8 +115,9 @@ def with_gaps(attribute: Attribute) -> Attribute:
 def leak(columns: Sequence[str]) -> str:
     """What taking declarations from the data gives away."""
     return (
-        f"the ranges, typical values and levels of {listed(columns)} were taken from the data and "
-        "are stored in the model: a release no noise protects"
+        f"the ranges and typical values (to two digits of their spread) and the levels of "
+        f"{listed(columns)} were taken from the data and are stored in the model, also a level "
+        "that one person alone has: a release no noise protects"
     )
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from pdml import _validate, extras
 from pdml._types import Array, IntArray, Matrix
-from pdml.core import coded, scaling
+from pdml.core import coded, decimal_grid, scaling
 from pdml.core import maps as mapped
 from pdml.core.coded import Block
 from pdml.core.expansion import Expansion
@@ -345,9 +345,11 @@ class Encoder:
         protection.
 
         The leak: the minimum and the maximum of each column, in version 2 also its median and
-        standard deviation, and the set of its levels, are functions of people's records. They are
-        stored in the model and no noise protects them: whoever is the oldest, or the only one with
-        a rare diagnosis, can be seen in them. Declare them beforehand wherever privacy is promised.
+        standard deviation, and the set of its levels, are functions of people's records. Numbers
+        are rounded to two digits of their width or deviation (`pdml.core.decimal_grid`); levels
+        stand as they are. All this is stored in the model and no noise protects it: how old the
+        oldest is, and that somebody has a rare diagnosis, can be seen. Declare it beforehand
+        wherever privacy is promised.
 
         ``exclude`` names the columns that are no features, the label above all; it has no default
         because a label taken for a feature would be published as it is. Text with more than
@@ -402,13 +404,13 @@ def _number_in(table: Table, name: str, spellings: Sequence[str] | None, *, scal
     absent = None if spellings is None else table.absent(name, spellings)
     given = table.numeric(name, absent=absent)
     values = given[~np.isnan(given)]
-    low, high = float(values.min()), float(values.max())
+    ends = float(values.min()), float(values.max())
+    low, high = decimal_grid.round_range(*ends)
     told: dict[str, Any] = {} if spellings is None else {"missing": "typical"}
-    if low == high:  # a constant column still needs a range; its value becomes the middle
-        half = max(0.5, abs(low) / 2)
-        low, high = low - half, high + half
-    elif scaled:
-        told |= {"typical": float(np.median(values)), "spread": float(np.std(values))}
+    if scaled and ends[0] < ends[1]:  # the middle of its range is typical of a constant column
+        median, deviation = float(np.median(values)), float(np.std(values))
+        typical, spread = decimal_grid.round_scale(median, deviation, *ends)
+        told |= {"typical": typical, "spread": spread}
     return Number(name=name, low=low, high=high, **told)
 
 
