@@ -2,6 +2,8 @@
 hidden twice from others, and not at all once somebody has counted with the true ones.
 """
 
+from dataclasses import replace
+from itertools import product
 from math import exp, inf
 
 import numpy as np
@@ -10,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_counts import COUNTS, SUMS
 
-from pdml.accounting import Ledger
+from pdml.accounting import Budget, Ledger
 from pdml.accounting.answers import TOGETHER, names
-from pdml.accounting.events import AnswerFlipped, LabelFlipped
-from pdml.errors import InvalidInput
+from pdml.accounting.events import AnswerFlipped, IterateReleased, LabelFlipped
+from pdml.errors import BudgetExceeded, InvalidInput
 
 STATUS = AnswerFlipped("status", 3, 0.5)
 INCOME = AnswerFlipped("income", 4, 2.0)
@@ -35,7 +37,72 @@ def test_whoever_receives_a_report_faces_its_coins_and_nothing_else(epsilon):
 def test_features_are_as_private_as_all_their_coins_where_none_came_as_it_is():
     flip = LabelFlipped(epsilon=1.0, epsilons=(1.0,), answers=(STATUS, INCOME), in_clear=False)
     found = Ledger(((flip, SUMS),)).profile("features", "own server", 0)
-    assert found(2.5) == 0.0 < found(2.4)
+    assert found(3.5) == 0.0 < found(3.4)  # the label is a part of the record
+
+
+coins = st.tuples(st.floats(0.05, 3.0), st.integers(2, 4))
+
+
+def leaked(epsilon, coins):
+    """δ of replacing a record by one with another label and other answers, where every report
+    leaks: all reports one by one."""
+    chances = []
+    for truth in (0, 1):
+        each = [
+            [(exp(e) if level == truth else 1.0) / (exp(e) + n - 1) for level in range(n)]
+            for e, n in coins
+        ]
+        chances.append(np.array([np.prod(one) for one in product(*each)]))
+    return np.maximum(0.0, chances[0] - exp(epsilon) * chances[1]).sum()
+
+
+@given(coins, st.lists(coins, min_size=1, max_size=3), st.floats(0.0, 12.0), st.booleans())
+def test_a_record_without_noise_is_as_private_as_all_its_coins(label, answers, epsilon, rounds):
+    """Exact, by all reports there are: no smaller ε than the sum of all coins would do, and the
+    label's is one of them. By rounds as by sums, in the line and in the budget.
+    """
+    flip = LabelFlipped(
+        epsilon=label[0],
+        epsilons=label[:1],
+        answers=tuple(AnswerFlipped(f"a{k}", n, e) for k, (e, n) in enumerate(answers)),
+        in_clear=False,
+    )
+    quiet = replace(SUMS, label_stddev=1e-9, square_stddev=1e-9)
+    if rounds:
+        quiet = IterateReleased(t=1, stddev=1e-9, label_sensitivity=1.0, record_sensitivity=2.0)
+    book = Ledger(((flip, quiet),), classes=label[1])
+    exact = leaked(epsilon, [label, *answers])
+    found = book.profile("features", "other servers", 0)(epsilon)
+    assert exact <= found * (1 + 1e-9) + 1e-15
+    total = label[0] + sum(e for e, _ in answers)
+    assert book.line("features", "other servers").epsilon == pytest.approx(total, rel=1e-3)
+    assert book.epsilons("features") == [book.line("features", "other servers").epsilon]
+    assert book.line("features", "own server").epsilon == pytest.approx(total)
+    assert leaked(0.999 * total, [label, *answers]) > 0
+    assert not book.keeps(Budget(features_epsilon=0.9 * total, features_delta=1e-9))
+    assert book.keeps(Budget(features_epsilon=total))
+
+
+def test_one_answer_of_0_2_and_a_label_of_4_make_4_2():
+    """As the first line that left the label out: claimed 0.2, and a budget of 1 for a thousand
+    exchanges without noise."""
+    answers = (AnswerFlipped("status", 2, 0.2),)
+    flip = LabelFlipped(epsilon=4.0, epsilons=(4.0,), answers=answers, in_clear=False)
+    quiet = replace(SUMS, label_stddev=1e-3, square_stddev=1e-3)
+    line = Ledger(((flip, quiet),)).line("features", "other servers")
+    assert line.epsilon == pytest.approx(4.2, abs=1e-4)
+    with pytest.raises(BudgetExceeded, match=r"epsilon 4\.2 on the features"):
+        Ledger(((flip, *[quiet] * 1_000),)).check(Budget(features_epsilon=1.0))
+
+
+def test_features_count_the_largest_epsilon_of_all_servers():
+    """Of each answer, whichever server comes first."""
+    flips = [
+        LabelFlipped(epsilon=1.0, answers=(STATUS._replace(epsilon=e),), in_clear=False)
+        for e in (0.5, 3.0)
+    ]
+    book = Ledger(tuple((flip, SUMS) for flip in flips))
+    assert book.line("features", "own server").epsilon == 4.0
 
 
 @pytest.mark.parametrize("data", ["answer: status", "answer: income", TOGETHER])
@@ -57,10 +124,13 @@ def test_what_was_never_sent_tells_others_nothing():
     assert (line.epsilon, line.reason) == (0.0, "nothing was sent")
 
 
-def test_reports_of_the_same_people_that_randomised_other_answers_are_refused():
-    other = LabelFlipped(epsilon=1.0, epsilons=(1.0,), answers=(STATUS,))
-    with pytest.raises(InvalidInput, match="must have randomised the same answers"):
-        Ledger(((FLIP, other, SUMS),)).lines()
+@pytest.mark.parametrize("answers", [(STATUS,), (), FLIP.answers])
+def test_several_reports_with_randomised_answers_are_refused(answers):
+    """The same answers, too: a second coin tells more of them, and for whom is not known."""
+    other = LabelFlipped(epsilon=1.0, epsilons=(1.0,), answers=answers)
+    for events in ((FLIP, other, SUMS), (other, FLIP, SUMS)):
+        with pytest.raises(InvalidInput, match="people must report once"):
+            Ledger((events,)).lines()
 
 
 def test_a_study_s_questions_have_the_rows_of_its_ledger():

@@ -14,7 +14,13 @@ from scipy.special import expit
 from pdml import PDMLClassifier
 from pdml.accounting import Ledger, Reports
 from pdml.accounting.answers import TOGETHER
-from pdml.accounting.events import AnswerFlipped, IterateReleased, LabelFlipped, ObjectiveNoised
+from pdml.accounting.events import (
+    AnswerFlipped,
+    CountsReleased,
+    IterateReleased,
+    LabelFlipped,
+    ObjectiveNoised,
+)
 from pdml.core import labels
 from pdml.errors import InvalidInput
 from pdml.mechanisms.randomness import Simulated
@@ -340,3 +346,15 @@ def test_people_have_lines_of_the_epsilons_that_they_chose_for_each_answer():
         assert np.isinf(seen["answer: b"].own_server).all()
     with pytest.raises(InvalidInput, match="one epsilon > 0 per record for 'a'"):
         replace(known, answers={"a": np.array([1.0])})
+
+
+def test_a_person_s_own_server_that_counted_true_labels_has_them():
+    """As the ledger's line says: the label's, and of each answer."""
+    flip = LabelFlipped(epsilon=1.0, epsilons=(1.0,), answers=(AnswerFlipped("a", 2, 0.5),))
+    counts = CountsReleased(stddev=6.0, shift=1.5)
+    book = Ledger(((flip, counts),), reports=reports([1.0, 1.0]))
+    assert book.line("label", "own server").epsilon == inf
+    lines = book.user_lines()
+    assert (lines.label_own_server == inf).all()
+    assert (lines.answers[TOGETHER].own_server == inf).all()
+    assert all(line.epsilon == inf for line in book.user_line(0) if line.adversary[:3] == "own")

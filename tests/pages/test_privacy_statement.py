@@ -351,7 +351,7 @@ def test_what_coins_promise_without_a_plan():
     told = statement(replace(UNKNOWN, plan=None, budget=None))
     assert [card.big for card in told.document.cards] == [
         *["ε ≤ 1.20"] * 2,  # the label
-        *["ε ≤ 2.80"] * 2,  # 2 and 0.8: nothing is sent as it was given
+        *["ε ≤ 4.00"] * 2,  # 1.2, 2 and 0.8: nothing is sent as it was given
         *["ε ≤ 4.00"] * 2,
     ]
     some = statement(replace(RANDOMISED, plan=None, budget=None))

@@ -10,17 +10,20 @@ from example_study import STUDY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdml.accounting import Budget, Ledger, bounds, last_safe_round, spending
+from pdml.accounting import Budget, Ledger, answers, last_safe_round, spending
 from pdml.accounting.exposure import exposure
 from pdml.errors import Untrainable
 from pdml.plan.training_plan import TrainingPlan
 from pdml.study import Study, ending
+from pdml.study.encoder import Category, Encoder, Menu, Number
 
 PLAN = TrainingPlan(rounds=10, noise_scale=0.5, noise_decay=0.9)
+OPEN = TrainingPlan(rounds=1, noise_scale=0.0, objective_noise="none")
 KINDS = ["truncated_gaussian", "uniform_box", "uniform_ball", "none"]
 limits = st.sampled_from([0.01, 0.3, 0.4, 1.0, 5.0, 1e3]) | st.floats(1e-3, 30) | st.just(inf)
 deltas = st.sampled_from([1e-9, 1e-6, 0.05, 0.4])
 menus = st.lists(st.integers(20, 290), min_size=1, max_size=3, unique=True)
+STATUS = ("single", "married", "widowed")
 
 
 @st.composite
@@ -41,6 +44,7 @@ def studies(draw: st.DrawFn) -> Study:
     )
     return replace(
         STUDY,
+        **draw(answers_randomised()),
         menu=menu,
         default_epsilon=menu[0],
         accept_weak=menu[-1] >= 2.95,
@@ -51,16 +55,40 @@ def studies(draw: st.DrawFn) -> Study:
     )
 
 
+@st.composite
+def answers_randomised(draw: st.DrawFn) -> dict:
+    """Of a study: by default none, else some or all of its answers, with menus of all sorts."""
+    if draw(st.booleans()):
+        return {}
+    asked = []
+    for k in range(draw(st.integers(1, 2))):
+        menu = tuple(sorted(value / 100 for value in draw(menus)))
+        accept = menu[-1] >= 2.95
+        epsilon = Menu(menu=menu, default=menu[0], accept_weak=accept)
+        asked.append(Category(name=f"a{k}", levels=STATUS, epsilon=epsilon))
+    clear = [Number(name="age", low=18, high=100)] if draw(st.booleans()) else []
+    return {"encoder": Encoder(attributes=(*asked, *clear), version=2), "wording": {}}
+
+
 def job(study: Study, plan: TrainingPlan, smallest: float, largest: float):
     """Of one job at a server of the study whose people chose from ``smallest`` to ``largest``."""
     place = study.place("alice", records=study.min_records, epsilons=(smallest, largest))
     return (place.flip(), *plan.events(place))
 
 
+def least(study: Study, events):
+    """The same where everybody chose the smallest ε of each answer's menu."""
+    flip, *others = events
+    menus = [each.epsilon.menu for each in study.encoder.sensitive]
+    each = [one._replace(epsilon=m[0]) for one, m in zip(flip.answers, menus, strict=True)]
+    return (replace(flip, answers=tuple(each)), *others)
+
+
 def refused(study: Study, events, jobs: float) -> bool:
     """Whether the ledger of so many jobs breaks the budget; there may be very many."""
     classes = len(study.classes)
-    once = exposure(spending.split(events), classes=classes)
+    sent = spending.split(events)
+    once = exposure(sent, classes=classes)
     coin = {
         name: getattr(once.coin, name) * sqrt(jobs)
         for name in ("label", "rest", "square", "rounding")
@@ -71,7 +99,7 @@ def refused(study: Study, events, jobs: float) -> bool:
         coin=replace(often(once.coin, jobs), **coin),
     )
     rows = ("features", "label")
-    return not all(bounds.keeps(data, many, *study.budget.limit(data)) for data in rows)
+    return not all(answers.keeps(data, [sent], many, *study.budget.limit(data)) for data in rows)
 
 
 BOUNDS = ("theta", "eta", "both", "whole", "once")
@@ -92,15 +120,20 @@ def often(bound, jobs: float):
 @given(studies())
 @settings(max_examples=150, deadline=None)
 def test_every_study_that_is_accepted_ends_and_no_other_does(study):
-    """At every data set that the menu allows. 2^400 jobs stand for any number."""
+    """At every data set that the menus allow. 2^400 jobs stand for any number; without a plan, by
+    one that releases everything."""
     found = ending.mistakes(study)
-    if study.budget is None or study.plan is None:
-        limited = study.budget is not None and study.budget.features_epsilon < inf
-        assert bool(found) == (not limited)
+    if study.budget is None or (study.plan is None and study.budget.features_epsilon == inf):
+        assert found
         return
+    if study.plan is None:  # nothing but the features costs whoever switches their noise off
+        study = replace(study, plan=OPEN, budget=replace(study.budget, labels_epsilon=inf))
     pairs = [(low, high) for low in study.menu for high in study.menu if low <= high]
-    ends = [refused(study, job(study, study.plan, *pair), 2.0**400) for pair in pairs]
+    jobs = [job(study, study.plan, *pair) for pair in pairs]
+    ends = [refused(study, least(study, each), 2.0**400) for each in jobs]
     assert all(ends) == (not found)
+    if not found:  # and as the ledger has it
+        assert all(refused(study, each, 2.0**400) for each in jobs)
 
 
 @given(studies(), st.integers(2, 40))
@@ -161,3 +194,41 @@ def test_budgets_for_labels_that_do_not_end(budget, remedy):
     """Between the menu's ends, too: a data set may hold the smallest ε alone."""
     ((path, sentence),) = ending.mistakes(replace(STUDY, plan=PLAN, budget=budget))
     assert path == ("budget", "labels") and sentence.endswith(remedy)
+
+
+def all_randomised(*epsilons: float, **changes) -> Study:
+    """A study that asks so many questions beside the label, each with this menu."""
+    menu = Menu(menu=epsilons, default=epsilons[0])
+    encoder = Encoder(attributes=(Category(name="a", levels=STATUS, epsilon=menu),), version=2)
+    return replace(STUDY, encoder=encoder, wording={}, **changes)
+
+
+@pytest.mark.parametrize("plan", [PLAN, None])
+@pytest.mark.parametrize(
+    ("budget", "told"),
+    [
+        (Budget(features_epsilon=1.0), "; limit features to clearly less than 0.9"),
+        (Budget(features_epsilon=0.9), "; limit features to clearly less than 0.9"),
+        (Budget(features_epsilon=0.1, features_delta=0.5), "; add features = { epsilon = 0.5 } to"),
+        (Budget(features_epsilon=5.0, labels_epsilon=0.4), "; limit features to clearly less than"),
+        (None, "add [budget] with features = { epsilon = 0.5 }"),
+    ],
+)
+def test_features_whose_answers_are_all_randomised_need_a_limit_below_their_coins(
+    plan, budget, told
+):
+    """0.4 of the label and 0.5 of the answer make 0.9: whoever chose these is never beyond 1."""
+    study = all_randomised(0.5, 2.0, plan=plan, budget=budget)
+    ((path, sentence),) = ending.mistakes(study)
+    assert told in sentence and path[0] == "budget"
+    better = replace(study, budget=Budget(features_epsilon=0.5))
+    assert ending.mistakes(better) == []
+
+
+def test_jobs_without_noise_end_below_the_coins_and_never_above():
+    """As the study was that took a thousand jobs without any noise under a budget of 1."""
+    loose = all_randomised(0.5, plan=OPEN, budget=Budget(features_epsilon=1.0))
+    events = job(loose, OPEN, 0.4, 0.4)
+    assert not refused(loose, events, 1_000) and ending.mistakes(loose)
+    strict = replace(loose, budget=Budget(features_epsilon=0.8))
+    assert refused(strict, events, 1) and not ending.mistakes(strict)

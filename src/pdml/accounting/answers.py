@@ -69,36 +69,53 @@ class Row:
         ``chosen``: the ε of each one's answers here, added up. By default everybody has chosen the
         largest, and only whoever is worst off matters.
         """
-        if self.label:  # the label may differ, too: what tells on its coin does not hold
-            record = profiles.better_of(*bounds.closed("features", spent).values())
-        else:
-            record = bounds.against_others("features", spent, worst=chosen is None)
+        record = bounds.against_others("features", spent, worst=chosen is None)
         if sent.counts:  # they tell of true answers, which no coin hides
             return record
-        several = self.label or len(self.answers) > 1
-        levels = 2 if several else self.answers[0].levels
         total = sum(each.epsilon for each in self.answers) if chosen is None else chosen
-        coins = np.asarray(spent.epsilon) + total if self.label else total
-        return profiles.better_of(record, profiles.joint_profile(coins, record, levels))
+        if self.label:
+            return profiles.better_of(record, self.closed(sent, spent, total))
+        levels = 2 if len(self.answers) > 1 else self.answers[0].levels
+        return profiles.better_of(record, profiles.joint_profile(total, record, levels))
+
+    def closed(self, sent: Split, spent: Exposure, total: Values) -> Profile:
+        """The same of a row with the label, by closed forms, after each round where ``spent`` has
+        them: behind all coins no bound holds that has counted the label's already.
+        """
+        record = profiles.better_of(*bounds.closed("features", spent).values())
+        if sent.counts:
+            return record
+        coins = np.asarray(spent.epsilon) + total
+        return profiles.better_of(record, profiles.joint_profile(coins, record))
 
 
 def rows(sent: Sequence[Split]) -> tuple[Row, ...]:
     """Of everything that servers have: one for each answer, and one for all together with the
     label.
     """
-    found: dict[str, AnswerFlipped] = {}
-    for answer in (each for one in sent for each in one.answers):
-        known = found.setdefault(answer.name, answer)
-        found[answer.name] = max(known, answer, key=lambda each: each.epsilon)
-    each = tuple(Row(named(answer.name), (answer,)) for answer in found.values())
-    return (*each, Row(TOGETHER, tuple(found.values()), label=True)) if each else ()
+    asked = _largest(sent)
+    each = tuple(Row(named(answer.name), (answer,)) for answer in asked)
+    return (*each, Row(TOGETHER, asked, label=True)) if each else ()
 
 
 def features(sent: Sequence[Split]) -> Row | None:
-    """The row of features, where no server has any of them as they are; None elsewhere."""
+    """The row of features, where no server has any of them as they are; None elsewhere.
+
+    The row is about replacing a record (docs/attributes.md). That replaces its label, too, whose
+    coin therefore adds to those of the answers.
+    """
     if not sent or any(each.in_clear for each in sent):
         return None
-    return Row("features", sent[0].answers)
+    return Row("features", _largest(sent), label=True)
+
+
+def _largest(sent: Sequence[Split]) -> tuple[AnswerFlipped, ...]:
+    """Each answer once, with the largest ε of all servers."""
+    largest: dict[str, AnswerFlipped] = {}
+    for answer in (each for one in sent for each in one.answers):
+        known = largest.setdefault(answer.name, answer)
+        largest[answer.name] = max(known, answer, key=lambda each: each.epsilon)
+    return tuple(largest.values())
 
 
 def against_others(data: str, row: Row | None, sent: Sequence[Split], spent: Exposure) -> Profile:
@@ -107,8 +124,19 @@ def against_others(data: str, row: Row | None, sent: Sequence[Split], spent: Exp
     """
     if row is None:
         return bounds.against_others(data, spent, worst=True)
-    counted = next((each for each in sent if each.counts), sent[0])
-    return row.profile(counted, spent)
+    return row.profile(_counting(sent), spent)
+
+
+def closed(data: str, row: Row | None, sent: Sequence[Split], spent: Exposure) -> Profile:
+    """The same of label or features by closed forms, after each round where ``spent`` has them."""
+    if row is None:
+        return profiles.better_of(*bounds.closed(data, spent).values())
+    return row.closed(_counting(sent), spent, row.coins({}))
+
+
+def _counting(sent: Sequence[Split]) -> Split:
+    """Of several servers one that counted true answers, if any did."""
+    return next((each for each in sent if each.counts), sent[0])
 
 
 def keeps(data: str, sent: Sequence[Split], spent: Exposure, epsilon: float, delta: float) -> bool:

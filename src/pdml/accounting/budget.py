@@ -20,7 +20,8 @@ class Budget:
 
     Against the own server nothing is spent round by round: labels, and other answers that went
     through coins, have the ε of their devices, all else nothing. So these answers need no limit of
-    their own; where every answer went through a coin, features are limited with the coins counted.
+    their own; where every answer went through a coin, features are limited with the coins counted,
+    the label's among them.
     """
 
     features_epsilon: float = inf

@@ -378,10 +378,11 @@ class Ledger:
         ledger's δ.
         """
         _check_row(DATA, data, "other servers")
-        spent = self._exposure(by_round=True)
-        forms = profiles.better_of(*bounds.closed(data, spent).values())
+        spent, row = self._exposure(by_round=True), self._rows.get(data)
+        sent = [self._sent[i] for i in self._different]
+        forms = answers.closed(data, row, sent, spent)
         each = profiles.epsilon_at(forms, self.delta)[1:]
-        last = bounds.against_others(data, spent.after(-1), worst=True)
+        last = answers.against_others(data, row, sent, spent.after(-1))
         at_the_end = profiles.epsilon_at(last, self.delta)  # nobody knew more before
         worst: list[float] = np.minimum(each, at_the_end).max(axis=1).tolist()
         return worst

@@ -60,13 +60,10 @@ def split(events: Sequence[Event]) -> Split:
     for event in events:
         match event:
             case LabelFlipped():
-                if flips and (event.answers, event.in_clear) != (
-                    flips[0].answers,
-                    flips[0].in_clear,
-                ):
+                if flips and (event.answers or flips[0].answers):
                     raise InvalidInput(
-                        "reports of the same people must have randomised the same answers, got "
-                        "different ones: what they tell together is not known"
+                        "people must report once where other answers than the label are "
+                        "randomised, got several reports: what they tell together is not known"
                     )
                 flips.append(event)
                 by = provenance.worst(by, event.by)

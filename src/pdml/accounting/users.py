@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 
 from pdml._types import Array, IntArray
-from pdml.accounting import answers, bounds, profiles, provenance, spending
+from pdml.accounting import answers, bounds, profiles, spending
 from pdml.accounting.certainty import certainty_at
 from pdml.accounting.events import Event
 from pdml.accounting.exposure import Exposure, exposure
@@ -128,7 +128,7 @@ def _lines(
     delta: float,
 ) -> Array:
     """The arrays of `UserLines` for each kind of person, then of each row's `AnswerLines`."""
-    found = [np.where(provenance.is_seen(sent.by), inf, spent.epsilon)]
+    found = [np.where(np.isinf(sent.own_epsilon), inf, spent.epsilon)]
     whole = answers.features([sent])
     for data in ("label", "features"):
         profile = bounds.against_others(data, spent)

@@ -224,7 +224,10 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
         "kind": Key(f"Instead of them: {' or '.join(f'`{kind}`' for kind in TOPOLOGIES)}."),
     },
     "budget": {
-        "features": Key("What they may learn of people's features."),
+        "features": Key(
+            "What they may learn of people's records. Where every attribute has an `epsilon`, it "
+            "must lie below the sum of the smallest ones of all menus, the label's included."
+        ),
         "labels": Key("What they may learn of people's labels."),
         "colluding": Key("How many others together both limits hold against; by default all."),
     },

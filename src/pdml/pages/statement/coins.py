@@ -52,7 +52,9 @@ def most(study: Study, data: str) -> float:
     if data in own:
         return own[data]
     if data == "features":
-        return inf if study.encoder.clear else sum(own.values())
+        data = answers.TOGETHER  # a record's label is replaced with it
+        if study.encoder.clear:
+            return inf
     return study.menu[-1] + (sum(own.values()) if data == answers.TOGETHER else 0.0)
 
 
