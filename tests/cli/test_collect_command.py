@@ -178,7 +178,7 @@ def test_without_their_keys_reports_are_nothing(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    "command", ["serve", "invite", "status", "delete", "purge", "close", "export"]
+    "command", ["serve", "invite", "status", "delete", "purge", "clock", "close", "export"]
 )
 def test_every_command_explains_itself_with_an_example(
     command: str, capsys: pytest.CaptureFixture[str]

@@ -19,6 +19,7 @@ from pdml.errors import InvalidInput, StorageUnavailable
 
 ALICE = collection_id(AGREED, "alice")
 END = AGREED.notice.retention.timestamp()
+DAY = 86_400
 
 
 def entries(count):
@@ -117,6 +118,8 @@ def test_before_its_time_only_whoever_says_so_erases(tmp_path):
 
 def test_whoever_opens_it_afterwards_finds_it_erased(tmp_path):
     filled(tmp_path)
+    for days in (8, 1):  # in use until then
+        collection(tmp_path, END - days * DAY).store.close()
     with collection(tmp_path, END) as late:
         told = late.status().to_dict()
         assert (told["state"], told["reports"], told["erased_at"]) == (
@@ -156,6 +159,7 @@ def test_a_running_service_erases_when_the_time_has_come(open_store, monkeypatch
         assert (await send(client, report(AGREED))).status_code == 201
         await asyncio.sleep(0.05)
         assert store.totals().reports == 1
+        store.set_latest_hour(int(END // 3600) - 1)  # it ran until then
         clock.now = END
         refused = await send(client, report(AGREED))
         while store.totals().state is not State.ERASED:

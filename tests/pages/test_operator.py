@@ -283,6 +283,13 @@ def test_the_end_of_retention_is_told() -> None:
     assert "all reports were erased" in page and "days left" not in page and "erased</span>" in page
 
 
+def test_a_date_that_is_not_believed_is_told() -> None:
+    jump = "the clock says <b>2037</b>"
+    page = render(summary(1, 1, clock_jump=jump), preview(TOLD, summary(1, 1)))
+    assert '<p class="verdict not">The clock says &lt;b&gt;2037&lt;/b&gt;.</p>' in page
+    assert "The clock" not in render(summary(1, 1), preview(TOLD, summary(1, 1)))
+
+
 def test_languages_are_those_of_the_studys_texts() -> None:
     tongues = replace(TOLD, language="nl")
     assert "Languages nl of the study’s own texts" in shown(tongues, summary(1, 0))

@@ -166,11 +166,11 @@ def of_a_home(place: Path) -> None:
 
 def of_a_collection(place: Path) -> None:
     who, entries = collection_id(TRIAL, "alice"), [entry(label=i % 2) for i in range(3)]
-    store = SqliteStore(place / "4.db", who)
+    store = SqliteStore(place / "5.db", who)
     store.commit([*entries[1:], entries[0]._replace(consent=b"\1" * 48)])
     store.close()
-    keep("collection-4.sql", dump(place / "4.db"))
-    keep("collection-4.keys", place / "4.keys")
+    keep("collection-5.sql", dump(place / "5.db"))
+    keep("collection-5.keys", place / "5.keys")
 
 
 def of_data(place: Path) -> None:

@@ -209,13 +209,22 @@ def _show(found: "Status") -> None:
         f"of {totals.invitations:,}.",
         f"Refused because their id was taken: {totals.conflicts:,}.",
     )
-    if found.retention:
-        screen.say(f"Reports are kept until {found.retention} at the latest.")
+    _show_retention(found)
     if found.erased_at:
         screen.say(f"All reports were erased in the hour {found.erased_at}.")
     if found.frozen_at:
         exported = f", exported with digest {totals.digest}" if totals.digest else ""
         screen.say(f"Frozen at {found.frozen_at}{exported}.")
+
+
+def _show_retention(found: "Status") -> None:
+    if found.clock_jump is not None:
+        screen.say(f"Warning: {found.clock_jump}.")
+    elif found.retention:
+        screen.say(
+            f"Reports are kept until {found.retention}, and erased by the first command or running "
+            "service after it."
+        )
 
 
 @collect.command()
@@ -258,7 +267,9 @@ def purge(
 
     Each is erased as if it had been withdrawn, also in a frozen collection,
     and nothing more is taken. A running service does it by itself when the
-    time has come, and so does every command that opens the collection.
+    time has come, and so does every command that opens the collection. A
+    date more than a week after the last use must be confirmed first: see
+    `pdml collect clock`. --early needs no date.
     Data sets that were exported before are copies: delete them yourself.
 
     \b
@@ -278,6 +289,50 @@ def purge(
         told | {"digest": found.totals.digest or None},
         done + (exported if found.totals.digest else "") if found.erased_at else kept,
     )
+
+
+@collect.command()
+def clock(
+    study: StudyFile,
+    server: Server = "",
+    db: Database = "",
+    keys: Keys = None,
+    confirm: Annotated[
+        bool, flag("--confirm", "The machine's date is right: erase by it what is due.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Tell whether the machine's date is believed, or confirm it.
+
+    Reports are erased at the end of their retention. A wrong date must not
+    do that: one that is more than a week after the latest time at which the
+    collection was used erases nothing until it is confirmed here.
+
+    \b
+    Example:
+      pdml collect clock study.toml --server alice
+      pdml collect clock study.toml --server alice --confirm
+    """
+    with _opened(study, server, db, keys) as collection:
+        if confirm:
+            collection.confirm_clock()
+        found = collection.status()
+    values = {name: found.to_dict()[name] for name in ("server", "state", "reports", "retention")}
+    values |= {"now": found.now, "latest_hour": found.latest_hour or None}
+    jump = None if found.clock_jump is None else str(found.clock_jump)
+    screen.tell(as_json, values | {"clock_jump": jump}, lambda: _show_clock(found, confirm))
+
+
+def _show_clock(found: "Status", confirm: bool) -> None:
+    screen.say(f"The clock says {found.now}" + (", which is confirmed." if confirm else "."))
+    if found.latest_hour:
+        screen.say(f"The latest hour of use that {found.server} has noted is {found.latest_hour}.")
+    if found.erased_at:
+        screen.say(f"All reports were erased in the hour {found.erased_at}.")
+    elif found.retention:
+        _show_retention(found)
+    else:
+        screen.say("The study has no retention: no date erases anything.")
 
 
 @collect.command()

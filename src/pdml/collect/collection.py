@@ -10,7 +10,8 @@ from typing import Any, Self
 
 from pdml.collect.export import export
 from pdml.collect.intake import hour_text
-from pdml.collect.rules import Clock, collection_id, hash_id, hash_token, is_over
+from pdml.collect.retention import ClockJump, ends, keep_retention
+from pdml.collect.rules import Clock, collection_id, hash_id, hash_token
 from pdml.collect.store import Store, Totals, require_there
 from pdml.collect.stores import open_store
 from pdml.errors import InvalidInput
@@ -26,6 +27,8 @@ class Status:
     study: Study
     server: str
     totals: Totals
+    hour: int  # by the machine's clock
+    clock_jump: ClockJump | None = None  # why the machine's date is not believed
 
     @property
     def by_epsilon(self) -> dict[str, int]:
@@ -48,6 +51,17 @@ class Status:
         """The hour in which all reports were erased, or ""."""
         hour = self.totals.erased_hour
         return "" if hour is None else hour_text(hour)
+
+    @property
+    def now(self) -> str:
+        """The hour by the machine's clock."""
+        return hour_text(self.hour)
+
+    @property
+    def latest_hour(self) -> str:
+        """The latest hour at which it was used, or "" if nothing is erased by date."""
+        hour = self.totals.latest_hour
+        return "" if hour == 0 else hour_text(hour)
 
     @property
     def retention(self) -> str:
@@ -78,6 +92,8 @@ class Status:
             "consent_version": None if self.study.consent is None else self.study.consent.version,
             "retention": self.retention or None,
             "erased_at": self.erased_at or None,
+            "latest_hour": self.latest_hour or None,
+            "clock_jump": None if self.clock_jump is None else str(self.clock_jump),
             "frozen_at": self.frozen_at or None,
             "digest": self.totals.digest or None,
         }
@@ -110,7 +126,8 @@ class Collection:
 
     Guarantees
     ----------
-    - Whoever opens a collection whose retention has ended finds it erased.
+    - Whoever opens a collection whose retention has ended finds it erased, unless the date is not
+      believed: `clock_jump` says why, and nothing is erased, handed over or invited to then.
 
     Examples
     --------
@@ -140,12 +157,14 @@ class Collection:
         self.database = database or f"{study.id}-{self.server}.db"
         self._clock = clock
         self.store: Store = open_store(self.database, who, create=create, keys=keys)
-        if is_over(study, clock()):
-            try:
-                self.store.erase(int(clock() // 3600))
-            except BaseException:
-                self.store.close()
-                raise
+        self.clock_jump: ClockJump | None = None
+        try:
+            keep_retention(study, self.store, clock())
+        except ClockJump as jump:
+            self.clock_jump = jump
+        except BaseException:
+            self.store.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -166,7 +185,33 @@ class Collection:
         Status
             Totals alone: no report is looked at.
         """
-        return Status(study=self.study, server=self.server, totals=self.store.totals())
+        return Status(
+            study=self.study,
+            server=self.server,
+            totals=self.store.totals(),
+            hour=int(self._clock() // 3600),
+            clock_jump=self.clock_jump,
+        )
+
+    def require_clock(self) -> None:
+        """Refuse what must wait until the date is believed.
+
+        Raises
+        ------
+        ClockJump
+            If the retention has ended by a clock that is not believed.
+        """
+        if self.clock_jump is not None and self.clock_jump.over:
+            raise self.clock_jump
+
+    def confirm_clock(self) -> None:
+        """Believe the machine's date from now on, and erase all reports if their retention has
+        ended by it.
+        """
+        now = self._clock()
+        self.store.set_latest_hour(int(now // 3600))
+        self.clock_jump = None
+        keep_retention(self.study, self.store, now)
 
     def invite(self, count: int, file: Path) -> None:
         """Make invitations: links that work once.
@@ -184,6 +229,7 @@ class Collection:
         - The file reaches the disk before the store knows the invitations; if the store refuses
           them, it does not stay.
         """
+        self.require_clock()
         tokens = [secrets.token_hex(16) for _ in range(count)]
         lines = "".join(f"{token},{self.url}/#t={token}\n" for token in tokens)
         if not write_private(file, f"token,link\n{lines}", first=True):
@@ -237,6 +283,8 @@ class Collection:
         ------
         InvalidInput
             If the retention has not ended, unless ``early`` or ``due``, or for both of these.
+        ClockJump
+            If it has ended by a clock that is not believed, unless ``early``.
 
         Guarantees
         ----------
@@ -248,7 +296,9 @@ class Collection:
             raise InvalidInput(
                 "due must be left out with early, which erases at once", setting="due"
             )
-        if not early and not is_over(self.study, self._clock()):
+        if not early:
+            self.require_clock()
+        if not early and self._clock() < ends(self.study):
             if due:
                 return 0
             notice = self.study.notice
@@ -291,6 +341,7 @@ class Collection:
             If there are too few reports, or the database was altered since the first export.
         """
         trainable.check(self.study)
+        self.require_clock()
         require_there(self.store.totals().state)
         least = 1 if force_small else self.study.min_records
         return export(self.store, folder, hour=int(self._clock() // 3600), min_records=least)

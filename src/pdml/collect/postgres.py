@@ -43,13 +43,18 @@ _STATE = "CASE WHEN erased_hour IS NULL THEN state ELSE 'erased' END"
 _HELD = f"SELECT {_STATE}, tallies_key, tallies FROM pdml_collection FOR UPDATE"
 _TOTALS = (
     f"SELECT {_STATE}, withdrawn, conflicts, invited, invited_used, frozen_hour, erased_hour, "
-    "digest, tallies_key, tallies FROM pdml_collection"
+    "latest_hour, digest, tallies_key, tallies FROM pdml_collection"
 )
 _KNOWN = "SELECT key, sealed FROM pdml_reports WHERE id = %s"
 _ROWS = "SELECT key, id, sealed FROM pdml_reports WHERE sealed IS NOT NULL"
 _ANY = "SELECT 1 FROM pdml_reports WHERE id = ANY(%b::bytea[]) LIMIT 1"
 _FRESH = "SELECT count(*) FROM pdml_invitations WHERE hash = ANY(%b::bytea[]) AND NOT used"
 _USE = "UPDATE pdml_invitations SET used = true WHERE hash = ANY(%b::bytea[]) AND NOT used"
+_LATEST = "SELECT latest_hour FROM pdml_collection"
+_OBSERVE = (
+    "UPDATE pdml_collection SET latest_hour = %(hour)s WHERE latest_hour < %(hour)s "
+    "AND (latest_hour = 0 OR %(hour)s - latest_hour <= %(jump)s)"
+)
 _COUNT = (
     "UPDATE pdml_collection SET tallies_key = %s, tallies = %s, invited_used = invited_used + %s"
 )
@@ -175,7 +180,7 @@ class PostgresStore:
             assert row is not None
             # by a withdrawal just now, or before this database was restored
             with suppress(KeyDestroyed):
-                return totals_of(row[:8], self._vault.tallies(SealedTallies(*row[8:])))
+                return totals_of(row[:9], self._vault.tallies(SealedTallies(*row[9:])))
         with self._sealing() as (db, state, held):
             self._count(db, *self._tallied(db, state, held), [])
         return self.totals()
@@ -247,6 +252,20 @@ class PostgresStore:
             if doomed:
                 self._vault.keys.destroy(doomed)
                 db.execute("DELETE FROM pdml_doomed")
+
+    def observe(self, hour: int, *, jump: int) -> int:
+        with self._guarded() as db:
+            row = db.execute(_LATEST).fetchone()
+        if row is not None and row[0] < hour:
+            with self._transaction() as (db, _, _):
+                db.execute(_OBSERVE, {"hour": hour, "jump": jump})
+                row = db.execute(_LATEST).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def set_latest_hour(self, hour: int) -> None:
+        with self._transaction() as (db, _, _):
+            db.execute("UPDATE pdml_collection SET latest_hour = %s", (hour,))
 
     def set_open(self, is_open: bool) -> None:
         with self._transaction() as (db, state, _):

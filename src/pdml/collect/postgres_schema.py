@@ -34,7 +34,8 @@ CREATE TABLE pdml_collection (
     frozen_hour bigint, digest text NOT NULL DEFAULT '',
     withdrawn bigint NOT NULL DEFAULT 0, conflicts bigint NOT NULL DEFAULT 0, invited bigint NOT NULL DEFAULT 0, invited_used bigint NOT NULL DEFAULT 0,
     probes bigint NOT NULL DEFAULT 0,
-    ring text NOT NULL DEFAULT '', tallies_key bigint, tallies bytea, erased_hour bigint
+    ring text NOT NULL DEFAULT '', tallies_key bigint, tallies bytea, erased_hour bigint,
+    latest_hour bigint NOT NULL DEFAULT 0
 );
 CREATE TABLE pdml_invitations (hash bytea PRIMARY KEY, used boolean NOT NULL DEFAULT false);
 """

@@ -7,13 +7,13 @@ report's influence rests on it.
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
 
+from pdml.collect.retention import ends
 from pdml.collect.store import CollectionId, Entry
 from pdml.core.coded import Block
 from pdml.errors import MessageError
@@ -75,7 +75,7 @@ class Rules:
             classes=len(study.classes),
             width=study.width,
             opens=study.opens.timestamp() if study.opens else -float("inf"),
-            closes=min(_moment(study.closes), _retention(study)),
+            closes=min(study.closes.timestamp() if study.closes else float("inf"), ends(study)),
             require_tokens=require_tokens,
             codes=codes_of(study),
             consents=_consents(study),
@@ -197,19 +197,6 @@ def _consents(study: Study) -> dict[tuple[str, str], bytes]:
         return {("", ""): b""}
     digest, version = study.consent.digest, study.consent.version
     return {(digest, version): bytes.fromhex(digest) + version.encode().ljust(16, b"\0")}
-
-
-def is_over(study: Study, now: float) -> bool:
-    """Whether the retention of reports has ended."""
-    return now >= _retention(study)
-
-
-def _retention(study: Study) -> float:
-    return _moment(None if study.notice is None else study.notice.retention)
-
-
-def _moment(time: datetime | None) -> float:
-    return float("inf") if time is None else time.timestamp()
 
 
 def _outside(entry: Entry | Refusal) -> Refusal:

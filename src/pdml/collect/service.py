@@ -7,16 +7,17 @@ from collections.abc import Callable
 from pdml.collect.attempts import Attempts
 from pdml.collect.guard import Guard
 from pdml.collect.intake import Intake
-from pdml.collect.rules import Clock, Rules, hash_id, hash_token, is_over
+from pdml.collect.retention import ClockJump, keep_retention
+from pdml.collect.rules import Clock, Rules, hash_id, hash_token
 from pdml.collect.store import Ended, NoSuchReport, Store, Totals, refused
 from pdml.collect.summary import Counters, Summary
 from pdml.collect.writer import Writer
-from pdml.errors import StorageUnavailable
+from pdml.errors import DataError, StorageUnavailable
 from pdml.study import Study
 from pdml.study.messages import Admission, Problem, Withdrawn, problem, report_id
 
 _log = logging.getLogger("pdml.collect")
-_LOOK = 60.0  # seconds between two looks at whether the retention has ended
+_LOOK = 60.0  # seconds between two looks at the clock, and whether the retention has ended
 # seconds for which a proof of health is good: asking often must not cost a sync each
 _HEALTH_LASTS = 1.0
 
@@ -50,6 +51,7 @@ class Service:
         self._health: tuple[float, str] = (-1.0, "")
         self._probing = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
+        self._clock_jump = ""  # why the machine's date is not believed
 
     async def start(self) -> None:
         self.writer = Writer(self._store, capacity=self._capacity)
@@ -66,15 +68,24 @@ class Service:
 
     async def _keep_retention(self) -> None:
         """Erase all reports when their retention ends; what fails is tried again."""
+        warned = -1  # the hour
         while True:
-            if is_over(self.study, self.clock()):
-                try:
-                    hour = int(self.clock() // 3600)
-                    erased = await asyncio.to_thread(self._store.erase, hour)
+            now = self.clock()
+            try:
+                erased = await asyncio.to_thread(keep_retention, self.study, self._store, now)
+                self._clock_jump = ""
+                if erased is not None:
                     _log.info("the retention has ended: %d reports were erased", erased)
                     return
-                except StorageUnavailable as error:
-                    _log.error("the retention has ended, but nothing can be erased: %s", error)
+            except ClockJump as jump:
+                self._clock_jump = str(jump)
+                if warned != now // 3600:
+                    warned = int(now // 3600)
+                    _log.error("%s", jump)
+            except StorageUnavailable as error:
+                _log.error("the retention has ended, but nothing can be erased: %s", error)
+            except DataError as error:  # a key of the totals is lost
+                _log.error("the retention cannot be looked after: %s", error)
             await asyncio.sleep(_LOOK)
 
     async def ailment(self) -> str:
@@ -149,6 +160,7 @@ class Service:
             replayed=self.counters.replayed,
             uptime=now - self.counters.started,
             taken_at=now,
+            clock_jump=self._clock_jump,
         )
 
 

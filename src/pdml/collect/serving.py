@@ -101,6 +101,8 @@ def serve_study(
     ------
     Unaskable
         If the study does not say what people must be told, unless ``settings.test``.
+    ClockJump
+        If the retention has ended by a clock that is not believed.
     InvalidInput
         If plain HTTP would travel where others can listen, or something of the settings, the
         database or the operator's token cannot be used: before anybody can connect.
@@ -118,6 +120,7 @@ def serve_study(
     )
     guard = Guard(chosen.limits, Proxies(chosen.proxies))
     with Collection(study, server, database=database, keys=keys, create=True) as collection:
+        collection.require_clock()
         secure = tls or collection.url.startswith("https:")
         token_file, token_hash = operator_token(chosen.operator_token, collection.database)
         application = app.create(

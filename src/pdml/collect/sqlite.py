@@ -42,12 +42,17 @@ _STATE = "CASE WHEN erased_hour IS NULL THEN state ELSE 'erased' END"
 _HELD = f"SELECT {_STATE}, tallies_key, tallies FROM collection"
 _TOTALS = (
     f"SELECT {_STATE}, withdrawn, conflicts, invited, invited_used, frozen_hour, erased_hour, "
-    "digest, tallies_key, tallies FROM collection"
+    "latest_hour, digest, tallies_key, tallies FROM collection"
 )
 _KNOWN = "SELECT key, sealed FROM ids LEFT JOIN reports USING (key) WHERE id = ?"
 # CROSS: in this order
 _ROWS = "SELECT key, id, sealed FROM ids CROSS JOIN reports USING (key) ORDER BY id"
 _USE = "UPDATE invitations SET used = 1 WHERE hash = ? AND used = 0"
+_LATEST = "SELECT latest_hour FROM collection"
+_OBSERVE = (
+    "UPDATE collection SET latest_hour = :hour WHERE latest_hour < :hour "
+    "AND (latest_hour = 0 OR :hour - latest_hour <= :jump)"
+)
 _COUNT = "UPDATE collection SET tallies_key = ?, tallies = ?, invited_used = invited_used + ?"
 
 
@@ -195,7 +200,7 @@ class SqliteStore:
             row = db.execute(_TOTALS).fetchone()
             # by a withdrawal just now, or before this database was restored
             with suppress(KeyDestroyed):
-                return totals_of(row[:8], self._vault.tallies(SealedTallies(*row[8:])))
+                return totals_of(row[:9], self._vault.tallies(SealedTallies(*row[9:])))
         with self._sealing() as db:
             state, held = _held(db)
             self._count(db, *self._tallied(db, state, held), [])
@@ -271,6 +276,19 @@ class SqliteStore:
             if doomed:
                 self._vault.keys.destroy(doomed)
                 db.execute("DELETE FROM doomed")
+
+    def observe(self, hour: int, *, jump: int) -> int:
+        with self._file.connection() as db:
+            (latest,) = db.execute(_LATEST).fetchone()
+        if latest < hour:
+            with self._file.transaction() as db:
+                db.execute(_OBSERVE, {"hour": hour, "jump": jump})
+                (latest,) = db.execute(_LATEST).fetchone()
+        return int(latest)
+
+    def set_latest_hour(self, hour: int) -> None:
+        with self._file.transaction() as db:
+            db.execute("UPDATE collection SET latest_hour = ?", (hour,))
 
     def set_open(self, is_open: bool) -> None:
         with self._file.transaction() as db:

@@ -25,7 +25,8 @@ _TABLES = (
     state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'closed', 'frozen')),
     frozen_hour INTEGER, digest TEXT NOT NULL DEFAULT '',
     withdrawn INTEGER NOT NULL DEFAULT 0, conflicts INTEGER NOT NULL DEFAULT 0, invited INTEGER NOT NULL DEFAULT 0, invited_used INTEGER NOT NULL DEFAULT 0,
-    ring TEXT NOT NULL DEFAULT '', tallies_key INTEGER, tallies BLOB, erased_hour INTEGER
+    ring TEXT NOT NULL DEFAULT '', tallies_key INTEGER, tallies BLOB, erased_hour INTEGER,
+    latest_hour INTEGER NOT NULL DEFAULT 0
 ) STRICT""",
     "CREATE TABLE probe (one INTEGER PRIMARY KEY CHECK (one = 1), room BLOB NOT NULL) STRICT",
     # Apart from the reports, so that a repeated id is noticed before anything is sealed; and it

@@ -15,7 +15,7 @@ from pdml.errors import DataError, InvalidInput
 from pdml.formats import Format
 
 # Raised with every change of the tables.
-FORMAT = Format(name="collection", version=4)
+FORMAT = Format(name="collection", version=5)
 
 Tallies = Mapping[tuple[int, int], int]  # (ε in millionths, reported class): reports
 
@@ -103,6 +103,7 @@ class Totals:
     invitations_used: int
     frozen_hour: int | None
     erased_hour: int | None
+    latest_hour: int  # at which the collection was used; 0 if its study has no retention
     digest: str  # of the exported data set; empty before
 
     @property
@@ -156,6 +157,14 @@ class Store(Protocol):
         """Withdraw every report that is left, also of a frozen collection, which takes nothing
         more; how many there were. After `StorageUnavailable` it is to be done again.
         """
+
+    def observe(self, hour: int, *, jump: int) -> int:
+        """Raise the latest hour to ``hour``, by at most ``jump`` unless it is the first; the latest
+        hour now.
+        """
+
+    def set_latest_hour(self, hour: int) -> None:
+        """Set the latest hour, also to an earlier one: a person has confirmed the date."""
 
     def set_open(self, is_open: bool) -> None:
         """Close, or open again; a frozen collection refuses both."""
@@ -294,9 +303,9 @@ def without(tallies: Tallies, content: Content) -> Tallies:
 
 def totals_of(row: Sequence[Any], tallies: Tallies) -> Totals:
     """The row (state, withdrawn, conflicts, invited, invited_used, frozen_hour, erased_hour,
-    digest) of a collection, and its tallies.
+    latest_hour, digest) of a collection, and its tallies.
     """
-    state, withdrawn, conflicts, invited, used, hour, erased, digest = row
+    state, withdrawn, conflicts, invited, used, hour, erased, latest, digest = row
     return Totals(
         state=State(state),
         tallies={key: n for key, n in sorted(tallies.items()) if n},
@@ -306,5 +315,6 @@ def totals_of(row: Sequence[Any], tallies: Tallies) -> Totals:
         invitations_used=used,
         frozen_hour=hour,
         erased_hour=erased,
+        latest_hour=latest,
         digest=digest,
     )

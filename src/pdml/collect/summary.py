@@ -35,6 +35,7 @@ class Summary:
     replayed: int  # reports sent again and answered as the first time, since the start
     uptime: float  # seconds
     taken_at: float  # seconds since 1970
+    clock_jump: str = ""  # why the machine's date is not believed
 
 
 class Counters:

@@ -93,6 +93,7 @@ def _refused(study: Study, answer: Problem) -> str:
         "withdrawn here, and what is computed from the data cannot be called back."
     )
     if study.notice is not None:
-        said += f" The service erases it on {study.notice.retention:%Y-%m-%d}."
+        day = f"{study.notice.retention:%Y-%m-%d}"
+        said += f" The service erases it on {day}, or later if it cannot then."
     who = "" if study.organiser is None else f": {study.organiser.contact}"
     return f"{said} Ask the organiser what can still be done{who}"

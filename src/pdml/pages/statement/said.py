@@ -36,9 +36,11 @@ def retention(study: Study) -> str:
     if study.notice is None:
         return ""
     return (
-        f"Collection services keep reports until {study.notice.retention:%Y-%m-%d %H:%M} UTC at "
-        "the longest, and then erase them. Data sets that were handed to training before are "
-        "copies, which each organisation deletes itself."
+        f"Collection services keep reports until {study.notice.retention:%Y-%m-%d %H:%M} UTC, and "
+        "then erase them. One that is off then erases them when it is next used, and if more than "
+        "a week has passed since its last use, when its operator has confirmed the date. Data "
+        "sets that were handed to training before are copies, which each organisation deletes "
+        "itself."
     )
 
 
