@@ -4,6 +4,7 @@ import contextlib
 import html
 import json
 import re
+import secrets
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from running import run
 pytest.importorskip("nats")
 pytest.importorskip("cryptography")
 
+from pdml.node import desk, holdings
 from pdml.node.home import Home
+from pdml.node.offers import Offer
 
 DOC = Path(__file__).parents[2] / "docs" / "consortium.md"
 BLOCKS = re.findall(r"```sh\n(.*?)```", DOC.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -148,6 +151,46 @@ def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by,
 def test_refuses_in_one_sentence(kit, capsys, arguments, reason):
     code, out, err = run(capsys, "node", *arguments)
     assert code == 1 and out == "" and reason in err and err.count("\n") == 1
+
+
+def waiting(kit, job="first"):
+    """An offer of bob that alice's operator is asked about."""
+    site, study = Home.open(Path(kit)), Home.open(Path(kit)).checked_study()
+    contract = holdings.agreed(study, study.plan, job)
+    terms = {"attempt": secrets.token_hex(16), "offerer": "bob", "resume": False}
+    offer = Offer.of(contract, **terms, start_timeout=60.0, round_timeout=30.0)
+    signed = offer.signed(Home.open(Path("bob")).identity())
+    names = {"attempt": offer.attempt, "job": job, "contract": contract.digest, "offerer": "bob"}
+    asked = desk.Attempt(**names, offer=signed, state=desk.ASKED, sentence="")
+    with contextlib.closing(desk.Desk(site.folder)) as table:
+        table.put(asked)
+    return asked.digest
+
+
+def test_an_offer_is_accepted_by_who_has_seen_its_terms(kit, capsys):
+    run(capsys, "node", "data", kit, *TABLE, "--epsilon-column", "eps", "--randomised")
+    digest = waiting(kit)
+    code, out, err = run(capsys, "node", "offers", kit)
+    assert code == 0 and f"first, offered by bob: asked, digest {digest[:16]}" in out
+    assert "waits for your answer: first" in run(capsys, "node", "status", kit)[1]
+    told = json.loads(run(capsys, "node", "status", kit, "--json")[1])
+    assert [each["digest"] for each in told["waiting"]] == [digest]
+    for options in ([], ["--json"]):
+        code, out, err = run(capsys, "node", "accept", kit, "first", *options)
+        assert code == 1 and out == "" and err.count("\n") == 1 and f"{digest} --yes" in err
+    code, shown, _ = run(capsys, "node", "offers", kit, "first")
+    assert code == 0 and "30 rounds with bob" in shown and "What would it cost?" in shown
+    code, out, err = run(capsys, "node", "accept", kit, digest[:8], "--yes")
+    assert code == 0 and out.startswith(shown), err
+    assert out.endswith(f"bob's offer of job first is accepted, digest {digest}\n")
+    other = waiting(kit, "second")
+    code, out, err = run(capsys, "node", "accept", kit, "second", "--yes", "--json")
+    told = json.loads(out)
+    assert (told["state"], told["digest"], told["offered_by"]) == ("accepted", other, "bob")
+    assert [cost["budget"] for cost in told["costs"]] == ["inf", 20.0]
+    third = waiting(kit, "third")
+    code, out, err = run(capsys, "node", "refuse", kit, third[:10], "--json")
+    assert code == 0 and json.loads(out)["state"] == "refused"
 
 
 def spend(site):

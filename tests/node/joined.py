@@ -46,15 +46,15 @@ features = { epsilon = 20, delta = 1e-6 }
 """
 
 
-def join(folder: Path, text: str = STUDY) -> Home:
+def join(folder: Path, text: str = STUDY, names: tuple[str, ...] = ("alice", "bob")) -> Home:
     """The folder of alice, in the study of ``folder``/study.toml with bob."""
     file = folder / "study.toml"
     file.write_text(text)
-    homes = [Home.create(folder / name, name) for name in ("alice", "bob")]
+    homes = [Home.create(folder / name, name) for name in names]
     edit.pin_in_file(file, [home.card().entry("") for home in homes])
     set_up(file, folder / "relay", address="127.0.0.1:4870")
-    alice, _ = (home.join_file(file) for home in homes)
-    return alice
+    joined = [home.join_file(file) for home in homes]
+    return joined[0]
 
 
 def people(count: int = 150) -> Table:

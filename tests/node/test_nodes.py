@@ -150,7 +150,8 @@ def test_any_member_offers_and_a_job_begins_only_if_all_accept(federation):
         attempt = federation.offer("asked", by="bob")
         federation.wait(lambda: federation.state(attempt, "carol")[0] == "asked")
         assert all(federation.round("asked", name) == 0 for name in NAMES)
-        done = federation.pdml("node", "accept", federation.homes["carol"].folder, "asked")
+        folder = federation.homes["carol"].folder
+        done = federation.pdml("node", "accept", folder, "asked", "--yes")
         assert done.returncode == 0, done.stderr
         federation.finish(attempt, by="bob")
         refused = federation.offer("refused", by="bob")

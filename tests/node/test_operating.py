@@ -1,6 +1,8 @@
-"""What an operator decides stands on the desk, once."""
+"""What an operator decides stands on the desk, once, and for the offer that was named."""
 
+import secrets
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,15 +16,26 @@ from pdml.node.home import Home
 from pdml.node.questions import STOP
 
 
+def put(home: Home, **changes: Any) -> desk.Attempt:
+    """Another offer that waits."""
+    drawn = secrets.token_hex(16)
+    fields = {"job": "first", "contract": "c", "offerer": "bob", "state": desk.ASKED}
+    terms = {"attempt": drawn, "offer": drawn.encode(), "sentence": "", **fields, **changes}
+    attempt = desk.Attempt(**terms)
+    desk.Desk(home.folder).put(attempt)
+    return attempt
+
+
 @pytest.fixture
 def asked(tmp_path: Path) -> Home:
     """A node that is asked about the job "first"."""
     home = join(tmp_path)
-    offer = {"contract": "c", "offerer": "bob", "offer": b"", "sentence": ""}
-    desk.Desk(home.folder).put(
-        desk.Attempt(attempt="a" * 32, job="first", state=desk.ASKED, **offer)
-    )
+    put(home, attempt="a" * 32)
     return home
+
+
+def states(home: Home) -> list[tuple[str, str]]:
+    return [(each.offerer, each.state) for each in operating.offers(home)]
 
 
 def test_an_offer_is_answered_once(asked: Home) -> None:
@@ -32,6 +45,62 @@ def test_an_offer_is_answered_once(asked: Home) -> None:
     for decide in (operating.accept, operating.refuse):
         with pytest.raises(InvalidInput, match="no offer of a job 'first' waits"):
             decide(asked, "first")
+
+
+@pytest.mark.parametrize("decide", [operating.accept, operating.refuse])
+@pytest.mark.parametrize("who", ["mallory", "bob"])
+def test_a_name_that_two_offers_have_is_refused_and_a_digest_is_not(
+    asked: Home, decide: Any, who: str
+) -> None:
+    (bobs,) = operating.offers(asked)
+    other = put(asked, offerer=who)
+    with pytest.raises(InvalidInput, match="name one by its digest") as refusal:
+        decide(asked, "first")
+    for each in (bobs, other):
+        assert f"{each.digest} is {each.offerer}'s offer of first" in str(refusal.value)
+    assert [state for _, state in states(asked)] == [desk.ASKED] * 2
+    assert decide(asked, bobs.digest[:12]) == bobs
+    assert [state for _, state in states(asked)][1] == desk.ASKED
+    assert decide(asked, "first") == other  # the only one that still waits
+
+
+def test_a_job_whose_name_is_another_offers_digest_is_no_way_to_be_accepted_for_it(
+    asked: Home,
+) -> None:
+    (bobs,) = operating.offers(asked)
+    put(asked, offerer="mallory", job=bobs.digest[:12])
+    put(asked, offerer="mallory", job=bobs.digest)
+    with pytest.raises(InvalidInput, match="name one by its digest"):
+        operating.accept(asked, bobs.digest[:12])
+    assert operating.accept(asked, bobs.digest) == bobs
+    assert states(asked)[0] == ("bob", desk.ALLOWED)
+
+
+def test_a_few_digits_are_no_digest(asked: Home) -> None:
+    (bobs,) = operating.offers(asked)
+    for digits in ("", bobs.digest[:7]):
+        with pytest.raises(InvalidInput, match="none with such a digest"):
+            operating.accept(asked, digits)
+
+
+def test_what_was_found_is_decided_and_nothing_in_its_place(asked: Home) -> None:
+    """Whatever an offerer does between the moment of reading and that of the answer."""
+    (bobs,) = operating.offers(asked)
+    table = desk.Desk(asked.folder)
+    table._db.change("UPDATE attempts SET offer = ?", (b"other terms",))
+    assert not table.decide(bobs, desk.ALLOWED)
+    assert states(asked) == [("bob", desk.ASKED)]
+
+
+def test_an_offer_that_ended_meanwhile_is_said_to_have(
+    asked: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bobs,) = operating.offers(asked)
+    monkeypatch.setattr(operating, "find", lambda home, offer: bobs)
+    desk.Desk(asked.folder).move(bobs.attempt, desk.FAILED, "it was not begun in time")
+    with pytest.raises(InvalidInput, match="bob's offer of job first waits no more"):
+        operating.accept(asked, bobs.digest)
+    assert states(asked) == [("bob", desk.FAILED)]
 
 
 @pytest.mark.parametrize(

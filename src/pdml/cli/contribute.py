@@ -241,7 +241,7 @@ def _one(one: "Contribution", said: "Said", file: Path | None, *, yes: bool, as_
     seen = _prepared(one, said, as_json=as_json)
     if not as_json:
         _show(one, seen, said.texts)
-        if not yes and not _agreed():
+        if not yes and not screen.confirm("Send this?"):
             raise NotDelivered("Nothing was sent. Chance does not decide again.")
     with screen.working("Sending"):
         receipt = one.send(seen)
@@ -258,14 +258,6 @@ def _one(one: "Contribution", said: "Said", file: Path | None, *, yes: bool, as_
         *([f"Organiser: {', '.join(named)}"] if named else []),
         *([f"Withdrawal code {kept.code}: {code}"] if kept.code else []),
     )
-
-
-def _agreed() -> bool:
-    try:
-        return typer.confirm("Send this?", err=True)
-    except typer.Abort:  # the input has ended: silence is no consent
-        typer.echo(err=True)
-        return False
 
 
 def _prepared(one: "Contribution", said: "Said", *, as_json: bool) -> "Preview":

@@ -1,5 +1,6 @@
 """`pdml node`: one organisation's part in a training between organisations."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,7 +31,8 @@ _RELAY = "Another way to the relay, a leaf node, say.  [default: the study's add
 _EVERYBODY = "What each member of the study has released, and has left."
 _METRICS = "Figures for Prometheus, on this machine only."
 _SIMULATED = "For tests: repeatable noise, which protects nobody."
-Job = Annotated[str, argument("The job's name.", "JOB")]
+_OFFER = "The offer's digest or its first digits, or the job's name."
+Offered = Annotated[str, argument(_OFFER, "OFFER")]
 
 
 def _home(folder: Path) -> "Home":
@@ -254,43 +256,82 @@ def result(
 
 
 @node.command()
-def offers(folder: NodeFolder, as_json: Json = False) -> None:
+def offers(
+    folder: NodeFolder,
+    offer: Annotated[str, argument("One that waits: its terms and cost.", "[OFFER]")] = "",
+    as_json: Json = False,
+) -> None:
     """List the jobs that members have offered, and what became of them.
+
+    With OFFER, a digest or a job's name, the terms of one that waits and what it would cost.
 
     \b
     Example:
       pdml node offers alice
+      pdml node offers alice first
     """
-    from pdml.cli.node_status import offered
+    from pdml.cli import node_status, node_terms
     from pdml.node import operating
+    from pdml.node.terms import read_terms
 
-    found = operating.offers(_home(folder))
+    home = _home(folder)
+    if offer:
+        terms = read_terms(home, operating.find(home, offer))
+        screen.tell(as_json, terms.to_dict(), lambda: node_terms.show(terms))
+        return
+    found = operating.offers(home)
     told = {"offers": [each.to_dict() for each in found]}
-    screen.answer(as_json, told, *([*map(offered, found)] or ["No job was offered yet."]))
+    listed = [*map(node_status.offered, found)]
+    screen.answer(as_json, told, *(listed or ["No job was offered yet."]))
 
 
 @node.command()
-def accept(folder: NodeFolder, job: Job, as_json: Json = False) -> None:
-    """Accept a job that waits for an answer.
+def accept(
+    folder: NodeFolder,
+    offer: Offered,
+    yes: Annotated[bool, flag("--yes", "Accept without a question: for scripts.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the terms of an offer that waits and what it costs, and accept it if you say yes.
+
+    What is accepted is the offer that was shown, whatever else has its name.
 
     \b
     Example:
       pdml node accept alice first
+      pdml node accept alice 3f2a91c04b7e05d1 --yes
     """
+    from pdml.cli import node_terms
     from pdml.node import operating
+    from pdml.node.terms import read_terms
 
-    operating.accept(_home(folder), job)
-    screen.answer(as_json, {"job": job, "state": "accepted"}, f"job {job} is accepted")
+    home = _home(folder)
+    terms = read_terms(home, operating.find(home, offer))
+    job, who, digest = terms.contract.job, terms.offer.offerer, terms.digest
+    if not yes and (as_json or not sys.stdin.isatty()):
+        raise InvalidInput(
+            f"nobody can be asked here whether to accept {who}'s offer of job {job}: read its "
+            f"terms with `pdml node offers {folder} {digest}`, then accept it with "
+            f"`pdml node accept {folder} {digest} --yes`"
+        )
+    if not as_json:
+        node_terms.show(terms)
+    if not yes and not screen.confirm(f"Accept {who}'s offer of job {job} on these terms?"):
+        screen.answer(False, {}, f"job {job} is not accepted, and its offer waits on")
+        raise typer.Exit(1)
+    operating.accept(home, digest)
+    told = terms.to_dict() | {"state": "accepted"}
+    screen.answer(as_json, told, f"{who}'s offer of job {job} is accepted, digest {digest}")
 
 
 @node.command()
 def refuse(
     folder: NodeFolder,
-    job: Job,
+    offer: Offered,
     why: Annotated[str, option("What the others are told.", "SENTENCE")] = "",
     as_json: Json = False,
 ) -> None:
-    """Refuse a job that waits for an answer; nothing will have been released for it, anywhere.
+    """Refuse an offer that waits for an answer; nothing will have been released for it, anywhere.
 
     \b
     Example:
@@ -298,8 +339,12 @@ def refuse(
     """
     from pdml.node import operating
 
-    operating.refuse(_home(folder), job, why)
-    screen.answer(as_json, {"job": job, "state": "refused"}, f"job {job} is refused")
+    found = operating.refuse(_home(folder), offer, why)
+    screen.answer(
+        as_json,
+        found.to_dict() | {"state": "refused"},
+        f"{found.offerer}'s offer of job {found.job} is refused, digest {found.digest}",
+    )
 
 
 @node.command()

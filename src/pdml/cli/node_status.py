@@ -12,6 +12,8 @@ from pdml.node.desk import ENDED, Attempt
 from pdml.node.everybody import Everybody, Released
 from pdml.pages import numbers
 
+DIGITS = 16  # of a digest in a list
+
 
 def show(account: Account) -> None:
     """What an operator wants to know first stands first."""
@@ -28,8 +30,11 @@ def show(account: Account) -> None:
     screen.say(account.problem or f"{account.records:,} records")
     if account.records and (said := note(home.name, account.labels)):
         screen.say(said)
-    if last is not None:
+    for waiting in account.waiting:
+        screen.say(f"waits for your answer: {offered(waiting)}")
+    if last is not None and last not in account.waiting:
         screen.say(f"job {offered(last)}")
+    if last is not None:
         told = account.progress if account.progress.get("job") == last.job else {}
         if last.state not in ENDED and (others := told.get("rounds")):
             each = (f"{name} round {t}" for name, t in others.items() if name != home.name)
@@ -85,7 +90,7 @@ def _apart(name: str, accounts: Sequence[Released]) -> str:
 def offered(job: Attempt) -> str:
     """A job that was offered, and what became of it."""
     why = f" ({job.sentence})" if job.sentence else ""
-    return f"{job.job}, offered by {job.offerer}: {job.state}{why}"
+    return f"{job.job}, offered by {job.offerer}: {job.state}{why}, digest {job.digest[:DIGITS]}"
 
 
 def _connection(account: Account) -> str:

@@ -123,6 +123,20 @@ def _draws(err: "Console") -> bool:
     return err.is_terminal and not err.is_dumb_terminal
 
 
+# Questions
+
+
+def confirm(question: str) -> bool:
+    """Yes or no; an input that has ended is no consent."""
+    import typer
+
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        typer.echo(err=True)
+        return False
+
+
 # Answers
 
 

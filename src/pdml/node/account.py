@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from pdml.accounting.events import (
 )
 from pdml.accounting.provenance import UNSAID
 from pdml.errors import PDMLError
-from pdml.node.desk import DESK, ENDED, Attempt, Desk
+from pdml.node.desk import ASKED, DESK, ENDED, Attempt, Desk
 from pdml.node.home import JOURNAL, Home
 from pdml.node.journal import Job, Journal
 from pdml.node.party import Holdings
@@ -50,6 +51,7 @@ class Account:
     pid: int | None  # of the process that holds the journal
     connection: dict[str, Any]  # up, why, since, ends
     attempt: Attempt | None  # the job that is going on, or was last
+    waiting: tuple[Attempt, ...]  # offers that the operator is asked about
     progress: dict[str, Any]  # of the offerer's display; what counts is ``jobs``
     records: int
     labels: str  # where they were randomised
@@ -106,6 +108,7 @@ class Account:
             }
             if self.attempt
             else None,
+            "waiting": [each.to_dict() for each in self.waiting],
             "progress": self.progress,
             "records": self.records,
             "labels_randomised_by": self.labels,
@@ -166,13 +169,14 @@ def look(home: Home) -> Account:
                 found.append(_account(study, journal, name, held if name == current else None))
         finally:
             journal.close()
-    connection, attempt, progress = _desk(home)
+    connection, attempts, progress = _desk(home)
     return Account(
         home=home,
         study=study,
         pid=Journal.holder(home.path(JOURNAL)),
         connection=connection,
-        attempt=attempt,
+        attempt=attempts[-1] if attempts else None,
+        waiting=tuple(each for each in attempts if each.state == ASKED),
         progress=progress,
         records=held.server.place.records if held else 0,
         labels=held.randomised_by if held else UNSAID,
@@ -182,18 +186,11 @@ def look(home: Home) -> Account:
     )
 
 
-def _desk(home: Home) -> tuple[dict[str, Any], Attempt | None, dict[str, Any]]:
+def _desk(home: Home) -> tuple[dict[str, Any], list[Attempt], dict[str, Any]]:
     if not home.path(DESK).exists():
-        return {}, None, {}
-    desk = Desk(home.folder)
-    try:
-        return (
-            desk.told("connection") or {},
-            next(iter(reversed(desk.attempts())), None),
-            desk.told("progress") or {},
-        )
-    finally:
-        desk.close()
+        return {}, [], {}
+    with closing(Desk(home.folder)) as desk:
+        return desk.told("connection") or {}, desk.attempts(), desk.told("progress") or {}
 
 
 def _account(study: Study, journal: Journal, name: str, held: Holdings | None) -> DataSet:

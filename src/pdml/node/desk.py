@@ -5,6 +5,7 @@ The command line writes wishes and decisions; the process reads them a few times
 writes what it is doing.
 """
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -57,10 +58,15 @@ class Attempt:
     state: str
     sentence: str
 
+    @property
+    def digest(self) -> str:
+        """sha256 of the offer as its member signed it: no other offer has it, whatever its name."""
+        return hashlib.sha256(self.offer).hexdigest()
+
     def to_dict(self) -> dict[str, str]:
         """What an operator wants to know, for JSON."""
         told = {"job": self.job, "offered_by": self.offerer, "state": self.state}
-        return told | {"sentence": self.sentence}
+        return told | {"sentence": self.sentence, "digest": self.digest}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,14 +147,21 @@ class Desk:
                 ENDED,
             )
 
-    def move(self, attempt: str, state: str, sentence: str = "", *, only_from: str = "") -> bool:
-        """Another state; with ``only_from``, only out of that one."""
+    def move(self, attempt: str, state: str, sentence: str = "") -> None:
+        """Another state."""
+        with self._transaction():
+            query = "UPDATE attempts SET state = ?, sentence = ? WHERE attempt = ?"
+            self._db.change(query, (state, sentence, attempt))
+
+    def decide(self, asked: Attempt, state: str, sentence: str = "") -> bool:
+        """The operator's answer to exactly this offer; False if it waits no more."""
         with self._transaction():
             query = (
-                "UPDATE attempts SET state = ?, sentence = ? WHERE attempt = ? AND (? "
-                "= '' OR state = ?)"
+                "UPDATE attempts SET state = ?, sentence = ? WHERE attempt = ? AND offer = ? "
+                "AND state = ?"
             )
-            return self._db.change(query, (state, sentence, attempt, only_from, only_from)) > 0
+            values = (state, sentence, asked.attempt, asked.offer, ASKED)
+            return self._db.change(query, values) > 0
 
     # Wishes
 

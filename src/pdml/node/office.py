@@ -346,7 +346,7 @@ class Office:
         else:
             terms = {
                 "attempt": offer.attempt,
-                "job": offer.job,
+                "job": plain(offer.job, 64),  # of a refused offer it may be anything
                 "contract": offer.contract,
                 "offerer": offer.offerer,
             }

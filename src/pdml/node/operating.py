@@ -8,6 +8,7 @@ from pdml.node.home import Home
 from pdml.node.questions import STOP
 
 _LONGEST = 300  # letters of a reason
+_LEAST = 8  # digits of a digest that may stand for it
 
 
 def offers(home: Home) -> list[Attempt]:
@@ -26,40 +27,95 @@ def offers(home: Home) -> list[Attempt]:
         return desk.attempts()
 
 
-def accept(home: Home, job: str) -> None:
-    """Accept a job that waits for an answer.
+def find(home: Home, offer: str) -> Attempt:
+    """The one offer that waits for an answer under this name.
 
     Parameters
     ----------
     home : Home
         The node's folder.
-    job : str
-        The job's name.
+    offer : str
+        The offer's digest, at least its first 8 digits, or its job's name.
+
+    Returns
+    -------
+    Attempt
 
     Raises
     ------
     InvalidInput
-        If no offer of this job waits.
+        If no such offer waits, or several do: a name is whatever members give it.
     """
-    _decide(home, job, ALLOWED, "")
+    with closing(Desk(home.folder)) as desk:
+        waiting = [each for each in desk.attempts() if each.state == ASKED]
+    exact = [each for each in waiting if each.digest == offer]
+    matches = exact or [each for each in waiting if each.job == offer or _begins(each, offer)]
+    if not matches:
+        raise InvalidInput(
+            f"no offer of a job {offer!r} waits for an answer in {home.folder}, and none with "
+            "such a digest"
+        )
+    if len(matches) > 1:
+        several = "; ".join(
+            f"{each.digest} is {each.offerer}'s offer of {each.job}" for each in matches
+        )
+        raise InvalidInput(
+            f"{len(matches)} offers that wait are called {offer!r}: {several}: name one by its "
+            "digest"
+        )
+    return matches[0]
 
 
-def refuse(home: Home, job: str, why: str = "") -> None:
-    """Refuse a job that waits for an answer; nothing will have been released for it, anywhere.
+def _begins(attempt: Attempt, digits: str) -> bool:
+    return len(digits) >= _LEAST and attempt.digest.startswith(digits.lower())
+
+
+def accept(home: Home, offer: str) -> Attempt:
+    """Accept an offer that waits for an answer: that one, and no other of the same name.
 
     Parameters
     ----------
     home : Home
-    job : str
-    why : str
-        What the other members are told.
+        The node's folder.
+    offer : str
+        As `find` takes it; the whole digest of the terms that were read
+        (`pdml.node.terms.read_terms`) accepts exactly these.
+
+    Returns
+    -------
+    Attempt
+        As it waited.
 
     Raises
     ------
     InvalidInput
-        If no offer of this job waits.
+        If no such offer waits, or several do.
     """
-    _decide(home, job, REFUSED, plain(why, _LONGEST) or "its operator refused")
+    return _decide(home, offer, ALLOWED, "")
+
+
+def refuse(home: Home, offer: str, why: str = "") -> Attempt:
+    """Refuse an offer that waits for an answer; nothing will have been released for it, anywhere.
+
+    Parameters
+    ----------
+    home : Home
+    offer : str
+        As `find` takes it.
+    why : str
+        What the other members are told.
+
+    Returns
+    -------
+    Attempt
+        As it waited.
+
+    Raises
+    ------
+    InvalidInput
+        If no such offer waits, or several do.
+    """
+    return _decide(home, offer, REFUSED, plain(why, _LONGEST) or "its operator refused")
 
 
 def stop(home: Home) -> str:
@@ -88,8 +144,12 @@ def stop(home: Home) -> str:
         return going[-1].job
 
 
-def _decide(home: Home, job: str, state: str, sentence: str) -> None:
+def _decide(home: Home, offer: str, state: str, sentence: str) -> Attempt:
+    asked = find(home, offer)
     with closing(Desk(home.folder)) as desk:
-        waiting = [each for each in desk.attempts() if each.job == job and each.state == ASKED]
-        if not waiting or not desk.move(waiting[-1].attempt, state, sentence, only_from=ASKED):
-            raise InvalidInput(f"no offer of a job {job!r} waits for an answer in {home.folder}")
+        if not desk.decide(asked, state, sentence):
+            raise InvalidInput(
+                f"{asked.offerer}'s offer of job {asked.job} waits no more: "
+                f"`pdml node offers {home.folder}` says what became of it"
+            )
+    return asked

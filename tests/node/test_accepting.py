@@ -1,0 +1,150 @@
+"""The operator's way with an offer, by the command line: relay, alice and bob are real processes;
+mallory has true keys and offers what she likes.
+"""
+
+import contextlib
+import json
+import os
+import pty
+import secrets
+import sys
+
+import msgspec
+import pytest
+
+pytest.importorskip("nats")
+
+from federation import RUN, Federation, study_of
+from lying import at_work
+
+from pdml.node import desk as states
+from pdml.node import holdings, offers, questions
+from pdml.node.exchange import Answer
+from pdml.node.office import Office
+from pdml.plan.training_plan import TrainingPlan
+
+MEMBERS = ("alice", "bob", "mallory")
+CHEAP, DEAR = (TrainingPlan(rounds=rounds, penalty=0.5, noise_scale=0.05) for rounds in (4, 40))
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory):
+    """Without a plan in the study every offer asks, whatever the rule is."""
+    folder = tmp_path_factory.mktemp("accepting")
+    with Federation(folder, study_of(MEMBERS, plan=None), accept="ask") as made:
+        made.start("relay", "alice", "bob")
+        yield made
+
+
+def offer_of(federation, office, job, plan):
+    contract = holdings.agreed(federation.study, plan, job)
+    limits = {"start_timeout": 600.0, "round_timeout": 20.0}
+    terms = {"attempt": secrets.token_hex(16), "offerer": office.name, "resume": False, **limits}
+    return offers.Offer.of(contract, **terms)
+
+
+def ask(office, kind, content, whom="alice"):
+    replies = office.carrier.ask(kind, {whom: content}, timeout=5)
+    return msgspec.msgpack.decode(replies[whom], type=Answer)
+
+
+def operate(federation, command, *arguments, name="alice", **options):
+    return federation.pdml("node", command, federation.homes[name].folder, *arguments, **options)
+
+
+def listed(federation, name="alice"):
+    """The digests of the offers that wait, by offerer."""
+    told = json.loads(operate(federation, "offers", "--json", name=name).stdout)
+    return {
+        each["offered_by"]: each["digest"] for each in told["offers"] if each["state"] == "asked"
+    }
+
+
+def at_terminal(federation, answer, *arguments):
+    """`pdml node accept` of alice's operator on a real terminal: exit code, and what was shown."""
+    pid, terminal = pty.fork()
+    if not pid:
+        command = ["node", "accept", str(federation.homes["alice"].folder), *arguments]
+        os.execve(
+            sys.executable,
+            [sys.executable, "-c", RUN, *command],
+            {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
+        )
+    shown = b""
+    with contextlib.suppress(OSError):  # how a terminal ends
+        while part := os.read(terminal, 1000):
+            shown += part
+            if b"[y/N]" in shown and answer:
+                os.write(terminal, answer)
+                answer = b""
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+
+def test_of_two_offers_of_one_name_the_operator_accepts_the_one_that_was_shown(federation):
+    """Bob's comes first; mallory's, ten times as dear, was accepted in its place, once."""
+    with at_work(federation, "mallory", Office) as mallory:
+        attempt = federation.offer("june", by="bob", plan=CHEAP, start_timeout=600)
+        for name in ("alice", "mallory"):
+            federation.wait(lambda name=name: "bob" in listed(federation, name))
+        forged = offer_of(federation, mallory, "june", DEAR)
+        ask(mallory, questions.OFFER, forged.signed(mallory.identity))
+        waiting = listed(federation)
+        assert sorted(waiting) == ["bob", "mallory"]
+
+        done = operate(federation, "accept", "june", "--yes")
+        assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1
+        for who, digest in waiting.items():
+            assert f"{digest} is {who}'s offer of june" in done.stderr
+        done = operate(federation, "accept", waiting["bob"], input="y\n")
+        assert done.returncode == 1 and done.stdout == ""
+        assert f"{waiting['bob']} --yes" in done.stderr and done.stderr.count("\n") == 1
+        code, shown = at_terminal(federation, b"n\n", waiting["bob"][:16])
+        assert code == 1 and "its offer waits on" in shown
+        assert listed(federation) == waiting
+
+        told = json.loads(operate(federation, "offers", waiting["bob"], "--json").stdout)
+        code, shown = at_terminal(federation, b"y\n", waiting["bob"][:16])
+        assert code == 0, shown
+        for said in (
+            "job june, offered by bob",
+            f"digest {waiting['bob']}",
+            "members: alice, bob, mallory",
+            f"data set: {told['dataset'][:12]}, 60 records",
+            "4 rounds with bob, mallory",
+            "noise_scale 0.05",
+            "at most 600 s until all have accepted",
+            "all other servers together",
+            "Accept bob's offer of job june on these terms?",
+        ):
+            assert said in shown, shown
+        assert operate(federation, "accept", "june", "--yes", name="mallory").returncode == 0
+        federation.finish(attempt, by="bob")
+        federation.wait(lambda: federation.state(attempt, "alice")[0] == states.DONE)
+        assert federation.round("june", "alice") == CHEAP.rounds
+        assert federation.state(forged.attempt, "alice")[0] in (states.ASKED, *states.ENDED)
+
+        (account,) = federation.status("alice")["datasets"]
+        spent = {
+            line["data"]: line["epsilon"]
+            for line in account["privacy"]["lines"]
+            if line["adversary"] == "other servers"
+        }
+        assert {each["data"]: each["epsilon_after"] for each in told["costs"]} == spent
+        assert all(each["epsilon_before"] < each["epsilon_after"] for each in told["costs"])
+
+        done = operate(federation, "refuse", forged.attempt[:8])
+        assert done.returncode == 1  # no digest: the attempt's name is the offerer's choice
+        if "mallory" in listed(federation):
+            done = operate(federation, "refuse", waiting["mallory"], "--why", "too dear")
+            assert done.returncode == 0 and f"digest {waiting['mallory']}" in done.stdout
+
+
+def test_the_name_of_a_job_is_shown_as_plain_text(federation):
+    with at_work(federation, "mallory", Office) as mallory:
+        named = "\x1b[2J\nyes" + "x" * 1000
+        offer = msgspec.structs.replace(offer_of(federation, mallory, "ends", CHEAP), job=named)
+        ask(mallory, questions.OFFER, offer.signed(mallory.identity))
+    shown = operate(federation, "offers").stdout
+    assert "\x1b" not in shown
+    assert f"[2J yes{'x' * 56}, offered by mallory: refused" in shown
