@@ -28,6 +28,7 @@ asked, and hardly of use.
 `UncountedTrainingWarning` is none either: ledgers of several trainings do not count one another.
 """
 
+import unicodedata
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self
@@ -241,6 +242,20 @@ class UncountedTrainingWarning(UserWarning):
 def because(error: BaseException) -> str:
     """What the system says was wrong, in lower case: the end of a sentence."""
     return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+_HIDDEN = {"Cc", "Cf", "Zl", "Zp"}  # controls, and what turns letters round
+_KEPT = "\n\t\u200c\u200d"  # harmless; some scripts need the joiners
+
+
+def visible(text: str) -> str:
+    """Somebody else's text without what moves a terminal's cursor or turns its letters round."""
+    if text.isprintable():
+        return text
+    return "".join(
+        "\ufffd" if unicodedata.category(letter) in _HIDDEN and letter not in _KEPT else letter
+        for letter in text
+    )
 
 
 def plain(sentence: str, longest: int = 1000) -> str:

@@ -2,20 +2,94 @@
 
 `atomic_write` writes what people may read: models, pages, predictions. `write_private` writes what
 belongs to its owner alone: keys, reports, invitations. `write_together` makes several appear at
-once.
+once. `read_file` and `open_file` read what anybody may have put there.
 """
 
 import contextlib
+import errno
 import os
 import secrets
 import signal
+import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from pdml.errors import InvalidInput, because
 
 Name = str | os.PathLike[str]
+
+_MOST_BYTES = 1 << 26  # of a file that is parsed as a whole; tables have limits of their own
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (lambda mode: True, "a device"),
+)
+
+
+def open_file(path: Name) -> BinaryIO:
+    """Open an ordinary file to read it; anything else is refused at once.
+
+    Parameters
+    ----------
+    path : str or path
+        A symbolic link is followed.
+
+    Returns
+    -------
+    file
+        Of bytes.
+
+    Raises
+    ------
+    OSError
+        Whose ``strerror`` ends a sentence, also for a folder, pipe, socket or device: reading one
+        could wait for ever, never end, or do something.
+    """
+    _refuse_unless_ordinary(os.stat(path).st_mode)  # before it is opened, which may do something
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    file = open(handle, "rb")  # noqa: SIM115 - the caller's
+    try:
+        _refuse_unless_ordinary(os.fstat(handle).st_mode)  # another one by now
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def read_file(path: Name, most: int = _MOST_BYTES) -> bytes:
+    """The bytes of an ordinary file that is not endless.
+
+    Parameters
+    ----------
+    path : str or path
+        As in `open_file`.
+    most : int, optional
+        More bytes than this are refused before they are read.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    OSError
+        As from `open_file`, and for a file that is too long.
+    """
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(most + 1) if size <= most else b""
+    if max(size, len(data)) > most:
+        raise OSError(errno.EFBIG, f"it is longer than the {most:,} bytes that it can have")
+    return data
+
+
+def _refuse_unless_ordinary(mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = next(name for check, name in _KINDS if check(mode))
+        raise OSError(errno.EINVAL, f"it is {kind}, not an ordinary file")
 
 
 def atomic_write(path: Name, data: bytes | str) -> None:

@@ -6,13 +6,71 @@ with what is promised. What carries no version is version 1.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from pdml._version import __version__
+
+_MOST_LEVELS = 100  # of nesting: far more than any format has, far fewer than Python can walk
+
+
+def decode(data: bytes | str, kind: Any = Any, by: Callable[..., Any] = msgspec.json.decode) -> Any:
+    """Parse somebody else's bytes: whatever is wrong with them is one kind of error.
+
+    Parameters
+    ----------
+    data : bytes or str
+        From a file, a message or a database.
+    kind : type, optional
+        What they must be, for a parser of msgspec.
+    by : callable, optional
+        The parser: of JSON unless another is named, `msgspec.msgpack.decode`, `tomllib.loads`.
+
+    Returns
+    -------
+    object
+        Of at most a hundred levels, so that whoever walks it cannot run out of stack.
+
+    Raises
+    ------
+    msgspec.DecodeError
+        A ValueError whose text ends a sentence.
+    """
+    try:
+        value = by(data) if kind is Any else by(data, type=kind)
+    except msgspec.DecodeError:
+        raise
+    except UnicodeDecodeError:
+        raise msgspec.DecodeError("it is not UTF-8 text") from None
+    except RecursionError:
+        raise msgspec.DecodeError(_TOO_DEEP) from None
+    except ValueError as error:
+        raise msgspec.DecodeError(str(error)) from None
+    level = [value]
+    for _ in range(_MOST_LEVELS):
+        level = [inner for outer in level for inner in _containers(outer)]
+        if not level:
+            return value
+    raise msgspec.DecodeError(_TOO_DEEP)
+
+
+_TOO_DEEP = f"it is nested more than {_MOST_LEVELS} levels deep"
+_CONTAINERS = (dict, list, tuple, msgspec.Struct)
+
+
+def _containers(outer: Any) -> list[Any]:
+    """What lies one level deeper and may hold more."""
+    inside: Iterable[Any] = ()
+    if isinstance(outer, dict):
+        inside = outer.values()
+    elif isinstance(outer, msgspec.Struct):
+        inside = [getattr(outer, name) for name in outer.__struct_fields__]
+    elif isinstance(outer, (list, tuple)):
+        inside = outer
+    return [each for each in inside if isinstance(each, _CONTAINERS)]
 
 
 class _Head(msgspec.Struct):
@@ -68,7 +126,7 @@ class Format:
         )
 
     def refusal_of(
-        self, data: bytes, what: str, decode: Callable[..., Any] = msgspec.json.decode
+        self, data: bytes, what: str, by: Callable[..., Any] = msgspec.json.decode
     ) -> str:
         """The same for a table that could not be read: it may be of another version.
 
@@ -78,8 +136,8 @@ class Format:
             The table, whose ``version`` is looked at and nothing else.
         what : str
             As in `refusal`.
-        decode : callable, optional
-            `msgspec.json.decode`, or `msgspec.msgpack.decode`.
+        by : callable, optional
+            As in `decode`.
 
         Returns
         -------
@@ -87,8 +145,8 @@ class Format:
             "" also for what is no table.
         """
         try:
-            return self.refusal(decode(data, type=_Head).version, what)
-        except (ValueError, RecursionError):
+            return self.refusal(decode(data, _Head, by).version, what)
+        except msgspec.DecodeError:
             return ""
 
     def refusal_by_mark(self, data: bytes, what: str) -> str:

@@ -325,7 +325,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     with pytest.raises(InvalidInput, match=r"cannot read .*no such file"):
         Study.load(path)
-    with pytest.raises(InvalidInput, match=r"cannot read .*directory"):
+    with pytest.raises(InvalidInput, match=r"cannot read .*folder"):
         Study.load(tmp_path)
     path.write_bytes(b'[study]\ntitle = "\xff"\n')
     with pytest.raises(StudyError, match=r"line 2: .*UTF-8"):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from pdml.errors import DataError, InvalidInput, MissingExtra
 from pdml.tables import MISSING, Table, read_table, write_predictions
+from pdml.tables.files import harmless
 
 PEOPLE = "age,sex\n34,female\n 51 ,male\n"
 
@@ -363,7 +364,9 @@ records = st.lists(
 def test_csv_and_parquet_agree(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, float, str, bool]]
 ) -> None:
-    """What is written is read back, and neither format changes a number or a text."""
+    """What is written is read back: no format changes a number, and only CSV a text that would be a
+    formula.
+    """
     folder = tmp_path_factory.mktemp("tables")
     columns = dict(
         zip(("int", "float", "text", "bool"), map(list, zip(*rows, strict=True)), strict=True)
@@ -372,9 +375,9 @@ def test_csv_and_parquet_agree(
     for name in ("a.csv", "a.csv.gz", "a.parquet"):
         write_predictions(folder / name, columns)
         tables.append(read_table(folder / name))
-    for table in tables:
+    for table, kept in zip(tables, (harmless, harmless, str), strict=True):
         for name, values in columns.items():
-            assert table.text(name).tolist() == [str(value) for value in values]
+            assert table.text(name).tolist() == [str(kept(value)) for value in values]
         assert table.numeric("float").tolist() == columns["float"]
         assert table.numeric("int").tolist() == [float(value) for value in columns["int"]]
 

@@ -9,6 +9,7 @@ import msgspec
 
 from pdml.accounting.events import Event
 from pdml.errors import DataError
+from pdml.formats import decode
 
 CLOSE = 1e-9
 _KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
@@ -89,8 +90,8 @@ def loads(text: str) -> Event:
     uncounted.
     """
     try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        values = decode(text, by=json.loads)  # which reads Infinity
+    except msgspec.DecodeError as error:
         raise _refused(text, error) from None
     if not isinstance(values, dict):
         raise _refused(text, "it is no table")

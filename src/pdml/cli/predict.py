@@ -28,12 +28,11 @@ def predict(
     Example, in a pipe:
       zcat others.csv.gz | pdml predict model.json - > predictions.csv
     """
-    import csv
     import sys
 
     from pdml.release.model import load_model
     from pdml.release.table import predict_table
-    from pdml.tables import write_predictions
+    from pdml.tables import write_csv, write_predictions
 
     if out is not None:
         outputs.check([out], force=force)
@@ -48,8 +47,6 @@ def predict(
         told = {"label": trained.label, "classes": list(trained.classes), "records": records}
         screen.print_json(told | ({"columns": plain} if out is None else {"file": str(out)}))
     elif out is None:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(plain)
-        writer.writerows(zip(*plain.values(), strict=True))
+        write_csv(sys.stdout, plain)
     else:
         screen.say(f"{records:,} predictions  {out}", whole=True)

@@ -11,6 +11,7 @@ from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from pdml.errors import visible
 from pdml.pages import numbers
 
 if TYPE_CHECKING:
@@ -142,7 +143,15 @@ def confirm(question: str) -> bool:
 
 def print_json(values: Mapping[str, Any]) -> None:
     """The only thing on standard output when --json was asked for."""
-    print(json.dumps(values, ensure_ascii=False, allow_nan=False, indent=1))
+    text = json.dumps(values, ensure_ascii=False, allow_nan=False, indent=1)
+    print("".join(map(_escaped, text)) if not text.replace("\n", "").isprintable() else text)
+
+
+def _escaped(letter: str) -> str:
+    """As JSON may spell a letter that no screen shows; its own line breaks stay."""
+    if letter.isprintable() or letter == "\n":
+        return letter
+    return json.dumps(letter)[1:-1] if ord(letter) != 0x7F else "\\u007f"
 
 
 def answer(as_json: bool, values: Mapping[str, Any], *sentences: str) -> None:
@@ -152,7 +161,7 @@ def answer(as_json: bool, values: Mapping[str, Any], *sentences: str) -> None:
     if as_json:
         print_json(values)
     else:
-        print(*sentences, sep="\n")
+        print(*map(visible, sentences), sep="\n")
     sys.stdout.flush()
 
 
@@ -172,7 +181,12 @@ def say(*lines: Words | list[Words], whole: bool = False) -> None:
 
     out = console()
     for line in lines:
-        out.print(Text.assemble(*(line if isinstance(line, list) else [line])), soft_wrap=whole)
+        pieces = line if isinstance(line, list) else [line]
+        out.print(Text.assemble(*map(_visible, pieces)), soft_wrap=whole)
+
+
+def _visible(words: Words) -> Words:
+    return visible(words) if isinstance(words, str) else (visible(words[0]), words[1])
 
 
 class Grid(NamedTuple):
@@ -220,9 +234,9 @@ def _drawn(table: Grid) -> Any:
     drawn = rich.Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
     for index, name in enumerate(table.columns):
         text = table.is_text(index)
-        drawn.add_column(name, justify="left" if text else "right", no_wrap=not text)
+        drawn.add_column(visible(name), justify="left" if text else "right", no_wrap=not text)
     for row in table.rows:
-        drawn.add_row(*map(Text.assemble, row))
+        drawn.add_row(*(Text.assemble(_visible(cell)) for cell in row))
     return drawn
 
 
@@ -235,10 +249,10 @@ def _stack(out: "Console", table: Grid) -> None:
 
     lead = "" if table.is_text(0) else f"{table.columns[0]} "  # a number alone says nothing
     for first, *others in table.rows:
-        out.print(Padding(Text.assemble(lead, first), (0, 0, 0, _INDENT), expand=False))
+        out.print(Padding(Text.assemble(lead, _visible(first)), (0, 0, 0, _INDENT), expand=False))
         for name, cell in zip(table.columns[1:], others, strict=True):
             if _plain(cell):
-                told = Text.assemble((f"{name}: ", "dim"), cell)
+                told = Text.assemble((f"{name}: ", "dim"), _visible(cell))
                 out.print(Padding(told, (0, 0, 0, 2 * _INDENT), expand=False))
 
 

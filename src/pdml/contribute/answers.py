@@ -1,14 +1,16 @@
 """Answers as people give them, each accepted or refused by itself; the page does the same."""
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from pdml.errors import DataError, InvalidInput, because
+from pdml.files import read_file
+from pdml.formats import decode
 from pdml.mechanisms.label_flip import MILLION, micro
 from pdml.study import Study
 from pdml.study.device import answer
@@ -75,10 +77,10 @@ def _one(attribute: Attribute, value: object) -> float | str | None:
 def read(file: Path) -> dict[str, Any]:
     """Answers by name from a JSON file; `checked` says whether they will do."""
     try:
-        found: Any = json.loads(file.read_text(encoding="utf-8"))
+        found: Any = decode(read_file(file))
     except OSError as error:
         raise DataError(f"cannot read {file}: {because(error)}") from None
-    except ValueError:  # not JSON, or not UTF-8
+    except msgspec.DecodeError:
         found = None
     if not isinstance(found, dict):
         raise DataError(

@@ -26,8 +26,8 @@ from pdml._types import Array, IntArray
 from pdml.contribute.answers import consent
 from pdml.contribute.delivery import Answer, Delivery
 from pdml.errors import DataError, NotDelivered, because
-from pdml.files import write_private
-from pdml.formats import Format
+from pdml.files import open_file, write_private
+from pdml.formats import Format, decode
 from pdml.mechanisms.label_flip import flip_labels, micro
 from pdml.mechanisms.randomness import SecureStream
 from pdml.study import Study, messages
@@ -239,12 +239,16 @@ def _report(study: Study, micro_epsilon: int, label: int, features: Array) -> Re
     )
 
 
+_LONGEST_LINE = 1 << 16  # bytes of an outbox's first line
+
+
 def _origin(path: Path) -> Origin:
     try:
-        with open(path, "rb") as file:
-            line = file.readline()
-        return msgspec.json.decode(line, type=Origin)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        with open_file(path) as file:
+            line = file.readline(_LONGEST_LINE)
+        found: Origin = decode(line, Origin)
+        return found
+    except msgspec.DecodeError:
         other = f"{path} must be an outbox that `pdml contribute --csv` wrote, got something else"
         why = FORMAT.refusal_of(line, str(path)) or f"{other}: name another --outbox"
         raise DataError(why) from None
@@ -260,15 +264,15 @@ def _receipts(path: Path) -> set[str]:
         return set()
     held = set()
     for line in path.read_bytes().splitlines():
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
-            held.add(msgspec.json.decode(line, type=Receipt).id)
+        with suppress(msgspec.DecodeError):
+            held.add(decode(line, Receipt).id)
     return held
 
 
 def source_digest(path: Path, *columns: str) -> str:
     """sha256 of a file and of how it is read."""
     digest = hashlib.sha256("\n".join(columns).encode())
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()

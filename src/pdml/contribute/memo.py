@@ -26,8 +26,8 @@ import msgspec
 import numpy as np
 
 from pdml.errors import DataError, InvalidInput, because
-from pdml.files import write_private
-from pdml.formats import Format
+from pdml.files import read_file, write_private
+from pdml.formats import Format, decode
 from pdml.mechanisms.label_flip import MILLION, flip_labels
 from pdml.mechanisms.randomness import SecureStream, Stream
 from pdml.study.messages import Receipt, report_id
@@ -90,13 +90,13 @@ class Memory:
     def recall(self, study: str, record: str) -> Memo | None:
         path = self._path(study, record)
         try:
-            content = path.read_bytes()
-            memo = msgspec.json.decode(content, type=Memo)
+            content = read_file(path)
+            memo: Memo = decode(content, Memo)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise DataError(f"cannot read {path}: {because(error)}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except msgspec.DecodeError:
             raise DataError(
                 FORMAT.refusal_of(content, str(path))
                 or f"{path} must be what this device remembers of the study, got something "
@@ -148,8 +148,8 @@ class Memory:
         """Take over a draw whose writer was killed: two on a disk would say more than a report."""
         path = self._path(study, record)
         for left in sorted(self._folder.glob(f".{path.name}-*")):
-            with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-                msgspec.json.decode(left.read_bytes(), type=Memo)
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                decode(read_file(left), Memo)
                 os.link(left, path)
             with contextlib.suppress(OSError):
                 left.unlink()

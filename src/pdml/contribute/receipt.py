@@ -9,8 +9,8 @@ import msgspec
 
 from pdml.contribute.memo import Memo
 from pdml.errors import DataError, InvalidInput, because
-from pdml.files import write_private
-from pdml.formats import Format
+from pdml.files import read_file, write_private
+from pdml.formats import Format, decode
 from pdml.study import Study
 from pdml.study.messages import Receipt
 
@@ -72,11 +72,11 @@ def save(path: Path, receipt: SavedReceipt) -> None:
 def load(path: str | os.PathLike[str]) -> SavedReceipt:
     """Read what `save` or the page wrote."""
     try:
-        data = Path(path).read_bytes()
-        found = msgspec.json.decode(data, type=SavedReceipt)
+        data = read_file(path)
+        found: SavedReceipt = decode(data, SavedReceipt)
     except OSError as error:
         raise DataError(f"cannot read {path}: {because(error)}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except msgspec.DecodeError:
         other = f"{path} must be a receipt that the page or `pdml contribute --receipt` saved"
         why = FORMAT.refusal_of(data, str(path)) or f"{other}, got something else"
         raise DataError(why) from None

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from pdml.errors import InvalidInput
-from pdml.files import atomic_write
-from pdml.formats import Format
+from pdml.files import atomic_write, read_file
+from pdml.formats import Format, decode
 from pdml.node.identity import Identity, verified
 from pdml.node.sealing import SealingKey
 from pdml.study import ServerEntry
@@ -38,8 +38,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """Read and check a card."""
         table: dict[str, object] = {}
         try:
-            with open(path, "rb") as file:
-                table = tomllib.loads(file.read(_MOST).decode())
+            table = decode(read_file(path, _MOST).decode(), by=tomllib.loads)
             card = msgspec.convert(table, cls)
             signature = bytes.fromhex(card.signature)
         except OSError as error:

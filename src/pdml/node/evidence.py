@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from pdml.errors import PDMLError, PeerError
-from pdml.formats import Format
+from pdml.formats import Format, decode
 from pdml.node import statement, wire
 from pdml.node.journal import Journal
 from pdml.node.statement import Statement
@@ -150,8 +150,8 @@ def _read(data: bytes) -> Evidence:
         why = FORMAT.refusal_by_mark(data, "the evidence")
         raise PeerError(why or "this is no evidence that a node has made")
     try:
-        found = msgspec.msgpack.decode(data[len(_DOMAIN) :], type=Evidence)
-    except (ValueError, RecursionError) as error:
+        found: Evidence = decode(data[len(_DOMAIN) :], Evidence, msgspec.msgpack.decode)
+    except msgspec.DecodeError as error:
         raise PeerError(f"this is no evidence: {error}") from None
     if packed(found.vouchers, statements=found.statements) != data:
         raise PeerError("this is evidence in another spelling than the one that all use")

@@ -18,6 +18,7 @@ import msgspec
 from threadpoolctl import ThreadpoolController
 
 from pdml.errors import Equivocation, PDMLError, PeerError, plain
+from pdml.formats import decode
 from pdml.node.party import Party
 from pdml.node.sentences import told
 
@@ -41,9 +42,10 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def decoded_answer(data: bytes) -> Answer | None:
     """An answer as it arrived; None if it is none."""
     try:
-        return msgspec.msgpack.decode(data, type=Answer)
-    except (ValueError, RecursionError):
+        answer: Answer = decode(data, Answer, msgspec.msgpack.decode)
+    except msgspec.DecodeError:
         return None
+    return answer
 
 
 Send = Callable[[str, Mapping[str, bytes], float], Mapping[str, Answer]]

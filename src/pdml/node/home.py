@@ -21,8 +21,8 @@ from pathlib import Path
 import msgspec
 
 from pdml.errors import DataError, InvalidInput, JournalError
-from pdml.files import write_private
-from pdml.formats import Format
+from pdml.files import read_file, write_private
+from pdml.formats import Format, decode
 from pdml.node import holdings
 from pdml.node.card import Card
 from pdml.node.identity import Identity, create_secret
@@ -114,8 +114,8 @@ class Home:
     def open(cls, folder: str | os.PathLike[str]) -> "Home":
         path = Path(folder).absolute() / CONFIG
         try:
-            content = path.read_bytes()
-            config = msgspec.json.decode(content, type=Config)
+            content = read_file(path)
+            config: Config = decode(content, Config)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise InvalidInput(
@@ -328,7 +328,7 @@ class Home:
 
     def _revisions(self) -> list[Study]:
         return [
-            Study.from_canonical(path.read_bytes(), str(path))
+            Study.from_canonical(read_file(path), str(path))
             for path in self.path("studies").glob("*.json")
         ]
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from pdml.errors import InvalidInput, PeerError
-from pdml.formats import Format
+from pdml.formats import Format, decode
 from pdml.node import holdings
 from pdml.node.contract import Contract
 from pdml.node.identity import Identity, verified
@@ -63,8 +63,8 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         if not verified(key, _OFFER + content, signature):
             raise PeerError(f"{sender} sent an offer that it has not signed")
         try:
-            offer = msgspec.msgpack.decode(content, type=cls)
-        except (ValueError, RecursionError) as error:
+            offer: Offer = decode(content, cls, msgspec.msgpack.decode)
+        except msgspec.DecodeError as error:
             raise PeerError(f"{sender} sent something that is no offer: {error}") from None
         if offer.offerer != sender:
             raise PeerError(f"{sender} signed an offer in the name of {offer.offerer!r}")

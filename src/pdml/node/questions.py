@@ -5,6 +5,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from pdml.errors import PeerError
+from pdml.formats import decode
 
 OFFER, BEGIN, STOP, ASK, FETCH, PROOF = "offer", "begin", "stop", "ask", "fetch", "proof"
 
@@ -52,6 +53,7 @@ class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 def decoded(data: bytes, kind: type[T], sender: str) -> T:
     """What ``sender`` asks; anything else is refused."""
     try:
-        return msgspec.msgpack.decode(data, type=kind)
-    except (ValueError, RecursionError):
+        question: T = decode(data, kind, msgspec.msgpack.decode)
+    except msgspec.DecodeError:
         raise PeerError(f"{sender} sent something that cannot be read") from None
+    return question

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pdml.errors import PeerError
-from pdml.formats import Format
+from pdml.formats import Format, decode
 from pdml.node.identity import Identity, create_secret, load_secret, verified
 
 if TYPE_CHECKING:
@@ -282,8 +282,8 @@ class Sealer:
 
 def _unpacked(data: bytes) -> Box:
     try:
-        box = msgspec.msgpack.decode(data, type=Box)
-    except (ValueError, RecursionError):
+        box: Box = decode(data, Box, msgspec.msgpack.decode)
+    except msgspec.DecodeError:
         raise PeerError(_newer(data) or "a message came that is none") from None
     if why := FORMAT.refusal(box.version, "a sealed message"):
         raise PeerError(why)
@@ -295,8 +295,8 @@ def _unpacked(data: bytes) -> Box:
 def _newer(data: bytes) -> str:
     """Whether it may be a message of another version: its first number says so."""
     try:
-        (version, *_) = msgspec.msgpack.decode(data)
-    except (TypeError, ValueError, RecursionError):
+        (version, *_) = decode(data, by=msgspec.msgpack.decode)
+    except (TypeError, ValueError):
         return ""
     return FORMAT.refusal(version, "a sealed message") if type(version) is int else ""
 

@@ -24,7 +24,7 @@ from pdml.accounting.budget import MOST_ROUNDS
 from pdml.accounting.events import Event, IterateReleased
 from pdml.accounting.provenance import DEVICES, ELSEWHERE, OPERATOR, UNSAID
 from pdml.errors import PDMLError, PeerError
-from pdml.formats import Format
+from pdml.formats import Format, decode
 from pdml.mechanisms.exact_gaussian import on_grid
 from pdml.mechanisms.randomness import SOURCES, Secure
 from pdml.node import summing, wire
@@ -199,8 +199,8 @@ def signed_by(data: bytes, server: str, keys: Mapping[str, str]) -> Statement:
     if not good or not data.startswith(_DOMAIN):
         raise PeerError(f"the statement of {server} is not signed by it: somebody changed it")
     try:
-        statement = msgspec.msgpack.decode(content, type=Statement)
-    except (ValueError, RecursionError) as error:
+        statement: Statement = decode(content, Statement, msgspec.msgpack.decode)
+    except msgspec.DecodeError as error:
         raise PeerError(f"{server} signed something that is no statement: {error}") from None
     if why := FORMAT.refusal(statement.version, f"{server} signed a statement that"):
         raise PeerError(why)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml.errors import PeerError
-from pdml.formats import Format
+from pdml.formats import Format, decode
 from pdml.node import summing
 from pdml.node.contract import FLOATS, Contract
 from pdml.node.identity import Identity, verified
@@ -277,11 +277,8 @@ def _opened(
             f"{carrier} sent {len(data)} bytes, more than the {most} any message of this job needs"
         )
     try:
-        message = msgspec.msgpack.decode(data, type=kind)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # msgspec's own errors, and text that is not UTF-8
+        message: Message = decode(data, kind, msgspec.msgpack.decode)
+    except msgspec.DecodeError as error:
         why = FORMAT.refusal_of(data, f"{carrier} sent a message that", msgspec.msgpack.decode)
         raise PeerError(
             why or f"{carrier} sent something that is no {kind.__name__.lower()} message: {error}"

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from pdml.accounting import Budget
 from pdml.errors import DataError, InvalidInput
-from pdml.files import atomic_write
-from pdml.formats import Format
+from pdml.files import atomic_write, read_file
+from pdml.formats import Format, decode
 from pdml.plan.training_plan import TrainingPlan
 
 FORMAT = Format(name="saved plan", version=1)
@@ -61,10 +61,10 @@ class SavedPlan:
             If a setting is outside its domain, or the plan of another version.
         """
         try:
-            data = Path(path).read_bytes()
+            data = read_file(path)
             if why := FORMAT.refusal_of(data, f"the plan {str(path)!r}"):
                 raise InvalidInput(why)
-            content = json.loads(data)
+            content = decode(data)
             found = cls(
                 plan=TrainingPlan.from_dict(content["plan"]),
                 links=tuple((int(a), int(b)) for a, b in content["links"]),

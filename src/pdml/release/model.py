@@ -24,8 +24,8 @@ from pdml.accounting.lines import arranged, few_coalitions
 from pdml.core import rows, scaling
 from pdml.core.sums_expectation import Expectation
 from pdml.errors import DataError, InvalidInput
-from pdml.files import atomic_write, write_private
-from pdml.formats import Format
+from pdml.files import atomic_write, read_file, write_private
+from pdml.formats import Format, decode
 from pdml.release.frames import is_frame, table_of
 from pdml.release.inputs import Columns
 from pdml.study.encoder import Encoder
@@ -370,13 +370,13 @@ def load_model(path: str | Path) -> Model:
         If the file cannot be read, is no model, or is one that cannot be.
     """
     try:
-        raw = Path(path).read_bytes()
+        raw = read_file(path)
     except OSError as error:
         raise DataError(
             f"the model {str(path)!r} cannot be read: {error.strerror or error}"
         ) from None
     try:
-        said: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
+        said: dict[str, Any] = decode(raw, dict[str, Any])
         tag = said.pop("format", None)
         version = next((each for each in _VERSIONS if tag == _TAG.format(each)), None)
         if version is None:
@@ -387,7 +387,7 @@ def load_model(path: str | Path) -> Model:
                 wrong = "misses the field" if name in names else "has an unknown field"
                 raise msgspec.ValidationError(f"it {wrong} {name!r}")
         model = msgspec.convert(said, Model, dec_hook=_array)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         why = _other_version(raw, repr(str(path)))
         raise DataError(why or f"{str(path)!r} is not a model of pdml: {error}") from None
     if mistake := _mistake(model):
@@ -436,10 +436,8 @@ class _Head(msgspec.Struct):
 
 def _other_version(raw: bytes, what: str) -> str:
     try:
-        found = re.fullmatch(
-            r"pdml-model/([0-9]{1,9})", msgspec.json.decode(raw, type=_Head).format
-        )
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        found = re.fullmatch(r"pdml-model/([0-9]{1,9})", decode(raw, _Head).format)
+    except msgspec.DecodeError:
         return ""
     return FORMAT.refusal(int(found[1]), what) if found else ""
 

@@ -17,7 +17,8 @@ from msgspec import Meta
 from pdml.accounting import Ledger, Line
 from pdml.accounting.events import CountsReleased
 from pdml.errors import BudgetExceeded, DataError
-from pdml.formats import Format
+from pdml.files import read_file
+from pdml.formats import Format, decode
 from pdml.node.identity import verified
 from pdml.release.counted import CountedEvaluation, pooled
 from pdml.release.model import Model, load_model
@@ -226,11 +227,11 @@ def _check(said: Signed, study: Study, model: str) -> None:
 
 def _read(path: Path, study: Study) -> Signed:
     try:
-        content = path.read_bytes()
-        said = msgspec.json.decode(content, type=Signed)
+        content = read_file(path)
+        said: Signed = decode(content, Signed)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         why = FORMAT.refusal_of(content, str(path))
         raise DataError(why or f"{path} is no evaluation of a node: {error}") from None
     if why := FORMAT.refusal(said.version, str(path)):

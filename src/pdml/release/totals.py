@@ -5,6 +5,7 @@ from dataclasses import asdict
 from math import ceil, log2
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from pdml._threads import one_thread
@@ -12,6 +13,7 @@ from pdml._types import Array
 from pdml.core.ranges import Range
 from pdml.core.sums_expectation import Expectation, expect, gain, tells
 from pdml.core.sums_model import Measured, SumsModel, fit_measured, measured
+from pdml.formats import decode
 from pdml.mechanisms.whole_noise import Units
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
@@ -177,8 +179,8 @@ def near(model: bytes, own: bytes) -> bool:
         last digits.
     """
     try:
-        said, made = json.loads(model), json.loads(own)
-    except ValueError:
+        said, made = decode(model, by=json.loads), json.loads(own)
+    except msgspec.DecodeError:
         return False
     if not isinstance(said, dict) or list(said) != list(made) or spelt(said) != model:
         return False

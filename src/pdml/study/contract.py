@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from pdml.accounting import Budget
 from pdml.core.graph import Graph
 from pdml.errors import InvalidInput, StudyError, because
+from pdml.files import open_file
+from pdml.formats import decode
 from pdml.mechanisms.label_flip import micro
 from pdml.mechanisms.randomness import Stream
 from pdml.plan.place import Place, RowSpec
@@ -117,8 +119,8 @@ class Study:
     def from_canonical(cls, data: bytes, source: str = "the study") -> Self:
         """A study from its canonical bytes, as a collection service hands it out."""
         try:
-            document = msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            document = decode(data)
+        except msgspec.DecodeError as error:
             raise StudyError(source, [(0, f"the canonical form must be JSON: {error}")]) from None
         study = cls.from_document(document, source)
         if study.canonical() != data:
@@ -330,7 +332,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     """The text of a study file: UTF-8, and not endless."""
     source = os.fspath(path)
     try:
-        with open(source, "rb") as file:
+        with open_file(source) as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise InvalidInput(f"cannot read {source}: {because(error)}") from None
@@ -347,12 +349,12 @@ def read_text(path: str | os.PathLike[str]) -> str:
 def parse(text: str, source: str) -> tuple[dict[str, Any], dict[lines.Path, int]]:
     """The document and the line of every path in it; text that is not TOML is a `StudyError`."""
     try:
-        document = tomllib.loads(text)
+        document = decode(text, by=tomllib.loads)
         return document, lines.lines(text)
-    except tomllib.TOMLDecodeError as error:
-        told, line = _located(str(error), text)
-        raise StudyError(source, [(line, f"this is not TOML: {told}")]) from None
-    except (ValueError, RecursionError):
+    except msgspec.DecodeError as error:
+        if " (at " in str(error):
+            told, line = _located(str(error), text)
+            raise StudyError(source, [(line, f"this is not TOML: {told}")]) from None
         raise StudyError(
             source, [(0, "the file holds a number or a nesting that nobody can read")]
         ) from None

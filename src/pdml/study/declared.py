@@ -10,6 +10,8 @@ import msgspec
 
 from pdml.core.maps import FeatureMap
 from pdml.errors import DataError, InvalidInput, Undeclared, because
+from pdml.files import read_file
+from pdml.formats import decode
 from pdml.study.encoder import LATEST, Attribute, Encoder, Number
 from pdml.tables import Table, listed
 
@@ -130,10 +132,10 @@ def read_encoder(path: Path) -> Encoder:
         Of the version that the file has.
     """
     try:
-        content = msgspec.json.decode(path.read_bytes())
+        content = decode(read_file(path))
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {because(error)}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise InvalidInput(
             f"{path} must be a JSON file with the attributes, got one that is not JSON: {error}"
         ) from None

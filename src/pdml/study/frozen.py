@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from pdml import _validate
 from pdml.accounting.provenance import DEVICES, ELSEWHERE, OPERATOR, UNSAID
 from pdml.errors import DataError, InvalidInput, because
-from pdml.files import sync_folder, write_private
-from pdml.formats import Format
+from pdml.files import open_file, read_file, sync_folder, write_private
+from pdml.formats import Format, decode
 from pdml.study.messages import acceptable
 
 FORMAT = Format(name="frozen data set", version=2, oldest=1)
@@ -241,18 +241,17 @@ def open_frozen(
 def _read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
-        with open(path, "rb") as file:
-            data = file.read(1 << 20)
+        data = read_file(path, 1 << 20)
     except OSError as error:
         raise DataError(f"cannot read {path}: {because(error)}: it is no frozen data set") from None
     other = f"{path} is not a manifest: it was damaged or written by something else"
     try:
-        told = json.loads(data)
+        told = decode(data)
         digest = told.pop("digest")
         manifest = Manifest(**told)
         kinds = {"records": int, "width": int, "classes": int, "version": int, "files": dict}
         good = all(type(value) is kinds.get(name, str) for name, value in told.items())
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise DataError(FORMAT.refusal_of(data, str(path)) or other) from None
     if why := FORMAT.refusal(manifest.version, str(path)) if good else "":
         raise DataError(why)
@@ -282,7 +281,7 @@ def _map(folder: Path, name: str, manifest: Manifest, verify: bool) -> NDArray[A
     path = folder / f"{name}.npy"
     shape = (manifest.records, manifest.width) if name == "features" else (manifest.records,)
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size != _HEADER + int(np.prod(shape)) * np.dtype(_DTYPES[name]).itemsize:
                 raise DataError(

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml.errors import InvalidInput, MessageError
-from pdml.formats import Format
+from pdml.formats import Format, decode
 
 FORMAT = Format(name="report", version=3)
 MAX_BATCH = 1_000  # reports in one batch
@@ -327,8 +327,8 @@ def decode_invitation(data: bytes) -> Invitation:
 def decode_admission(data: bytes) -> Admission | Problem:
     """What a service says to an invitation; a problem as in `decode_answer`."""
     try:
-        admission: Admission = _admission.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        admission: Admission = decode(data, by=_admission.decode)
+    except msgspec.DecodeError:
         return _safe_problem(_decode(_problem, data, "an admission or a problem"))
     return admission
 
@@ -350,8 +350,8 @@ def decode_withdrawal(data: bytes) -> Withdrawal:
 def decode_withdrawn(data: bytes) -> Withdrawn | Problem:
     """What a service says to a withdrawal; a problem as in `decode_answer`."""
     try:
-        done: Withdrawn = _withdrawn.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        done: Withdrawn = decode(data, by=_withdrawn.decode)
+    except msgspec.DecodeError:
         return _safe_problem(_decode(_problem, data, "a withdrawal or a problem"))
     return done
 
@@ -361,8 +361,8 @@ def decode_answer(data: bytes) -> Receipt | Problem:
     problem has our own title.
     """
     try:
-        receipt: Receipt = _receipt.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        receipt: Receipt = decode(data, by=_receipt.decode)
+    except msgspec.DecodeError:
         return _safe_problem(_decode(_problem, data, "a receipt or a problem"))
     patterns = (
         (_ID, receipt.id),
@@ -414,8 +414,8 @@ def max_report_bytes(width: int) -> int:
 
 def _decode(decoder: Any, data: bytes, what: str) -> Any:
     try:
-        return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return decode(data, by=decoder.decode)
+    except msgspec.DecodeError as error:
         # msgspec's text names fields and types; it never quotes values, which may be somebody's.
         raise MessageError(f"the message is not {what}: {error}") from None
 

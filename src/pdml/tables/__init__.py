@@ -9,7 +9,16 @@
 """
 
 from pdml.tables.cells import MISSING, listed, number, shown
-from pdml.tables.files import read_table, write_predictions
+from pdml.tables.files import read_table, write_csv, write_predictions
 from pdml.tables.table import Table
 
-__all__ = ["MISSING", "Table", "listed", "number", "read_table", "shown", "write_predictions"]
+__all__ = [
+    "MISSING",
+    "Table",
+    "listed",
+    "number",
+    "read_table",
+    "shown",
+    "write_csv",
+    "write_predictions",
+]

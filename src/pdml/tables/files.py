@@ -8,16 +8,20 @@ import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdml.errors import DataError, InvalidInput, because
-from pdml.files import atomic_write
+from pdml.errors import DataError, InvalidInput, because, visible
+from pdml.files import atomic_write, open_file
+from pdml.tables.cells import number
 from pdml.tables.csv_text import read_csv
-from pdml.tables.parquet import parquet_bytes, read_parquet
+from pdml.tables.parquet import LEAST_UNPACKED, MOST_UNPACKED, parquet_bytes, read_parquet
 from pdml.tables.table import Table
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_PART = 1 << 20  # bytes that are looked at together
 
 
 def read_table(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Table:
@@ -41,16 +45,14 @@ def read_table(path: str | os.PathLike[str], columns: Sequence[str] | None = Non
         If the file cannot be read or is no table, with the line where it stops being one.
     """
     path, piped = Path(path), os.fspath(path) == "-"
-    if path.is_dir():
-        raise DataError(f"cannot read {path}: it is a folder, not a file")
     try:
         if piped:
             path = Path("standard input")
-            table = read_csv(path, sys.stdin.buffer.read(), columns)
+            table = read_csv(path, _gather(path, sys.stdin.buffer), columns)
         elif _extension(path) == ".parquet":
             table = read_parquet(path, columns)
         else:
-            table = read_csv(path, _unpacked(path), columns)
+            table = read_csv(path, _content(path), columns)
     except OSError as error:
         raise DataError(f"cannot read {path}: {because(error)}") from error
     if table.n_rows == 0:
@@ -84,11 +86,39 @@ def write_predictions(
         atomic_write(path, parquet_bytes(plain))
         return
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(plain)
-    writer.writerows(zip(*plain.values(), strict=True))
+    write_csv(text, plain)
     data = text.getvalue().encode("utf-8")
     atomic_write(path, gzip.compress(data, mtime=0) if extension == ".csv.gz" else data)
+
+
+def write_csv(out: TextIO, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Write columns as CSV that neither a spreadsheet nor a terminal obeys.
+
+    Parameters
+    ----------
+    out : text file
+        Where.
+    columns : mapping of str to sequence
+        Of equal length.
+
+    Guarantees
+    ----------
+    - Numbers are written as numbers, also those that are spelt as text.
+    - A text of two or more letters that begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage
+      return, and is no number, has an apostrophe before it: no spreadsheet takes it for a formula.
+    - Letters that no screen shows, such as escape, are replaced by U+FFFD.
+    """
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(harmless, columns))
+    writer.writerows(zip(*(map(harmless, values) for values in columns.values()), strict=True))
+
+
+def harmless(cell: Any) -> Any:
+    """A cell as `write_csv` writes it."""
+    if not isinstance(cell, str):
+        return cell
+    formula = cell[:1] in _FORMULA and len(cell) > 1 and number(cell) is None
+    return ("'" if formula else "") + visible(cell)
 
 
 def _extension(path: Path) -> str:
@@ -100,13 +130,31 @@ def _extension(path: Path) -> str:
     )
 
 
-def _unpacked(path: Path) -> bytes:
-    data = path.read_bytes()
-    if _extension(path) == ".csv.gz":
+def _content(path: Path) -> bytes:
+    """What a CSV file holds, unpacked."""
+    with open_file(path) as file:
+        if _extension(path) != ".csv.gz":
+            return _gather(path, file)
         try:
-            data = gzip.decompress(data)
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                return _gather(path, unpacked, packed=file)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise DataError(
                 f"{path} must be a whole gzip file, got bytes that do not unpack: {error}"
             ) from error
-    return data
+
+
+def _gather(path: Path, file: BinaryIO | gzip.GzipFile, packed: BinaryIO | None = None) -> bytes:
+    """All of a stream, unless it is no text, or has been packed to fill somebody's memory."""
+    content = io.BytesIO()
+    while part := file.read(_PART):
+        content.write(part)
+        if b"\0" in part:
+            return content.getvalue()  # which `read_csv` refuses, naming the line
+        if packed and content.tell() > max(LEAST_UNPACKED, MOST_UNPACKED * packed.tell()):
+            raise DataError(
+                f"{path} unpacks to more than {MOST_UNPACKED} times its size, as files do that "
+                "are made to fill a machine's memory: if you trust it, unpack it with gunzip and "
+                "name the .csv"
+            )
+    return content.getvalue()

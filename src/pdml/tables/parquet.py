@@ -1,16 +1,23 @@
 """Parquet, by pyarrow, which is large and optional: loaded only when such a file is touched."""
 
 import io
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from pdml import extras
 from pdml.errors import DataError, InvalidInput
+from pdml.files import open_file
 from pdml.tables.table import Table, kept_columns
+
+LEAST_UNPACKED = 1 << 26  # bytes that any file may unpack to
+MOST_UNPACKED = 100  # times its size; people's records unpack to ten or twenty
+_CELL = 8  # bytes of a cell in memory, at least
 
 
 def _pyarrow() -> Any:
@@ -25,10 +32,14 @@ def _first_line(error: BaseException) -> str:
 
 
 def read_parquet(path: Path, wanted: Sequence[str] | None) -> Table:
-    path.open("rb").close()  # a missing or forbidden file is no matter of Parquet
+    with open_file(path) as opened:  # a missing or forbidden file is no matter of Parquet
+        packed = os.fstat(opened.fileno()).st_size
     pa = _pyarrow()
     try:
-        with pa.parquet.ParquetFile(path) as file:
+        texts = [
+            field.name for field in pa.parquet.read_schema(path) if _is_text(pa, field.type)
+        ]  # each different one is kept once
+        with pa.parquet.ParquetFile(path, read_dictionary=texts) as file:
             # pandas keeps an unnamed index under such a name; it numbers people and describes
             # nobody
             stored = [
@@ -37,41 +48,78 @@ def read_parquet(path: Path, wanted: Sequence[str] | None) -> Table:
                 if not re.fullmatch(r"__index_level_\d+__", name)
             ]
             kept = kept_columns(path, [name.strip() for name in stored], wanted)
-            content = file.read(columns=[stored[position] for position in kept.values()])
+            asked = [stored[position] for position in kept.values()]
+            for name in asked:
+                _check_kind(pa, path, name, file.schema_arrow.field(name).type)
+            _check_size(path, file.metadata, asked, packed)
+            content = file.read(columns=asked)
     except (pa.ArrowException, OSError) as error:
         raise DataError(
             f"{path} must be a Parquet file, got one that cannot be read: {_first_line(error)}"
         ) from error
     columns = {
-        name: _from_arrow(pa, path, name, content.column(stored[position]))
-        for name, position in kept.items()
+        name: _from_arrow(pa, content.column(stored[position])) for name, position in kept.items()
     }
     return Table(columns=columns, source=str(path))
 
 
-def _from_arrow(pa: Any, path: Path, name: str, column: Any) -> NDArray[Any]:
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    kind, types = column.type, pa.types
-    texts = (types.is_string, types.is_large_string, types.is_string_view)
-    if types.is_decimal(kind):
-        column = column.cast(pa.float64(), safe=False)
-    elif not any(
-        is_kind(kind)
-        for is_kind in (
-            types.is_integer,
-            types.is_floating,
-            types.is_boolean,
-            types.is_null,
-            *texts,
-        )
-    ):
+def _is_text(pa: Any, kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _check_kind(pa: Any, path: Path, name: str, kind: Any) -> None:
+    types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    known = (
+        types.is_integer,
+        types.is_floating,
+        types.is_boolean,
+        types.is_null,
+        types.is_decimal,
+        types.is_string,
+        types.is_large_string,
+        types.is_string_view,
+    )
+    if not any(is_kind(kind) for is_kind in known):
         raise DataError(
             f"column {name!r} of {path} must hold numbers, text or truth values, got "
             f"{kind}: convert it, or leave it out"
         )
+
+
+def _check_size(path: Path, metadata: Any, asked: Sequence[str], packed: int) -> None:
+    """Refuse what a few bytes blow up to, before anything is unpacked: pages that were compressed,
+    and cells that are counted instead of written."""
+    unpacked = 0
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        for position in range(group.num_columns):
+            column = group.column(position)
+            if column.path_in_schema in asked:
+                unpacked += max(column.total_uncompressed_size, _CELL * group.num_rows)
+    if unpacked > max(LEAST_UNPACKED, MOST_UNPACKED * packed):
+        raise DataError(
+            f"{path} unpacks to {unpacked:,} bytes, more than {MOST_UNPACKED} times its size, as "
+            "files do that are made to fill a machine's memory: if you trust it, save it as .csv"
+        )
+
+
+def _from_arrow(pa: Any, column: Any) -> NDArray[Any]:
+    if pa.types.is_dictionary(column.type):
+        if pa.types.is_string(column.type.value_type):
+            return np.concatenate([np.empty(0, object), *map(_spread, column.chunks)])
+        column = column.cast(column.type.value_type)
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64(), safe=False)
     values: NDArray[Any] = column.to_numpy()  # null becomes NaN or None
     return values
+
+
+def _spread(chunk: Any) -> NDArray[Any]:
+    """Row by row, equal texts being one object; null becomes None."""
+    different = np.array([*chunk.dictionary.to_pylist(), None], dtype=object)
+    return np.asarray(different[chunk.indices.fill_null(len(different) - 1).to_numpy()])
 
 
 def parquet_bytes(columns: Mapping[str, Sequence[Any]]) -> bytes:
