@@ -1,5 +1,8 @@
 """Records recognised by their values."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -45,6 +48,34 @@ def test_other_values_have_others():
     swapped = x[:, [1, 0, 2, 3, 4, 5]]
     for other in (fingerprints(nudged, y), fingerprints(swapped, y), fingerprints(x, (y + 1) % 3)):
         assert not found & set(other.tolist())
+
+
+def test_records_made_to_collide_under_a_sum_of_columns_differ():
+    """Sums of columns mod 2^64 have equals that anybody can compute; a keyed digest has none."""
+    x = np.array([[1.0, 2.0], [2.0, 1.0], [3.0, 0.0], [0.0, 3.0], [1.0, 0.0], [0.0, 1.0]])
+    assert len(set(fingerprints(x, np.zeros(6)).tolist())) == 6
+    wide = np.zeros((256, 256))
+    np.fill_diagonal(wide, 1.0)
+    assert len(set(fingerprints(wide, np.zeros(256)).tolist())) == 256
+
+
+def test_a_sparse_matrix_is_left_as_it_was():
+    x = sp.csr_array((np.array([1.0, 2.0, 0.0]), np.array([0, 0, 1]), np.array([0, 3, 3])))
+    summed = fingerprints(np.array([[3.0, 0.0], [0.0, 0.0]]), [0, 1])
+    np.testing.assert_array_equal(fingerprints(x, [0, 1]), summed)
+    assert x.nnz == 3 and x.data.tolist() == [1.0, 2.0, 0.0]
+
+
+def test_the_key_is_drawn_in_every_process():
+    ask = (
+        "import numpy as np; from pdml.release.fingerprints import fingerprints, named; "
+        "print(fingerprints(np.ones((1, 2)), [0])[0], named(['anna'], 1)[0])"
+    )
+    found = {
+        subprocess.run([sys.executable, "-c", ask], capture_output=True, check=True).stdout
+        for _ in range(2)
+    }
+    assert len(found) == 2
 
 
 def test_labels_may_be_names():

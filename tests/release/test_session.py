@@ -1,6 +1,8 @@
 """All fits on the same people, added up as a deployment would live through them."""
 
 import pickle
+import subprocess
+import sys
 import threading
 import warnings
 from dataclasses import replace
@@ -331,6 +333,115 @@ def test_what_leaves_for_another_process_is_refused_there():
     elsewhere._origin = replace(elsewhere._origin, process=elsewhere._origin.process + 1)
     with pytest.raises(InvalidInput, match="counts fits in its own process"):
         elsewhere.fit(x, y)
+
+
+PROCESSES = """
+import multiprocessing, os, sys
+import numpy as np
+from joblib import Parallel, delayed
+from pdml import PDMLClassifier, PrivacyLedgerSession, TrainingPlan
+from pdml.errors import InvalidInput
+from pdml.release import session
+
+SUMS = TrainingPlan(method="sums", label_noise=3.0, square_noise=5.0)
+
+
+def fit(_=0):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 2)) / 2, np.arange(60) % 2
+    try:
+        PDMLClassifier(plan=SUMS, n_servers=3, topology="ring", classes=(0, 1)).fit(x, y)
+    except InvalidInput as error:
+        return str(error)
+    return "fitted"
+
+
+def forked():
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.write(write, fit().encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        return answer.read()
+
+
+def pool(method):
+    with multiprocessing.get_context(method).Pool(1) as workers:
+        return workers.map(fit, [0])[0]
+
+
+def workers():
+    return Parallel(n_jobs=2, backend="loky")(delayed(fit)(k) for k in range(2))[0]
+
+
+if __name__ == "__main__":
+    ways = {
+        "fork": forked,
+        "pool": lambda: pool("fork"),
+        "spawn": lambda: pool("spawn"),
+        "loky": workers,
+    }
+    with PrivacyLedgerSession() as counted:
+        for name in sys.argv[1:]:
+            print(name, ways[name]())
+        print("here", fit())
+    print("counted", len(counted))
+    for name in sys.argv[1:]:
+        print("after", name, ways[name]())  # the same workers again, of loky
+    print("mark", os.environ.get(session._MARK))
+"""
+
+
+@pytest.mark.parametrize("ways", [("fork", "pool"), ("spawn",), ("loky",)], ids=" ".join)
+def test_a_fit_in_a_process_started_inside_a_session_is_refused(ways, tmp_path):
+    """A new estimator, which carries nothing of the session. Once that is closed all is well."""
+    script = tmp_path / "processes.py"
+    script.write_text(PROCESSES)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script), *ways],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert said == [
+        *(f"{way} {session.ELSEWHERE}" for way in ways),
+        "here fitted",
+        "counted 1",
+        *(f"after {way} fitted" for way in ways),
+        "mark None",
+    ]
+
+
+def test_a_copy_of_a_session_in_another_process_counts_nothing(monkeypatch):
+    """A fork that lives longer than the session it was made in."""
+    x, y = people()
+    with PrivacyLedgerSession() as copied:
+        monkeypatch.delenv(session._MARK)
+        monkeypatch.setattr(copied, "process", copied.process + 1)
+        with pytest.raises(InvalidInput, match="counts fits in its own process"):
+            classifier().fit(x, y)
+    assert len(copied) == 0
+
+
+def test_the_mark_of_a_session_that_has_ended_refuses_nothing(monkeypatch, tmp_path):
+    x, y = people()
+    monkeypatch.setenv(session._MARK, str(tmp_path / "gone"))
+    with PrivacyLedgerSession() as counted:
+        classifier().fit(x, y)
+    assert len(counted) == 1
+    other = tmp_path / "other"
+    other.write_text("1")
+    monkeypatch.setenv(session._MARK, str(other))
+    with (
+        PrivacyLedgerSession() as counted,
+        pytest.raises(InvalidInput, match="counts fits in its own process"),
+    ):
+        classifier().fit(x, y)
+    assert len(counted) == 0 and other.exists()
 
 
 def test_sessions_that_do_not_fit_together_are_refused():

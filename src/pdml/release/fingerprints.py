@@ -1,22 +1,24 @@
 """Records recognised by their values, in the memory of one process: nothing here is ever written.
 
-A fingerprint has 64 bits: of a million records two different ones have the same with a chance of
-3·10⁻⁸.
+A fingerprint is a digest of 64 bits: of a million records two different ones have the same with a
+chance of 3·10⁻⁸. Its key is drawn anew in every process, so that nobody can prepare two records, or
+two names, that are taken for one.
 """
 
+import os
 import warnings
 from hashlib import blake2b
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from pdml._types import IntArray, Matrix
 from pdml.errors import InvalidInput, UncountedTrainingWarning
 
-_MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # splitmix64
+_KEY = os.urandom(32)
 _AT_ONCE = 1 << 20  # numbers
 _SKETCH = 64  # fingerprints by which two fits are compared
 _FEW = 8  # of them in common: folds share more
@@ -26,8 +28,6 @@ UNCOUNTED = (
     "does: each ledger counts its own fit alone, while what the fits tell adds up. Open a "
     "pdml.PrivacyLedgerSession around them to have it counted."
 )
-
-Words = NDArray[np.uint64]
 
 
 def fingerprints(x: Matrix, y: Any) -> IntArray:
@@ -46,17 +46,19 @@ def fingerprints(x: Matrix, y: Any) -> IntArray:
     -------
     array of int64
     """
-    found = _mixed(_hashes(y))
-    columns = _mixed(np.arange(1, x.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
-    if sp.issparse(x):
-        own = sp.csr_array(x)
-        cells = _words(own.data) * columns[own.indices]
-        sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(cells, dtype=np.uint64)])
-        return _mixed(found + sums[own.indptr[1:]] - sums[own.indptr[:-1]]).view(np.int64)
+    found, whole = label_prints(y), sp.csr_array(x) if sp.issparse(x) else x
     step = max(1, _AT_ONCE // max(1, x.shape[1]))
     for start in range(0, len(found), step):
-        found[start : start + step] += _words(np.asarray(x[start : start + step])) @ columns
-    return _mixed(found).view(np.int64)
+        part = _single(whole[start : start + step])
+        cells = np.empty(part.nnz, dtype=[("place", "<i4"), ("value", "<f4")])
+        cells["place"], cells["value"] = part.indices, part.data
+        ends, content = part.indptr.tolist(), cells.tobytes()
+        own = zip(found[start : start + step].tolist(), pairwise(ends), strict=True)
+        found[start : start + step] = [
+            _number(label.to_bytes(8, "little", signed=True) + content[8 * a : 8 * b])
+            for label, (a, b) in own
+        ]
+    return found
 
 
 def named(people: Any, records: int) -> IntArray:
@@ -94,7 +96,7 @@ def named(people: Any, records: int) -> IntArray:
                 "whether two of them are one name",
                 setting="people",
             )
-    prints = _hashes(names).view(np.int64)
+    prints = label_prints(names)
     if len(np.unique(prints)) < records:
         raise InvalidInput(
             f"people must hold a name of its own for each record ({records} of them), got "
@@ -105,7 +107,7 @@ def named(people: Any, records: int) -> IntArray:
 
 
 def label_prints(y: Any) -> IntArray:
-    """One number for each label: the same for the same label.
+    """One number for each label: the same for the same; 1, 1.0, True and the text "1" are one.
 
     Parameters
     ----------
@@ -116,38 +118,31 @@ def label_prints(y: Any) -> IntArray:
     -------
     array of int64
     """
-    return _hashes(y).view(np.int64)
-
-
-def _hashes(values: Any) -> Words:
-    """Digests of names and numbers: 1, 1.0, True and the text "1" are one."""
-    names = np.asarray(values).ravel().tolist()
+    names = np.asarray(y).ravel().tolist()
     digests = {name: _digest(name) for name in set(names)}
-    return np.array([digests[name] for name in names], dtype=np.uint64)
+    return np.array([digests[name] for name in names], dtype=np.int64)
 
 
 def _digest(name: Any) -> int:
     whole = isinstance(name, (int, float)) and float(name).is_integer()
     text = str(int(name)) if whole else str(name)
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big")
+    return _number(text.encode("utf-8", "surrogatepass"))
 
 
-def _words(values: NDArray[Any]) -> Words:
-    """Of each number; zeros are nothing, as in a sparse matrix."""
+def _number(content: bytes) -> int:
+    digest = blake2b(content, digest_size=8, key=_KEY).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def _single(values: Any) -> Any:
+    """In single precision and without zeros, whatever the storage."""
+    part = sp.csr_array(values, copy=True)
+    part.sum_duplicates()
     with np.errstate(over="ignore", under="ignore"):
-        near = np.ascontiguousarray(values, dtype=np.float32)
-    words = near.view(np.uint32).astype(np.uint64)
-    return np.where(near == 0, np.uint64(0), _mixed(words))
-
-
-def _mixed(values: Words) -> Words:
-    """Every bit of the result depends on every bit of the value."""
-    add, first, second = map(np.uint64, _MIX)
-    found = values + add
-    found = (found ^ (found >> np.uint64(30))) * first
-    found = (found ^ (found >> np.uint64(27))) * second
-    return np.asarray(found ^ (found >> np.uint64(31)))
+        part = part.astype(np.float32)
+    part.eliminate_zeros()
+    part.data[np.isnan(part.data)] = np.nan  # of which there are many in bits
+    return part
 
 
 class Uncounted:

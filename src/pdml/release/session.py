@@ -6,6 +6,7 @@ whatever is trained, and is counted in those fits that they were in.
 """
 
 import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +36,7 @@ _OTHER_LABELS = 0.1  # share of known records with labels that were never seen b
 
 _open: list["PrivacyLedgerSession"] = []
 _opening = RLock()
+_MARK = "PDML_OPEN_SESSION"  # names a file that is there while a session is open in its process
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +101,10 @@ class PrivacyLedgerSession:
       both count.
     - Every fit of the process counts in every session that is open, in whatever thread, each with
       its own budget; a classifier tells the sum of the session that was opened first. joblib is
-      asked for threads; what a session cannot count, in another process, is refused.
+      asked for threads.
+    - A fit in a process that was forked or started while a session is open is refused, for nobody
+      would count it; so is one of an estimator that came from inside a session to any other
+      process. Not seen is a new estimator in a process that was there before.
     - Sessions that are open together know people and their reports in common, by the randomness of
       the one that was opened first.
     - Two records are one person's if their values, in single precision, and their label are the
@@ -139,7 +144,11 @@ class PrivacyLedgerSession:
                 raise InvalidInput("this PrivacyLedgerSession is open already: open another")
             if _open:
                 self._join(_open[0])
-            self._process = os.getpid()
+            self.process = os.getpid()
+            if not (_open or _marked()):
+                handle, os.environ[_MARK] = tempfile.mkstemp(prefix="pdml-session-")
+                os.write(handle, str(self.process).encode())
+                os.close(handle)
             _open.append(self)
         self._threads = parallel_config(backend="threading")
         self._threads.__enter__()
@@ -148,6 +157,8 @@ class PrivacyLedgerSession:
     def __exit__(self, *failed: object) -> None:
         with _opening:
             _open.remove(self)
+            if not _open and _marked() == str(os.getpid()):
+                os.unlink(os.environ.pop(_MARK))
         self._threads.__exit__(*failed)
 
     def __len__(self) -> int:
@@ -169,9 +180,7 @@ class PrivacyLedgerSession:
         self.memory = outer.memory
 
     def check(self, fit: Fit) -> None:
-        """Refuse a fit that goes past the budget, or that cannot be counted here."""
-        if self._process != os.getpid():
-            raise InvalidInput(ELSEWHERE, setting="n_jobs")
+        """Refuse a fit that goes past the budget, or is of another label."""
         if self.fits and fit.classes != self.fits[0].classes:
             raise InvalidInput(
                 f"a session counts trainings on one label, got {fit.classes} classes after "
@@ -370,8 +379,32 @@ def _flip(epsilons: Array) -> LabelFlipped:
 
 def open_sessions() -> tuple[PrivacyLedgerSession, ...]:
     """All that are open, the one that was opened first before the others."""
-    with _opening:
-        return tuple(_open)
+    return tuple(_open)  # without a lock, which another thread may have held when this was forked
+
+
+def sessions_of_a_fit() -> tuple[PrivacyLedgerSession, ...]:
+    """Those that count a fit of this process.
+
+    Raises
+    ------
+    InvalidInput
+        If one is open in the process from which this one was forked or started: it would not hear
+        of the fit.
+    """
+    own, sessions = os.getpid(), open_sessions()
+    copied = any(session.process != own for session in sessions)
+    if copied or _marked() not in ("", str(own)):
+        raise InvalidInput(ELSEWHERE, setting="n_jobs")
+    return sessions
+
+
+def _marked() -> str:
+    """The process with an open session that this one is, or comes from; "" if there is none."""
+    try:
+        with open(os.environ.get(_MARK, ""), encoding="ascii") as file:
+            return file.read()
+    except OSError:  # it has ended
+        return ""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from pdml.release.form import Form
 from pdml.release.history import NO_ROUNDS, History, noise_level
 from pdml.release.intervals import Intervals
 from pdml.release.model import THIS_TRAINING, Model
-from pdml.release.session import Fit, Origin, PrivacyLedgerSession, open_sessions
+from pdml.release.session import Fit, Origin, PrivacyLedgerSession, sessions_of_a_fit
 from pdml.release.settling import AUTO, OVERRIDES, Settled, doubts, settled
 from pdml.train.engines import local
 
@@ -172,7 +172,7 @@ class Simulation:
         self
         """
         self.check()
-        sessions = open_sessions()
+        sessions = sessions_of_a_fit()
         self._form = form
         self.leaks_: list[str] = [CLASSES_LEAK] if self.classes is None else []
         self.leaks_ += [*self._form.leaks, *leaks]
