@@ -235,7 +235,8 @@ def read_collection(path, version, newer, tmp_path):
     if (keys := path.with_suffix(".keys")).exists():
         shutil.copytree(keys, tmp_path / "reports.keys")
     who = {"study_id": "hiv-2026", "study_hash": TRIAL, "server": "alice"}
-    with closing(SqliteStore(database, CollectionId(**who, width=5, classes=3))) as store:
+    who |= {"width": 5, "classes": 3, "epsilons": 3}
+    with closing(SqliteStore(database, CollectionId(**who))) as store:
         totals = store.totals()
         assert (totals.reports, totals.withdrawn) == (3, 0)
     with closing(sqlite3.connect(database)) as db:

@@ -36,7 +36,7 @@ def test_totals_are_sealed_with_a_fresh_nonce_each_time(tmp_path):
     """One key serves many totals: under one nonce two of them tell their difference, which is one
     person's answer. AES-GCM's nonce stands first, in 12 bytes.
     """
-    vault = Vault(KeyRing(tmp_path / "keys", RING, fresh=True))
+    vault = Vault(KeyRing(tmp_path / "keys", RING, fresh=True), cells=6)
     vault.keys.begin()
     held, nonces = SealedTallies(None, None), set()
     for count in range(1, 21):

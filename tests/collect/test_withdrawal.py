@@ -60,6 +60,15 @@ class Raw:
                 ((totals,),) = db.execute("SELECT tallies_key FROM collection").fetchall()
         return {id: (key, sealed) for id, key, sealed in rows}, totals
 
+    def sealed_totals(self):
+        if self.kind == "postgres":
+            with psycopg.connect(self.address) as db:
+                ((sealed,),) = db.execute("SELECT tallies FROM pdml_collection").fetchall()
+        else:
+            with contextlib.closing(sqlite3.connect(self.address)) as db:
+                ((sealed,),) = db.execute("SELECT tallies FROM collection").fetchall()
+        return sealed
+
 
 @pytest.fixture
 def raw(open_store, tmp_path):
@@ -74,6 +83,27 @@ def wide(number):
     return entry(label=number % 3, epsilon=TRIAL.epsilon_micro[number % 2])._replace(
         id=secrets.token_bytes(16), features=features
     )
+
+
+def test_the_length_of_the_totals_tells_no_answer(open_store, raw):
+    """Whoever copies the database before and after a report must not see that it is the first with
+    its ε and class, nor that the last of them was withdrawn.
+    """
+    store, lengths = open_store(), set()
+    every = [
+        entry(epsilon=epsilon, label=label)._replace(id=secrets.token_bytes(16))
+        for epsilon in TRIAL.epsilon_micro
+        for label in range(3)
+    ]
+    for one in every:
+        store.commit([one])
+        lengths.add(len(raw.sealed_totals()))
+    held = open_store().totals()  # read by a process that did not write them
+    assert held.tallies == {(one.epsilon, one.label): 1 for one in every}
+    for change in (lambda: store.withdraw(every[0].id), lambda: store.erase(1)):
+        change()
+        lengths.add(len(raw.sealed_totals()))
+    assert lengths == {12 + 16 + 20 * 9}  # nonce, tag, and every cell there can be
 
 
 def test_no_key_opens_a_withdrawn_report_and_no_file_holds_it_in_the_clear(open_store, raw):

@@ -283,6 +283,14 @@ def test_the_end_of_retention_is_told() -> None:
     assert "all reports were erased" in page and "days left" not in page and "erased</span>" in page
 
 
+def test_reports_under_an_id_that_was_taken_are_counted() -> None:
+    many = shown(TOLD, summary(1, 1, conflicts=1_234))
+    assert "Since the collection was made, 1,234 reports were refused because the id was" in many
+    one = shown(TOLD, summary(1, 1, conflicts=1, problems={}))
+    assert "Since the collection was made, 1 report was refused" in one
+    assert "because the id was taken" not in shown(TOLD, summary(1, 1))
+
+
 def test_a_date_that_is_not_believed_is_told() -> None:
     jump = "the clock says <b>2037</b>"
     page = render(summary(1, 1, clock_jump=jump), preview(TOLD, summary(1, 1)))

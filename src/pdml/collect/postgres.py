@@ -79,7 +79,8 @@ class PostgresStore:
             with self._guarded() as db, db.transaction():
                 found = postgres_schema.found(db, collection_id, create=create)
             with self._transaction():  # one at a time, where several start at once
-                self._vault = Vault(KeyRing(keys, found.ring, fresh=found.fresh))
+                ring = KeyRing(keys, found.ring, fresh=found.fresh)
+                self._vault = Vault(ring, cells=collection_id.cells)
             self._destroy_doomed()
         except StorageUnavailable as error:
             self.close()

@@ -30,6 +30,7 @@ _TABLES = (
 CREATE TABLE pdml_collection (
     one integer PRIMARY KEY CHECK (one = 1), schema integer NOT NULL,
     study_id text NOT NULL, study_hash text NOT NULL, server text NOT NULL, width integer NOT NULL, classes integer NOT NULL,
+    epsilons integer NOT NULL,
     state text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'closed', 'frozen')),
     frozen_hour bigint, digest text NOT NULL DEFAULT '',
     withdrawn bigint NOT NULL DEFAULT 0, conflicts bigint NOT NULL DEFAULT 0, invited bigint NOT NULL DEFAULT 0, invited_used bigint NOT NULL DEFAULT 0,
@@ -60,7 +61,7 @@ def found(db: Connection, asked: CollectionId, *, create: bool) -> Found:
         db.execute(_TABLES)
         values = (FORMAT.version, *astuple(asked), secrets.token_hex(16))
         into = f"pdml_collection (one, schema, {COLUMNS}, ring)"
-        db.execute(f"INSERT INTO {into} VALUES (1, %s, %s, %s, %s, %s, %s, %s)", values)
+        db.execute(f"INSERT INTO {into} VALUES (1, %s, %s, %s, %s, %s, %s, %s, %s)", values)
     schema, *identity = _one(db, f"SELECT schema, {COLUMNS} FROM pdml_collection")
     check_schema(schema, _WHERE)
     check_collection(identity, asked, _WHERE)

@@ -230,4 +230,5 @@ def collection_id(study: Study, server: str) -> CollectionId:
         server=server,
         width=study.width,
         classes=len(study.classes),
+        epsilons=len(set(study.epsilon_micro)),
     )

@@ -85,7 +85,8 @@ class SqliteStore:
                 found = sqlite_schema.found(db, collection_id, str(path))
             with self._file.transaction():  # one at a time, where several start at once
                 self._vault = Vault(
-                    KeyRing(keys or path.with_suffix(".keys"), found.ring, fresh=found.fresh)
+                    KeyRing(keys or path.with_suffix(".keys"), found.ring, fresh=found.fresh),
+                    cells=collection_id.cells,
                 )
             self._ring = found.ring
             self._destroy_doomed()

@@ -22,6 +22,7 @@ _TABLES = (
     """CREATE TABLE collection (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     study_id TEXT NOT NULL, study_hash TEXT NOT NULL, server TEXT NOT NULL, width INTEGER NOT NULL, classes INTEGER NOT NULL,
+    epsilons INTEGER NOT NULL,
     state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'closed', 'frozen')),
     frozen_hour INTEGER, digest TEXT NOT NULL DEFAULT '',
     withdrawn INTEGER NOT NULL DEFAULT 0, conflicts INTEGER NOT NULL DEFAULT 0, invited INTEGER NOT NULL DEFAULT 0, invited_used INTEGER NOT NULL DEFAULT 0,
@@ -51,7 +52,7 @@ def found(db: sqlite3.Connection, asked: CollectionId, where: str) -> Found:
         for statement in _TABLES:
             db.execute(statement)
         values, columns = (*astuple(asked), secrets.token_hex(16)), f"one, {COLUMNS}, ring"
-        db.execute(f"INSERT INTO collection ({columns}) VALUES (1, ?, ?, ?, ?, ?, ?)", values)
+        db.execute(f"INSERT INTO collection ({columns}) VALUES (1, ?, ?, ?, ?, ?, ?, ?)", values)
         db.execute(f"PRAGMA application_id = {_APPLICATION}")
         db.execute(f"PRAGMA user_version = {FORMAT.version}")
         return found(db, asked, where)

@@ -40,6 +40,12 @@ class CollectionId:
     server: str
     width: int  # d, entries of a report's features
     classes: int  # K
+    epsilons: int  # on the menu
+
+    @property
+    def cells(self) -> int:
+        """Of the totals: (ε, reported class)."""
+        return self.classes * self.epsilons
 
 
 COLUMNS = ", ".join(field.name for field in fields(CollectionId))

@@ -37,10 +37,15 @@ class SealedTallies(NamedTuple):
 
 
 class Vault:
-    """Seals and opens with the keys of a ring; as the ring, one call at a time."""
+    """Seals and opens with the keys of a ring; as the ring, one call at a time.
 
-    def __init__(self, keys: KeyRing) -> None:
+    The totals are padded to ``cells``: the length of what is sealed tells of no report whether it
+    was the first with its ε and reported class.
+    """
+
+    def __init__(self, keys: KeyRing, *, cells: int) -> None:
         self.keys = keys
+        self._room = _CELL.size * cells
         # of the totals: the number of its key, and the cipher
         self._cipher: tuple[int, AESGCM] | None = None
         self._last: tuple[SealedTallies, Tallies] | None = None  # what this process wrote last
@@ -88,7 +93,7 @@ class Vault:
             )
         except InvalidTag:
             raise DataError("the totals do not fit their key: the database was altered") from None
-        return {(epsilon, label): n for epsilon, label, n in _CELL.iter_unpack(plain)}
+        return {(epsilon, label): n for epsilon, label, n in _CELL.iter_unpack(plain) if n}
 
     def recount(
         self, rows: Iterable[Sequence[Any]], *, frozen: bool
@@ -126,9 +131,10 @@ class Vault:
         cells = b"".join(
             [_CELL.pack(epsilon, label, n) for (epsilon, label), n in tallies.items() if n]
         )
+        plain = cells.ljust(self._room, b"\0")
         nonce = os.urandom(12)
         now = SealedTallies(
-            number, nonce + self._totals_cipher(number).encrypt(nonce, cells, _TOTALS)
+            number, nonce + self._totals_cipher(number).encrypt(nonce, plain, _TOTALS)
         )
         self._last = now, tallies
         return now
