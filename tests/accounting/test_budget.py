@@ -170,8 +170,8 @@ def test_check_says_everything_in_one_sentence():
         ledger.check(Budget(features_epsilon=0.3))
     spent = ledger.line("features", "other servers").epsilon
     assert str(refused.value) == (
-        f"200 rounds would spend epsilon {spent:.3g} on the features against other servers "
-        "(delta 1e-06, server 1), "
+        f"200 rounds would spend epsilon {spent:.3g} on the features against all other servers "
+        "together (delta 1e-06, server 1), "
         f"but the budget is epsilon 0.3: the last safe round is {safe}"
     )
     with pytest.raises(

@@ -70,7 +70,10 @@ def test_one_method_may_be_asked_for(
 def test_a_plan_may_assume_that_few_collude(capsys: pytest.CaptureFixture[str]) -> None:
     found = outcome(capsys, *GOOD, "--colluding", "2", "--method", "sums")
     assert found["plan"]["colluding"] == found["colluding"] == 2
-    assert any("at most 2 other servers" in reason for reason in found["reasons"])
+    assert any(
+        "no more than 2 of the other servers are assumed to collude" in reason
+        for reason in found["reasons"]
+    )
 
 
 def test_json_holds_the_plan_within_the_budget_and_the_ledger(

@@ -189,7 +189,7 @@ def test_a_masked_plan_has_lines_for_one_half_its_own_and_all(
         if k < 9:
             assert f"with the device's coin, hidden in the total of {10 - k} servers" in words
     assert "any 2 " not in words and "stream cipher" in words
-    assert "against any 6 other servers together: one exchange of sums is within it" in words
+    assert "against any 6 of the other servers together: one exchange of sums is within it" in words
     refusing = flat(run(capsys, *settings, "--features-epsilon", "0.5")[1])
     assert "one exchange of sums would be refused" in refusing
 

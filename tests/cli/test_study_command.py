@@ -480,7 +480,7 @@ def test_show_says_it_in_words(file: Path, capsys: pytest.CaptureFixture[str]) -
     assert "counts there as much as 5.07 answers that chance has not touched, at most" in " ".join(
         out.split()
     )
-    assert "With 50 reports at every server, other servers learn of the features: epsilon" in out
+    assert "every server, all other servers together learn of the features: epsilon" in out
     assert "no limit" not in out  # a label is never without one: the device's own epsilon
     told = " ".join(out.split())
     assert "never more than the epsilon that you choose, at most 2 on this menu" in told
@@ -547,7 +547,7 @@ def test_a_loss_without_a_bound_for_features_is_shown_as_no_limit(
 ) -> None:
     add(file, PLANNED.format(rounds=3, scale=1000) + "loss = 'square'\n")
     code, out, _ = run(capsys, "study", "show")
-    assert code == 0 and "other servers learn of the features: no limit" in out
+    assert code == 0 and "all other servers together learn of the features: no limit" in out
     assert "has a plan that breaks its budget with any number of records" in out
     code, out, _ = run(capsys, "study", "show", "--json")
     told = [each["text"] for each in json.loads(out)["mistakes"]]

@@ -19,6 +19,7 @@ from pdml.accounting import Budget
 from pdml.collect.store import State
 from pdml.collect.summary import Summary
 from pdml.mechanisms.label_flip import WORD, threshold
+from pdml.pages import numbers
 from pdml.pages.operator import render
 from pdml.pages.operator_preview import estimates, preview
 from pdml.plan.training_plan import TrainingPlan
@@ -112,6 +113,26 @@ def test_what_can_be_trained_is_the_ledgers_own_answer() -> None:
     assert tight.last_safe_round is not None and tight.last_safe_round < 30
     more = preview(PLANNED, summary(6000, 4000))
     assert more.spending[0].planned < features.planned  # more reports, less to learn about each
+
+
+def test_a_budget_against_one_is_not_shown_as_one_against_all() -> None:
+    """Masked sums: one other server learns less than all of them."""
+    masked = TrainingPlan(method="sums", label_noise=12.0, square_noise=16.0, colluding=1)
+    budget = Budget(features_epsilon=2.0, labels_epsilon=0.5)
+    spent = {}
+    for colluding, whom in (
+        (1, "any 1 of the other servers"),
+        (None, "all other servers together"),
+    ):
+        study = replace(PLANNED, plan=masked, budget=replace(budget, colluding=colluding))
+        held = preview(study, summary(600, 400))
+        page = html.unescape(render(summary(600, 400), held))
+        assert (
+            f"What {whom} could learn" in page and page.count(" could learn") == 2
+        )  # its label, too
+        spent[colluding] = held.spending[0].planned
+        assert f">{numbers.epsilon(spent[colluding])}<" in page
+    assert spent[1] < 0.9 * spent[None]
 
 
 def test_weight_and_worth() -> None:

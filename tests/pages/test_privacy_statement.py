@@ -22,6 +22,7 @@ from markupsafe import escape
 
 from pdml import Budget, TrainingPlan, train_study
 from pdml.errors import DataError, InvalidInput, NotVerified
+from pdml.pages import numbers
 from pdml.pages.statement import said, statement
 from pdml.pages.statement.markdown import escaped
 from pdml.pages.statement.registry import Entry
@@ -125,7 +126,7 @@ INPUTS = {
         {MUCH, ADDS, RISKS, TOGETHER},
     ),
     "delta of the budget for labels": (BASE, limits(labels_delta=1e-9), FIGURES | {TOGETHER}),
-    "colluding in the budget": (BASE, limits(colluding=1), {MUCH, TRUST, ADDS, RISKS}),
+    "colluding in the budget": (BASE, limits(colluding=1), {MUCH, TRUST, ADDS, RISKS, TOGETHER}),
     "no budget": (BASE, planned(budget=None), FIGURES | {TOGETHER}),
     "colluding in the plan": (
         BASE,
@@ -507,6 +508,49 @@ def test_a_budget_against_few_is_none_against_all():
         "no limit",
     ]
     assert "privacy_parameters" not in told.registry["deployment"]["privacy_loss"]
+
+
+def test_rows_of_risks_do_not_take_a_budget_against_one_for_one_against_all():
+    """Item 13: with colluding = 1 the limit of features holds against one other organisation."""
+    budget = Budget(features_epsilon=2.0, labels_epsilon=0.5)
+
+    def rows(plan, colluding):
+        told = statement(planned(plan, budget=replace(budget, colluding=colluding)))
+        found = said_in(told.markdown)[RISKS].splitlines()
+        return told, {line.split(" | ")[0].strip("| "): line for line in found if " | " in line}
+
+    several = "Several trainings together tell what one does not"
+    others = "The same learn somebody's other answers"
+    for plan in (None, MASKED):
+        told, one = rows(plan, 1)
+        _, all_ = rows(plan, None)
+        assert (
+            "ε of at most 2" in one[several]
+            and "against any 1 of the other servers" in one[several]
+        )
+        assert "against all other servers together" in all_[several]
+        assert (
+            "a budget against 1 of 4 others" in one["More organisations collude than was assumed"]
+        )
+        assert "ε of at most 2" not in one[others]
+        if plan is None:
+            assert "no limit against all of them together" in one[others]
+            assert "ε of at most 2" in all_[others]
+        else:  # by the ledger, against all others whatever the budget assumes
+            line = told.facts.line("features", "other servers")
+            assert f"ε = {numbers.epsilon(line.epsilon)}" in one[others]
+        assert "what the other organisations may learn, any 1 of them" in told.markdown
+        assert "labels: δ(0.5) ≤ 10⁻⁶, against any 1 of the other servers" in told.markdown
+        assert "any 1 of them together" not in told.markdown
+        assert "1 of the 4 other organisations together" not in told.markdown
+
+
+def test_a_plan_past_a_budget_against_one_says_whose_learning_is_limited():
+    small = Budget(features_epsilon=0.01, labels_epsilon=0.01, colluding=1)
+    said = statement(planned(MASKED, budget=small)).markdown
+    if "refuses to train under" not in said:
+        assert "any 1 of the other servers learns no more than the budget says" in said
+    assert "others never learn more" not in said
 
 
 def test_without_noise_nothing_is_promised_against_others():

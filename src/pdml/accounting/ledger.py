@@ -308,10 +308,8 @@ class Ledger:
             ]
             server = max(range(len(spent)), key=spent.__getitem__)
             what = "no bound at all" if isinf(spent[server]) else f"epsilon {spent[server]:.3g}"
-            k = budget.colluding
-            whom = "other servers" if k is None else f"{k} other server{'s' if k > 1 else ''}"
             raise BudgetExceeded(
-                f"{self._amount()} would spend {what} on the {data} against {whom} "
+                f"{self._amount()} would spend {what} on the {data} against {budget.whom} "
                 f"(delta {delta:g}, server {server + 1}), "
                 f"but the budget is epsilon {limit:.3g}{self._way_out(budget)}"
             )

@@ -105,7 +105,8 @@ def _connection(account: Account) -> str:
 
 def _next(safe: int, rounds: int, budget: Budget) -> str:
     both = {data: budget.limit(data)[0] for data in ("features", "label")}
-    said = ", ".join(f"epsilon {eps:g} for {data}" for data, eps in both.items() if not isinf(eps))
+    each = [f"epsilon {eps:g} for {data}" for data, eps in both.items() if not isinf(eps)]
+    said = f"{', '.join(each) or 'no limit'}, against {budget.whom}"
     if safe < rounds:
         return f"The budget ({said}) allows no other job: its last safe round would be {safe}."
     return f"The budget ({said}) allows another job of {numbers.count(rounds, 'round')}."

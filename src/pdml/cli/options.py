@@ -94,7 +94,7 @@ PublicLabel = Annotated[str, option("Their column to predict.", "COLUMN")]
 
 # What the others may learn
 
-_FEATURES = "The most other servers may learn of features; inf: no limit."
+_FEATURES = "The most all others, or --colluding of them, may learn of features; inf: no limit."
 _COLLUDING = "How many other servers may put together what they see.  [default: all others]"
 FeaturesEpsilon = Annotated[float, option(_FEATURES, panel=PRIVACY)]
 Delta = Annotated[float, option("But for this chance.", panel=PRIVACY)]

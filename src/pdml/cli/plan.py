@@ -204,7 +204,7 @@ def _show(proposal: "Proposal", found: dict[str, float], out: Path | None, lines
         (row.data, significant(row.allowed), significant(row.spent), f"{row.delta:g}")
         for row in proposal.rows
     ]
-    columns = ("against other servers", "allowed", "spent", "delta")
+    columns = (f"against {proposal.budget.whom}", "allowed", "spent", "delta")
     screen.show("The budget", screen.Grid(columns, rows))
     screen.show_privacy(proposal.ledger.overview(proposal.budget.colluding))
     worth = [
@@ -237,13 +237,15 @@ def _capital(sentence: str) -> str:
 
 
 def _of_sums(proposal: "Proposal") -> list[tuple[str, str]]:
+    from pdml.pages.numbers import count
+
     label, square = proposal.plan.sum_stddevs(proposal.graph.n)
     k = proposal.plan.colluding
     return [
         ("method", "sums, one exchange"),
         ("noise of each server in Q", f"{label:.4g}"),
         ("noise of each server in S", f"{square:.4g}"),
-        ("may collude", "all other servers" if k is None else f"{k} other servers"),
+        ("may collude", "all other servers" if k is None else count(k, "other server")),
     ]
 
 

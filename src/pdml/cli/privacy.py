@@ -150,12 +150,11 @@ def _by_round(planned: "Prospect") -> None:
         (str(t), *map(numbers.epsilon, planned.spent[t - 1])) for t in _milestones(rounds, safe)
     ]
     table = screen.Grid(columns, rows, words=0)
-    screen.show("What is spent against other servers, round by round?", table)
+    screen.show("What is spent against all other servers together, round by round?", table)
 
 
 def _budgeted(planned: "Prospect") -> list[str]:
     from pdml.accounting.budget import MOST_ROUNDS
-    from pdml.pages import numbers
 
     budget, rounds, safe = planned.budget, planned.plan.rounds, planned.last_safe_round
     if budget is None or safe is None:
@@ -164,9 +163,7 @@ def _budgeted(planned: "Prospect") -> list[str]:
     allowed = " and ".join(
         f"epsilon {eps:g} (delta {d:g}) for {what}" for what, eps, d in limits if not isinf(eps)
     )
-    if budget.colluding is not None:
-        together = numbers.coalition(budget.colluding)
-        allowed += f" against {together}"
+    allowed += f" against {budget.whom}"
     later = " or later" if safe >= MOST_ROUNDS else ""
     if planned.plan.method == "sums":
         kept = "is within it" if planned.within else "would be refused"

@@ -118,7 +118,8 @@ def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
 
 
 def _ledger(study: Study, facts: dict[str, Any]) -> list[str]:
-    who, said = f"With {study.min_records:,} reports at every server, other servers learn", []
+    who = f"With {study.min_records:,} reports at every server, all other servers together learn"
+    said = []
     for line in facts["ledger"]["lines"]:
         if line["adversary"] != "other servers":
             continue

@@ -27,7 +27,10 @@ _MAP = "Further features: squares, bins:count=5, products:A*B, fourier:count=20,
 _letter = partial(option, panel=PLAN)
 _FROM_DATA = "Take the undeclared ones from the data: a leak."
 _EPSILON = "Privacy of each label: smaller is more private, inf is none."
-_FEATURES = "The most other servers may learn of features; inf: no limit.  [default: 1]"
+_FEATURES = (
+    "The most all others, or --colluding of them, may learn of features; inf: no limit.  "
+    "[default: 1]"
+)
 _CHANCE = "But for this chance.  [default: 1e-06]"
 _DEALT = "How many servers the records are dealt to.  [default: 10]"
 _SEED = "Makes the run repeatable: who knows it can subtract the noise."
@@ -90,11 +93,12 @@ def train_table(
     """Train a model from a table, with simulated people and servers.
 
     Every label is randomised before the training sees it; the servers then train together and add
-    noise to what they send, so much that others learn no more of a person's features than
-    --features-epsilon. How they train is planned from sizes alone; settings of the plan that are
-    given take the place of what was planned. Writes model.json and report.html, which hold nothing
-    but noisy releases and public settings; accuracies on records are shown here only, unless
-    --diagnostics asks for them on the page.
+    noise to what they send, so much that all others together (or --colluding of them) learn no
+    more of a person's features than --features-epsilon. How they train is planned from sizes
+    alone; settings of the plan that are given take the place of what was planned. Writes model.json
+    and report.html, which hold noisy releases and public settings, and what was taken from the data
+    (--from-data, classes that are not declared), which they name; accuracies on records are shown
+    here only, unless --diagnostics asks for them on the page.
 
     Ranges, levels and classes are declared, not looked up: a maximum or a rare level in the data
     is somebody's. With age=18:100:45:20 ages from 18 to 100 are accepted, and most people are

@@ -122,7 +122,7 @@ def remarks(trained: "Trained") -> list[str]:
             else "add more noise to the sums"
         )
         said.append(
-            f"Against other servers, features are {how} protected (epsilon "
+            f"Against all other servers together, features are {how} protected (epsilon "
             f"{numbers.significant(spent)}): {way_out}."
         )
     return [*said, f"The ledger counts {trained.model.privacy['counted']}."]

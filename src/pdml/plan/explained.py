@@ -136,9 +136,9 @@ def _of_sums(plan: TrainingPlan, budget: Budget, sizes: Sizes) -> list[str]:
     else:
         hidden = servers - budget.colluding
         who = (
-            f"at most {budget.colluding} other servers are assumed to collude: sums are masked, "
-            f"only their total appears, and the noise of any {hidden} servers protects everybody "
-            f"in it"
+            f"no more than {budget.colluding} of the other servers are assumed to collude: sums "
+            f"are masked, only their total appears, and the noise of any {hidden} servers protects "
+            "everybody in it"
         )
     return [each, split, who]
 

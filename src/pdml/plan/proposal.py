@@ -127,7 +127,7 @@ class Proposal:
             return f"{one.middle:.1%} ({one.low:.0%} to {one.high:.0%})"
 
         budget = notebook.Sheet(
-            caption="Against other servers",
+            caption=f"Against {self.budget.whom}",
             columns=("data", "allowed", "spent", "delta"),
             rows=tuple(
                 (r.data, f"{r.allowed:.3g}", f"{r.spent:.3g}", f"{r.delta:.3g}") for r in self.rows

@@ -28,8 +28,9 @@ class PDMLClassifier(ClassifierMixin, BaseEstimator, Simulation):
         Label privacy in Phase 1: each label is flipped with probability 1/(1 + e^ε). None or
         infinity: no flipping.
     features_epsilon : float or None, default 1.0
-        With ``plan="auto"``, the most that other servers may learn of one person's features, but
-        for a chance of ``delta``. None sets no limit, and the ledger says so.
+        With ``plan="auto"``, the most that all other servers together, or ``colluding`` of
+        them, may learn of one person's features, but for a chance of ``delta``. None sets no limit,
+        and the ledger says so.
     delta : float, default 1e-6
         That chance; the ledger tells every ε at it.
     colluding : int or None

@@ -190,7 +190,8 @@ def _together(facts: Facts) -> Section:
                     "squares of μ add up, also if each training is chosen after the one before",
                     "the coin is tossed once: they add up inside the same coin",
                     f"here: {counted}",
-                    "budget: " + ("; ".join(limits) or "none"),
+                    "budget: "
+                    + (f"{'; '.join(limits)}, against {facts.budget.whom}" if limits else "none"),
                 )
             ),
         ),

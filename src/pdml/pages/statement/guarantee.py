@@ -106,10 +106,11 @@ def _fits(facts: Facts) -> str:
         return f"The software refuses to train under this study: {facts.untrainable[0]}."
     if facts.within:
         return "With so few records that keeps to the study's budget."
+    verb = "learns" if facts.budget.colluding == 1 else "learn"
     return (
         "With so few records that would exceed the study's budget, and the software would refuse "
-        "it: with the budget kept, others never learn more than the budget says. More records at "
-        "every organisation make each of them count for less."
+        f"it: with the budget kept, {facts.budget.whom} {verb} no more than the budget says. More "
+        "records at every organisation make each of them count for less."
     )
 
 
@@ -229,7 +230,9 @@ def _budget(facts: Facts) -> tuple[Part, ...]:
     if facts.study.budget is None:
         return ("The study sets no budget: it limits nothing that trainings spend together.",)
     k = facts.budget.colluding
-    whom = f"any {numbers.count(k)} of them together" if k else "all of them together"
+    whom = "all of them together"
+    if k:
+        whom = f"any {numbers.count(k)} of them" + (" together" if k > 1 else "")
     rows = []
     for data in reversed(LIMITED):
         limit, delta = facts.budget.limit(data)
@@ -248,8 +251,8 @@ def _budget(facts: Facts) -> tuple[Part, ...]:
             ("Data", "ε", "δ", "Factor"),
             tuple(rows),
         ),
-        "The budget holds for each data set, over all its trainings together: whatever may be "
-        "seen, its chance with one record is at most the factor (e^ε) times its chance with "
+        "The budget holds for each data set, over all its trainings together: whatever these "
+        "see, its chance with one record is at most the factor (e^ε) times its chance with "
         "another record in its place, plus δ.",
         *_without_budget(facts),
     )

@@ -163,8 +163,8 @@ def _assumed(facts: Facts) -> list[str]:
         )
     if k is not None:
         said.append(
-            f"The budget holds against any {k} of the {facts.others} other organisations "
-            "together, and not against more."
+            f"The budget holds against any {k} of the {facts.others} other organisations"
+            f"{' together' if k > 1 else ''}, and not against more."
         )
     least = (
         "Whoever leaves out its noise counts as one of those who collude."
