@@ -15,10 +15,10 @@ import pytest
 pytest.importorskip("nats")
 
 from federation import RUN, Federation, study_of
-from lying import at_work
+from lying import ROUND, Bent, at_work
 
 from pdml.node import desk as states
-from pdml.node import holdings, offers, questions
+from pdml.node import holdings, offers, questions, wire
 from pdml.node.exchange import Answer
 from pdml.node.office import Office
 from pdml.plan.training_plan import TrainingPlan
@@ -148,3 +148,96 @@ def test_the_name_of_a_job_is_shown_as_plain_text(federation):
     shown = operate(federation, "offers").stdout
     assert "\x1b" not in shown
     assert f"[2J yes{'x' * 56}, offered by mallory: refused" in shown
+
+
+# Under the rule "study"
+
+
+@pytest.fixture(scope="module")
+def ruled(tmp_path_factory):
+    """Nobody is asked about the study's own plan."""
+    folder = tmp_path_factory.mktemp("by-rule")
+    with Federation(folder, study_of(MEMBERS), accept="study") as made:
+        made.start("relay", "alice", "bob")
+        yield made
+
+
+class Silent(Bent):
+    """Says nothing more from round 3 on, while ``quiet``."""
+
+    quiet = True
+
+    def said(self, contract, peer, data):
+        message = msgspec.msgpack.decode(data, type=wire.Vector)
+        return b"" if self.quiet and message.round >= ROUND else data
+
+
+def abort(federation, job, way, **options):
+    """Mallory begins a job and lets nobody finish it, by word or by silence."""
+    patience = 600.0 if way == "stops" else 5.0
+    attempt = federation.offer(job, by="mallory", round_timeout=patience, pardon=False, **options)
+    federation.wait(lambda: federation.round(job, "alice") >= ROUND - 1)
+    if way == "stops":
+        federation.stop(attempt, by="mallory")
+    for name in MEMBERS:
+        federation.wait(lambda name=name: federation.state(attempt, name)[0] in states.ENDED)
+    return attempt
+
+
+@pytest.mark.parametrize("way", ["stops", "is silent"])
+def test_who_began_a_job_and_left_it_is_asked_about_the_next_time(ruled, way):
+    """Forty-one jobs in thirty seconds spent alice's budget, once, and asked nobody."""
+    first, again, then, last = (f"{name}-{way[-1]}" for name in ("one", "two", "three", "four"))
+    ruled.pardon("mallory")
+    with at_work(ruled, "mallory", Silent) as mallory:
+        abort(ruled, first, way)
+        released = ruled.round(first, "alice")
+        assert released >= ROUND - 1
+        waits = ruled.offer(again, by="mallory", start_timeout=600, pardon=False)
+        for name in ("alice", "bob"):
+            ruled.wait(lambda name=name: ruled.state(waits, name)[0] != "")
+            assert ruled.state(waits, name) == (
+                states.ASKED,
+                f"jobs of mallory have spent budget and have no result: {first}",
+            )
+        ruled.kill("alice")
+        ruled.start("alice")
+        assert "have no result" in operate(ruled, "offers", again).stdout
+        for name in ("alice", "bob"):
+            assert ruled.round(again, name) == 0 and ruled.state(waits, name)[0] == states.ASKED
+        mallory.quiet = False
+        for name in ("alice", "bob"):
+            assert operate(ruled, "accept", again, "--yes", name=name).returncode == 0
+        ruled.finish(waits, by="mallory")
+        free = ruled.offer(then, by="mallory", pardon=False)  # nobody is asked any more
+        ruled.finish(free, by="mallory")
+        ruled.wait(lambda: ruled.state(free, "alice")[0] == states.DONE)
+        mallory.quiet = True
+        attempt = abort(ruled, last, way)
+        mallory.quiet = False
+        resumed = ruled.offer(last, by="mallory", resume=True, pardon=False)
+        ruled.finish(resumed, by="mallory")  # the whole of it was accepted when it was new
+        for name in ("alice", "bob"):
+            ruled.wait(lambda name=name: ruled.state(resumed, name)[0] == states.DONE)
+            with contextlib.closing(ruled.desk(name)) as table:
+                assert table.unfinished("mallory") == []
+        assert ruled.state(attempt, "alice")[0] == states.FAILED
+
+
+def test_others_are_not_asked_about_for_what_a_member_left(ruled):
+    ruled.pardon("mallory")
+    with at_work(ruled, "mallory", Silent) as mallory:
+        abort(ruled, "left", "stops")
+        mallory.quiet = False
+        ruled.finish(ruled.offer("bobs", by="bob", pardon=False), by="bob")
+
+
+def test_a_job_that_ended_before_it_released_anything_asks_nobody(ruled):
+    ruled.pardon("mallory")
+    with at_work(ruled, "mallory", Office) as mallory:
+        plan = ruled.study.plan
+        offer = offer_of(ruled, mallory, "never", plan)
+        assert ask(mallory, questions.OFFER, offer.signed(mallory.identity)).state == "ok"
+        stop = questions.Stop(attempt=offer.attempt, sentence="never mind")
+        ask(mallory, questions.STOP, msgspec.msgpack.encode(stop))
+        ruled.finish(ruled.offer("after-never", by="mallory", pardon=False), by="mallory")

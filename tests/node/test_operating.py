@@ -103,6 +103,19 @@ def test_an_offer_that_ended_meanwhile_is_said_to_have(
     assert states(asked) == [("bob", desk.FAILED)]
 
 
+def test_who_is_accepted_begins_anew_and_who_is_refused_does_not(asked: Home) -> None:
+    put(asked, job="second")
+    table = desk.Desk(asked.folder)
+    for who, job in (("bob", "may"), ("bob", "june"), ("bob", "june"), ("mallory", "may")):
+        table.add_unfinished(who, job)
+    operating.refuse(asked, "first")
+    assert desk.Desk(asked.folder).unfinished("bob") == ["june", "may"]
+    operating.accept(asked, "second")
+    assert (table.unfinished("bob"), table.unfinished("mallory")) == ([], ["may"])
+    table.remove_unfinished("may")
+    assert table.unfinished("mallory") == []
+
+
 @pytest.mark.parametrize(
     ("why", "told"),
     [("", "its operator refused"), ("not\x1b[2J before\nMonday", "not [2J before Monday")],

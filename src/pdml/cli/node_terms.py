@@ -30,8 +30,10 @@ def describe(terms: Terms) -> list[str]:
     again = ": it goes on with a job that was begun" if offer.resume else ""
     classes, columns = numbers.count(contract.classes), numbers.count(contract.width, "column")
     predicts = f"{study.question} ({classes} classes), from {columns}"
+    why = terms.attempt.sentence
     return [
         f"job {contract.job}, offered by {offer.offerer}{again}",
+        *([f"you are asked because {why}"] if why else []),
         f"digest {terms.digest}",
         f"study {study.id}, hash {study.hash}",
         f"predicts: {predicts}",

@@ -42,6 +42,9 @@ CREATE TABLE IF NOT EXISTS attempts (
 CREATE TABLE IF NOT EXISTS wishes (
     id INTEGER PRIMARY KEY, what TEXT NOT NULL, about TEXT NOT NULL, content TEXT NOT NULL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS unfinished (
+    offerer TEXT NOT NULL, job TEXT NOT NULL, PRIMARY KEY (offerer, job)
+) STRICT;
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 """
 
@@ -154,14 +157,36 @@ class Desk:
             self._db.change(query, (state, sentence, attempt))
 
     def decide(self, asked: Attempt, state: str, sentence: str = "") -> bool:
-        """The operator's answer to exactly this offer; False if it waits no more."""
+        """The operator's answer to exactly this offer; False if it waits no more. Who is accepted
+        begins anew: what its earlier jobs left unfinished is held against it no more.
+        """
         with self._transaction():
             query = (
                 "UPDATE attempts SET state = ?, sentence = ? WHERE attempt = ? AND offer = ? "
                 "AND state = ?"
             )
             values = (state, sentence, asked.attempt, asked.offer, ASKED)
-            return self._db.change(query, values) > 0
+            done = self._db.change(query, values) > 0
+            if done and state == ALLOWED:
+                self._db.change("DELETE FROM unfinished WHERE offerer = ?", (asked.offerer,))
+            return done
+
+    # Jobs that have released something and have no result
+
+    def add_unfinished(self, offerer: str, job: str) -> None:
+        """Remember who offered it, until the job is finished or an operator accepts its offerer."""
+        with self._transaction():
+            self._db.change("INSERT OR IGNORE INTO unfinished VALUES (?, ?)", (offerer, job))
+
+    def remove_unfinished(self, job: str) -> None:
+        """It has a result now, whoever went on with it."""
+        with self._transaction():
+            self._db.change("DELETE FROM unfinished WHERE job = ?", (job,))
+
+    def unfinished(self, offerer: str) -> list[str]:
+        """The jobs that count against a member."""
+        query = "SELECT job FROM unfinished WHERE offerer = ? ORDER BY job"
+        return [job for (job,) in self._db.rows(query, (offerer,))]
 
     # Wishes
 

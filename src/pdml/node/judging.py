@@ -2,6 +2,8 @@
 its operator's rule.
 """
 
+from collections.abc import Sequence
+
 from pdml.accounting import Budget
 from pdml.errors import JournalError
 from pdml.mechanisms.randomness import Source
@@ -28,9 +30,13 @@ class Judge:
             self._held = home.config, home.holdings()
         return self._held[1]
 
-    def allows(self, offer: Offer) -> bool:
+    def allows(self, offer: Offer, *, unfinished: Sequence[str]) -> bool:
         """Whether nobody needs to be asked: own offers, jobs that were accepted before, and the
         study's plan by the rule.
+
+        ``unfinished``: jobs of the offerer that have released something and have no result. Each
+        spends budget for nothing, and a member could begin and end one after the other: while there
+        is one, the rule is not enough.
         """
         known = self._committed.job(offer.job)
         again = known is not None and known.contract == offer.contract
@@ -38,7 +44,7 @@ class Judge:
         return (
             offer.offerer == self._name
             or again
-            or (rule == BY_STUDY and self._study.plan is not None)
+            or (rule == BY_STUDY and self._study.plan is not None and not unfinished)
         )
 
     def check(self, offer: Offer) -> Contract:

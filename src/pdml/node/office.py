@@ -318,9 +318,7 @@ class Office:
                 self.remember(offer, content, states.REFUSED, told(error, self.name))
                 raise
             if known is None:
-                known = self.remember(
-                    offer, content, states.ALLOWED if self.judge.allows(offer) else states.ASKED
-                )
+                known = self.remember(offer, content, *self._first_answer(offer))
             self._may_begin(offer)
             if known.state == states.ASKED:
                 return Answer(LATER, f"{self.name}'s operator has not decided yet")
@@ -330,6 +328,15 @@ class Office:
             )  # its own thread gives it up
             self.work = Work(offer, contract, deadline=time.monotonic() + patience)
             return self._accepted(offer)
+
+    def _first_answer(self, offer: Offer) -> tuple[str, str]:
+        """By the rule; and why the operator is asked although the rule would do."""
+        unfinished = self.desk.unfinished(offer.offerer)
+        if self.judge.allows(offer, unfinished=unfinished):
+            return states.ALLOWED, ""
+        spent = "have spent budget and have no result"
+        why = f"jobs of {offer.offerer} {spent}: {', '.join(unfinished)}" if unfinished else ""
+        return states.ASKED, why
 
     def _may_begin(self, offer: Offer) -> None:
         """From now on for as long as its offerer waits; own offers end by themselves."""
@@ -548,11 +555,24 @@ class Office:
         with self.lock:
             if self.leaving.is_set() and state == states.FAILED and work.begun:
                 return  # it goes on when the node is started again
-            self.record(lambda: self.desk.move(work.offer.attempt, state, sentence))
+            self.record(lambda: self._write_end(work, state, sentence))
             if work.exchange is not None:
                 work.exchange.stop(sentence or "the job has ended")
             if self.work is work:
                 self.work = None
+
+    def _write_end(self, work: Work, state: str, sentence: str) -> None:
+        """Of a job that spent budget for nothing, first whose it was: its next offer is asked
+        about, also after a restart.
+        """
+        job, offerer = work.contract.job, work.offer.offerer
+        if state == states.DONE:
+            self.desk.remove_unfinished(job)
+        elif work.begun and offerer != self.name:
+            known = self.committed.job(job)
+            if known is not None and known.round:
+                self.desk.add_unfinished(offerer, job)
+        self.desk.move(work.offer.attempt, state, sentence)
 
     def _progress(self, contract: Contract, t: int, *, last: bool = False) -> None:
         """For people, now and then; what counts is in the journal."""
