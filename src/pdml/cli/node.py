@@ -331,7 +331,7 @@ def refuse(
     why: Annotated[str, option("What the others are told.", "SENTENCE")] = "",
     as_json: Json = False,
 ) -> None:
-    """Refuse an offer that waits for an answer; nothing will have been released for it, anywhere.
+    """Refuse an offer that waits for an answer: no node then releases anything (more) for it.
 
     \b
     Example:
