@@ -19,7 +19,7 @@ from lying import ROUND, Bent, at_work
 
 from pdml.node import desk as states
 from pdml.node import holdings, offers, questions, wire
-from pdml.node.exchange import Answer
+from pdml.node.exchange import LATER, REFUSED, Answer
 from pdml.node.office import Office
 from pdml.plan.training_plan import TrainingPlan
 
@@ -148,6 +148,57 @@ def test_the_name_of_a_job_is_shown_as_plain_text(federation):
     shown = operate(federation, "offers").stdout
     assert "\x1b" not in shown
     assert f"[2J yes{'x' * 56}, offered by mallory: refused" in shown
+
+
+def test_few_offers_of_one_member_wait_at_a_time(federation):
+    """An operator's list holds no more of them, and has room for everybody else's."""
+    with at_work(federation, "mallory", Office) as mallory:
+        made = [offer_of(federation, mallory, f"many-{i}", CHEAP) for i in range(12)]
+        answers = [ask(mallory, questions.OFFER, each.signed(mallory.identity)) for each in made]
+        assert [each.state for each in answers] == [LATER] * 8 + [REFUSED] * 4
+        assert answers[-1].sentence == (
+            "8 offers of mallory wait for alice's operator: stop one, or wait for an answer"
+        )
+        again = ask(mallory, questions.OFFER, made[0].signed(mallory.identity))
+        assert again.state == LATER  # it is one of the eight
+        assert federation.state(made[-1].attempt, "alice") == ("", "")
+        attempt = federation.offer("bobs", by="bob", plan=CHEAP, start_timeout=600)
+        federation.wait(lambda: federation.state(attempt, "alice")[0] == states.ASKED)
+        federation.stop(attempt, by="bob")
+        stop = questions.Stop(attempt=made[0].attempt, sentence="never mind")
+        ask(mallory, questions.STOP, msgspec.msgpack.encode(stop))
+        assert ask(mallory, questions.OFFER, made[8].signed(mallory.identity)).state == LATER
+        for each in made[1:9]:
+            stop = questions.Stop(attempt=each.attempt, sentence="never mind")
+            ask(mallory, questions.STOP, msgspec.msgpack.encode(stop))
+
+
+def test_an_offer_that_has_ended_stays_so_however_many_are_refused(federation):
+    with at_work(federation, "mallory", Office) as mallory:
+        offer = offer_of(federation, mallory, "over", CHEAP)
+        content = offer.signed(mallory.identity)
+        with contextlib.closing(federation.desk()) as table:
+            names = {"job": "over", "contract": offer.contract, "offerer": "mallory"}
+            ended = {"state": states.FAILED, "sentence": "mallory stopped the job"}
+            table.put(states.Attempt(attempt=offer.attempt, offer=content, **names, **ended))
+            ended["state"] = states.REFUSED
+            for i in range(1_001):
+                table.put(states.Attempt(attempt=f"{i:032d}", offer=b"", **names, **ended))
+        answer = ask(mallory, questions.OFFER, content)
+        assert (answer.state, answer.sentence) == (REFUSED, "mallory stopped the job")
+
+
+def test_a_day_is_too_long_to_hold_a_node(federation):
+    folder, study = federation.homes["alice"].folder, federation.folder / "study.toml"
+    done = federation.pdml(
+        "train", study, "--engine", "nodes", "--node", folder, "--start-timeout", "86400"
+    )
+    assert done.returncode == 1 and "[1, 3600], got 86400" in done.stderr
+    with at_work(federation, "mallory", Office) as mallory:
+        offer = offer_of(federation, mallory, "long", CHEAP)
+        day = msgspec.structs.replace(offer, start_timeout=86_400.0)
+        answer = ask(mallory, questions.OFFER, day.signed(mallory.identity))
+    assert answer.state == REFUSED and "must lie in [1, 3600]" in answer.sentence
 
 
 # Under the rule "study"

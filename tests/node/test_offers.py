@@ -64,11 +64,24 @@ def test_an_offer_that_its_sender_has_not_signed_is_none(offer, identities):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"start_timeout": 0.5}, {"round_timeout": 1e9}, {"attempt": "short"}]
+    ("changes", "said"),
+    [
+        ({"start_timeout": 0.5}, "with waits of 0.5 s for its start and 60 s for an answer"),
+        ({"start_timeout": 3601.0}, r"they must lie in \[1, 3600\] and \[1, 86400\]"),
+        ({"start_timeout": 86_400.0}, "with waits of 86400 s"),
+        ({"start_timeout": float("nan")}, "with waits of nan s"),
+        ({"round_timeout": 1e9}, r"and 1e\+09 s for an answer"),
+        ({"attempt": "short"}, "without a name of 32 digits"),
+    ],
 )
-def test_nobody_is_made_to_wait_for_ever(offer, identities, changes):
-    with pytest.raises(PeerError, match="offers a job with waits of"):
+def test_nobody_is_made_to_wait_for_ever(offer, identities, changes, said):
+    with pytest.raises(PeerError, match=f"alice offers a job .*{said}"):
         read(replace(offer, **changes).signed(identities["alice"]), identities)
+
+
+def test_an_hour_is_time_enough_to_start(offer, identities):
+    longest = replace(offer, start_timeout=3600.0, round_timeout=86_400.0)
+    assert read(longest.signed(identities["alice"]), identities) == longest
 
 
 def test_its_contract_is_the_one_of_the_node_s_own_study(offer, study):

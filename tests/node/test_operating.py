@@ -15,6 +15,10 @@ from pdml.node import desk, operating
 from pdml.node.home import Home
 from pdml.node.questions import STOP
 
+ENDED = [
+    (who, state) for who in ("bob", "mallory") for state in (desk.DONE, desk.FAILED, desk.REFUSED)
+]
+
 
 def put(home: Home, **changes: Any) -> desk.Attempt:
     """Another offer that waits."""
@@ -133,3 +137,23 @@ def test_only_a_job_that_goes_on_is_stopped(asked: Home) -> None:
     operating.refuse(asked, "first")
     with pytest.raises(InvalidInput, match="is in no job"):
         operating.stop(asked)
+
+
+def test_nobody_makes_a_node_forget_what_has_ended(
+    asked: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused offers cost their member nothing: a flood of them pushed out all that had ended."""
+    monkeypatch.setattr(desk, "_KEPT", 3)
+    ended = [put(asked, offerer=who, state=state) for who, state in ENDED]
+    for state in (desk.REFUSED, desk.FAILED):
+        for _ in range(10):
+            put(asked, offerer="mallory", state=state)
+    kept = operating.offers(asked)
+    of_mallory = [each.state for each in kept if each.offerer == "mallory"]
+    assert sorted(of_mallory) == [desk.FAILED] * 3 + [desk.REFUSED] * 3  # the last ones
+    assert [each for each in ended if each.offerer == "bob"] == kept[1:4]
+    assert kept[0].state == desk.ASKED
+    for _ in range(10):
+        put(asked, offerer="bob", state=desk.REFUSED)
+    states_of_bob = [each.state for each in operating.offers(asked) if each.offerer == "bob"]
+    assert states_of_bob[:3] == [desk.ASKED, desk.DONE, desk.FAILED]

@@ -23,7 +23,7 @@ _ENGINE = "local (one process), ray (a cluster) or nodes (between organisations)
 _SEED = "Makes the run repeatable: who knows it can subtract the noise."
 _BETWEEN = "Between organisations (--engine nodes)"
 _NODE = "This organisation's node, which offers the job."
-_START = "Seconds in which all nodes must be there."
+_START = "Seconds in which all nodes must be there, at most 3600."
 _ROUND = "Seconds that a node waits for a neighbour."
 
 

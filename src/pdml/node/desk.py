@@ -31,7 +31,7 @@ ASKED, ALLOWED, ACCEPTED, REFUSED, BEGUN, DONE, FAILED = (
     "failed",
 )
 ENDED = (REFUSED, DONE, FAILED)
-_KEPT = 1000  # attempts that have ended
+_KEPT = 1000  # attempts of one member that were refused, and as many that have ended otherwise
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS attempts (
@@ -121,13 +121,20 @@ class Desk:
         """All that are remembered, oldest first."""
         return self._attempts("")
 
+    def waiting(self, offerer: str) -> int:
+        """How many offers of a member the operator is asked about."""
+        query = "SELECT count(*) FROM attempts WHERE offerer = ? AND state = ?"
+        return int(self._db.row(query, (offerer, ASKED))[0])
+
     def _attempts(self, where: str, *values: str) -> list[Attempt]:
         columns = "attempt, job, contract, offerer, offer, state, sentence"
         rows = self._db.rows(f"SELECT {columns} FROM attempts {where} ORDER BY id", values)
         return [Attempt(**dict(zip(columns.split(", "), row, strict=True))) for row in rows]
 
     def put(self, attempt: Attempt) -> None:
-        """Remember an offer; what was remembered longest ago and has ended is forgotten."""
+        """Remember an offer; what was remembered longest ago and has ended is forgotten. No member
+        makes a node forget another's offers, nor by offers that are refused those that were not.
+        """
         with self._transaction():
             values = (
                 attempt.attempt,
@@ -144,10 +151,14 @@ class Desk:
             )
             self._db.change(query, values)
             marks = ", ".join("?" * len(ENDED))
+            ended = (
+                "SELECT id, row_number() OVER (PARTITION BY state = ? ORDER BY id DESC) AS place "
+                f"FROM attempts WHERE offerer = ? AND state IN ({marks})"
+            )
+            oldest = f"SELECT id FROM ({ended}) WHERE place > {_KEPT}"
             self._db.change(
-                f"DELETE FROM attempts WHERE state IN ({marks}) AND id <= (SELECT max(id) "
-                f"FROM attempts) - {_KEPT}",
-                ENDED,
+                f"DELETE FROM attempts WHERE id IN ({oldest})",
+                (REFUSED, attempt.offerer, *ENDED),
             )
 
     def move(self, attempt: str, state: str, sentence: str = "") -> None:

@@ -20,7 +20,8 @@ from pdml.node.sentences import public_terms
 from pdml.plan.training_plan import TrainingPlan
 from pdml.study import Study
 
-LONGEST = 86_400.0  # seconds that whoever offers a job may let a node wait
+LONGEST_START = 3_600.0  # seconds: a node that has accepted an offer does no other job until then
+LONGEST_ROUND = 86_400.0
 FORMAT = Format(name="offer", version=1)
 _OFFER, _ACCEPTANCE = b"pdml job offer 1\0", b"pdml job acceptance 1\0"
 _SIGNATURE = 64  # bytes
@@ -68,11 +69,15 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             raise PeerError(f"{sender} sent something that is no offer: {error}") from None
         if offer.offerer != sender:
             raise PeerError(f"{sender} signed an offer in the name of {offer.offerer!r}")
-        limits = (offer.start_timeout, offer.round_timeout)
-        if not all(1 <= limit <= LONGEST for limit in limits) or len(offer.attempt) != _TOKEN:
+        start, answer = offer.start_timeout, offer.round_timeout
+        if not (1 <= start <= LONGEST_START and 1 <= answer <= LONGEST_ROUND):
             raise PeerError(
-                f"{sender} offers a job with waits of {limits} s: they must lie in [1, {LONGEST:g}]"
+                f"{sender} offers a job with waits of {start:g} s for its start and {answer:g} s "
+                f"for an answer: they must lie in [1, {LONGEST_START:g}] and "
+                f"[1, {LONGEST_ROUND:g}]"
             )
+        if len(offer.attempt) != _TOKEN:
+            raise PeerError(f"{sender} offers a job without a name of {_TOKEN} digits for its try")
         return offer
 
     def signed(self, identity: Identity) -> bytes:

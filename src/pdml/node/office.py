@@ -67,6 +67,7 @@ _POLL = 0.2  # seconds between two looks at the desk
 _ATTEMPT = 5.0  # seconds for one answer about an offer
 _AGAIN = 0.5  # before a member that was not ready is asked again
 _TELL = 1.0  # seconds between two words about progress
+_MOST_WAITING = 8  # offers of one member that an operator is asked about
 _PARTING = 5.0  # seconds for threads to end when the node does
 
 log = logging.getLogger("pdml.node")
@@ -312,13 +313,14 @@ class Office:
                 return Answer(
                     LATER if waits else REFUSED, f"{self.name} is busy with job {work.offer.job}"
                 )
+            first = self._first_answer(offer) if known is None else ("", "")
             try:
                 contract = self.judge.check(offer)
             except PDMLError as error:
                 self.remember(offer, content, states.REFUSED, told(error, self.name))
                 raise
             if known is None:
-                known = self.remember(offer, content, *self._first_answer(offer))
+                known = self.remember(offer, content, *first)
             self._may_begin(offer)
             if known.state == states.ASKED:
                 return Answer(LATER, f"{self.name}'s operator has not decided yet")
@@ -334,6 +336,11 @@ class Office:
         unfinished = self.desk.unfinished(offer.offerer)
         if self.judge.allows(offer, unfinished=unfinished):
             return states.ALLOWED, ""
+        if self.desk.waiting(offer.offerer) >= _MOST_WAITING:
+            raise InvalidInput(
+                f"{_MOST_WAITING} offers of {offer.offerer} wait for {self.name}'s operator: stop "
+                "one, or wait for an answer"
+            ).for_others()
         spent = "have spent budget and have no result"
         why = f"jobs of {offer.offerer} {spent}: {', '.join(unfinished)}" if unfinished else ""
         return states.ASKED, why

@@ -10,6 +10,7 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
+from pdml import _validate
 from pdml.errors import EngineError, InvalidInput, PDMLError
 from pdml.node import desk as states
 from pdml.node import ending, holdings, summing
@@ -17,6 +18,7 @@ from pdml.node.contract import Contract
 from pdml.node.desk import Desk
 from pdml.node.home import JOURNAL, Home
 from pdml.node.journal import FINISHED, Journal
+from pdml.node.offers import LONGEST_START
 from pdml.node.party import Holdings
 from pdml.node.questions import OFFER, STOP
 from pdml.plan.training_plan import TrainingPlan
@@ -143,7 +145,7 @@ def train_nodes(
     resume : bool
         Go on with the job of that name, where its members stand.
     start_timeout : float
-        Seconds in which all members must have accepted.
+        Seconds in which all members must have accepted, 1 to 3,600.
     round_timeout : float
         Seconds that a round may take.
     progress : callable
@@ -174,6 +176,8 @@ def train_nodes(
     """
     if resume and not job:
         raise InvalidInput("resume needs job: which job is to go on?", setting="resume")
+    why = "a node that has accepted a job does no other until it begins"
+    _validate.real("start_timeout", start_timeout, low=1, high=LONGEST_START, why=why)
     name = job or job_name(study)
     contract = holdings.agreed(study, settled_plan(study, plan), name)
     home = Home.open(Path(node))
