@@ -334,7 +334,7 @@ class Federation:
         """
         for name in self.names:
             with contextlib.closing(self.desk(name)) as desk:
-                for job in desk.unfinished(offerer):
+                for job in desk.unfinished().get(offerer, []):
                     desk.remove_unfinished(job)
 
     def offer(

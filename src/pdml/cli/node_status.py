@@ -10,6 +10,7 @@ from pdml.cli import screen
 from pdml.node.account import Account
 from pdml.node.desk import ENDED, Attempt
 from pdml.node.everybody import Everybody, Released
+from pdml.node.sentences import no_result
 from pdml.pages import numbers
 
 DIGITS = 16  # of a digest in a list
@@ -27,6 +28,8 @@ def show(account: Account) -> None:
         by_study = home.config.accept == "study"
         rule = "the study’s own plan is accepted" if by_study else "an operator is asked"
         screen.say(f"offers: {rule}")
+        for who, jobs in account.unfinished.items() if by_study else ():
+            screen.say(f"but an operator is asked about the next: {no_result(who, jobs)}")
     screen.say(account.problem or f"{account.records:,} records")
     if account.records and (said := note(home.name, account.labels)):
         screen.say(said)

@@ -52,6 +52,7 @@ class Account:
     connection: dict[str, Any]  # up, why, since, ends
     attempt: Attempt | None  # the job that is going on, or was last
     waiting: tuple[Attempt, ...]  # offers that the operator is asked about
+    unfinished: dict[str, list[str]]  # jobs that spent budget and have no result, by offerer
     progress: dict[str, Any]  # of the offerer's display; what counts is ``jobs``
     records: int
     labels: str  # where they were randomised
@@ -109,6 +110,7 @@ class Account:
             if self.attempt
             else None,
             "waiting": [each.to_dict() for each in self.waiting],
+            "unfinished": self.unfinished,
             "progress": self.progress,
             "records": self.records,
             "labels_randomised_by": self.labels,
@@ -169,7 +171,7 @@ def look(home: Home) -> Account:
                 found.append(_account(study, journal, name, held if name == current else None))
         finally:
             journal.close()
-    connection, attempts, progress = _desk(home)
+    connection, attempts, unfinished, progress = _desk(home)
     return Account(
         home=home,
         study=study,
@@ -177,6 +179,7 @@ def look(home: Home) -> Account:
         connection=connection,
         attempt=attempts[-1] if attempts else None,
         waiting=tuple(each for each in attempts if each.state == ASKED),
+        unfinished=unfinished,
         progress=progress,
         records=held.server.place.records if held else 0,
         labels=held.randomised_by if held else UNSAID,
@@ -186,11 +189,14 @@ def look(home: Home) -> Account:
     )
 
 
-def _desk(home: Home) -> tuple[dict[str, Any], list[Attempt], dict[str, Any]]:
+def _desk(
+    home: Home,
+) -> tuple[dict[str, Any], list[Attempt], dict[str, list[str]], dict[str, Any]]:
     if not home.path(DESK).exists():
-        return {}, [], {}
+        return {}, [], {}, {}
     with closing(Desk(home.folder)) as desk:
-        return desk.told("connection") or {}, desk.attempts(), desk.told("progress") or {}
+        connection, progress = desk.told("connection") or {}, desk.told("progress") or {}
+        return connection, desk.attempts(), desk.unfinished(), progress
 
 
 def _account(study: Study, journal: Journal, name: str, held: Holdings | None) -> DataSet:

@@ -194,10 +194,12 @@ class Desk:
         with self._transaction():
             self._db.change("DELETE FROM unfinished WHERE job = ?", (job,))
 
-    def unfinished(self, offerer: str) -> list[str]:
-        """The jobs that count against a member."""
-        query = "SELECT job FROM unfinished WHERE offerer = ? ORDER BY job"
-        return [job for (job,) in self._db.rows(query, (offerer,))]
+    def unfinished(self) -> dict[str, list[str]]:
+        """The jobs that count against members, by their offerers."""
+        found: dict[str, list[str]] = {}
+        for offerer, job in self._db.rows("SELECT offerer, job FROM unfinished ORDER BY 1, 2"):
+            found.setdefault(offerer, []).append(job)
+        return found
 
     # Wishes
 

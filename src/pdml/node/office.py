@@ -60,7 +60,7 @@ from pdml.node.questions import (
     decoded,
 )
 from pdml.node.sealing import Context, Sealer
-from pdml.node.sentences import told
+from pdml.node.sentences import no_result, told
 from pdml.study import Study
 
 _POLL = 0.2  # seconds between two looks at the desk
@@ -333,7 +333,7 @@ class Office:
 
     def _first_answer(self, offer: Offer) -> tuple[str, str]:
         """By the rule; and why the operator is asked although the rule would do."""
-        unfinished = self.desk.unfinished(offer.offerer)
+        unfinished = self.desk.unfinished().get(offer.offerer, [])
         if self.judge.allows(offer, unfinished=unfinished):
             return states.ALLOWED, ""
         if self.desk.waiting(offer.offerer) >= _MOST_WAITING:
@@ -341,9 +341,7 @@ class Office:
                 f"{_MOST_WAITING} offers of {offer.offerer} wait for {self.name}'s operator: stop "
                 "one, or wait for an answer"
             ).for_others()
-        spent = "have spent budget and have no result"
-        why = f"jobs of {offer.offerer} {spent}: {', '.join(unfinished)}" if unfinished else ""
-        return states.ASKED, why
+        return states.ASKED, no_result(offer.offerer, unfinished) if unfinished else ""
 
     def _may_begin(self, offer: Offer) -> None:
         """From now on for as long as its offerer waits; own offers end by themselves."""

@@ -5,7 +5,7 @@ certified tells how the un-noised gradient stands. So others hear an error's sen
 is marked as `public`, and for all else one sentence that never changes. The node's own log has it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pdml.errors import PDMLError, PeerError, plain
@@ -36,6 +36,11 @@ def told(error: BaseException, name: str) -> str:
     if isinstance(error, PeerError) or name in sentence:
         return sentence
     return f"{name}: {sentence}"
+
+
+def no_result(offerer: str, jobs: Sequence[str]) -> str:
+    """Why an operator is asked about a member's next job, whatever the rule is."""
+    return f"jobs of {offerer} have spent budget and have no result: {', '.join(jobs)}"
 
 
 @contextmanager
