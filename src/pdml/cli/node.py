@@ -258,7 +258,7 @@ def result(
 @node.command()
 def offers(
     folder: NodeFolder,
-    offer: Annotated[str, argument("One that waits: its terms and cost.", "[OFFER]")] = "",
+    offer: Annotated[str, argument("One that waits: its terms and cost.", "OFFER")] = "",
     as_json: Json = False,
 ) -> None:
     """List the jobs that members have offered, and what became of them.

@@ -36,14 +36,15 @@ class Judge:
 
         ``unfinished``: jobs of the offerer that have released something and have no result. Each
         spends budget for nothing, and a member could begin and end one after the other: while there
-        is one, the rule is not enough.
+        is one, the rule is not enough, nor is a job that began and has released nothing yet.
         """
         known = self._committed.job(offer.job)
         again = known is not None and known.contract == offer.contract
+        spent = known is not None and known.round > 0
         rule = Home.open(self._folder).config.accept
         return (
             offer.offerer == self._name
-            or again
+            or (again and (spent or not unfinished))
             or (rule == BY_STUDY and self._study.plan is not None and not unfinished)
         )
 
