@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 
@@ -64,9 +64,10 @@ class Visitor:
         self.browser.get("about:blank")  # else a new fragment alone would not load the page
         if fresh:
             self._forget()
-        self.browser.get(self.url + "/" + fragment)
+        with self._new_tab() if fresh else nullcontext():
+            self.browser.get(self.url + "/" + fragment)
         wait = WebDriverWait(self.browser, 20, 0.02)
-        wait.until(lambda _: self.shown() or self.find("#knock").is_displayed())
+        wait.until(lambda _: self.shown() or self.find("#foot").is_displayed())
         return self
 
     def _forget(self) -> None:
@@ -75,7 +76,19 @@ class Visitor:
             self.browser.execute_cdp_cmd("Storage.clearDataForOrigin", kinds)
         else:
             self.browser.get(self.url + "/v1/study")
-            self.browser.execute_script("localStorage.clear()")
+            self.browser.execute_script("localStorage.clear(); sessionStorage.clear()")
+
+    @contextmanager
+    def _new_tab(self) -> Iterator[None]:
+        """What is opened meanwhile finds no storage of the tab."""
+        if not isinstance(self.browser, Chrome):
+            yield
+            return
+        clear = {"source": "if (location.origin !== 'null') sessionStorage.clear()"}
+        command = "Page.addScriptToEvaluateOnNewDocument"
+        script = self.browser.execute_cdp_cmd(command, clear)
+        yield
+        self.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
 
     def turned_away(self) -> str:
         """Why no question is asked; empty if one is."""
@@ -228,12 +241,18 @@ class Visitor:
             self.browser.execute_script("return JSON.stringify(Object.entries(localStorage))")
         )
 
-    def has_drawn(self, study: Study, label: int) -> None:
+    def held_by_tab(self) -> str:
+        """What the page remembers until the tab is closed."""
+        return str(
+            self.browser.execute_script("return JSON.stringify(Object.entries(sessionStorage))")
+        )
+
+    def has_drawn(self, study: Study, label: int, token: str = "") -> None:
         """As if chance had decided before: what is reported, with the id abab..., at ε = 1."""
         memo = {"id": "ab" * 16, "nonce": "cd" * 16, "epsilon": 1_000_000, "label": label}
         self.browser.execute_script(
             "localStorage.setItem(arguments[0], arguments[1])",
-            f"pdml {study.unkeyed_hash}",
+            f"pdml {study.memory_key(token)}",
             json.dumps(memo),
         )
 

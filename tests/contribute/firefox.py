@@ -57,6 +57,13 @@ COMMANDS = {
     Command.W3C_GET_ACTIVE_ELEMENT: "WebDriver:GetActiveElement",
     Command.W3C_EXECUTE_SCRIPT: "WebDriver:ExecuteScript",
     Command.W3C_EXECUTE_SCRIPT_ASYNC: "WebDriver:ExecuteAsyncScript",
+    Command.GET_ELEMENT_TEXT: "WebDriver:GetElementText",
+    Command.GET_CURRENT_URL: "WebDriver:GetCurrentURL",
+    Command.GET_PAGE_SOURCE: "WebDriver:GetPageSource",
+    Command.W3C_GET_CURRENT_WINDOW_HANDLE: "WebDriver:GetWindowHandle",
+    Command.NEW_WINDOW: "WebDriver:NewWindow",
+    Command.SWITCH_TO_WINDOW: "WebDriver:SwitchToWindow",
+    Command.CLOSE: "WebDriver:CloseWindow",
     Command.SCREENSHOT: "WebDriver:TakeScreenshot",
     Command.QUIT: "Marionette:Quit",
 }

@@ -44,9 +44,9 @@ def test_the_report_holds_the_draw_whatever_is_said_later(
     label: int | None,
 ) -> None:
     drawn(memory, study, 1)
-    report = decode_report(prepare(study, memory, ANSWERS, label, 1_000_000, token="cd" * 16))
+    report = decode_report(prepare(study, memory, ANSWERS, label, 1_000_000))
     assert (report.label, report.id, report.epsilon) == (1, "ab" * 16, 1_000_000)
-    assert (report.token, report.study) == ("cd" * 16, study.hash)
+    assert (report.token, report.study) == ("", study.hash)
     assert features_of(report).tobytes() == study.encode(ANSWERS).tobytes()
 
 
@@ -92,9 +92,9 @@ def test_what_has_left_is_all_that_can_leave(
 def test_a_refused_report_can_be_corrected_but_not_redrawn(
     study: Study, memory: Memory, recorder: Recorder
 ) -> None:
-    data = prepare(study, memory, ANSWERS, 1, 1_000_000)
-    recorder.answer = refusal("token_missing")
-    with service(recorder) as closed, pytest.raises(NotDelivered, match="token_missing"):
+    data = prepare(study, memory, ANSWERS, 1, 1_000_000, token="cd" * 16)
+    recorder.answer = refusal("too_early")
+    with service(recorder) as closed, pytest.raises(NotDelivered, match="too_early"):
         submit(study, memory, closed, data)
     again = decode_report(
         prepare(study, memory, {**ANSWERS, "age": 35}, 1, 400_000, token="cd" * 16)
@@ -126,7 +126,7 @@ def test_an_answer_in_doubt_leaves_the_bytes_locked(
     recorder.answer = lambda body: (status, refusal(code)(body)[1])
     with service(recorder) as busy, pytest.raises(NotDelivered, match="may or may not hold"):
         submit(study, memory, busy, data)
-    assert prepare(study, memory, {**ANSWERS, "age": 50}, 0, 2_000_000, token="cd" * 16) == data
+    assert prepare(study, memory, {**ANSWERS, "age": 50}, 0, 2_000_000) == data
 
 
 def test_a_refusal_whose_body_is_in_doubt_leaves_the_bytes_locked(
@@ -235,3 +235,60 @@ def test_what_was_stored_is_not_sent_again_for_a_revision(
     with service(recorder) as honest:
         submit(study, memory, honest, data)
     assert prepare(revised(study, "relay.example:4222"), memory, ANSWERS, 0, None) == data
+
+
+TOKENS = ["ab" * 16, "cd" * 16]
+
+
+def test_another_invitation_is_another_person(study: Study, memory: Memory) -> None:
+    """A draw of their own; and the first one's stays."""
+    first, second = (prepare(study, memory, ANSWERS, 1, 1_000_000, token=each) for each in TOKENS)
+    assert decode_report(first).id != decode_report(second).id
+    assert prepare(study, memory, ANSWERS, 0, 2_000_000, token=TOKENS[0]) == first
+    assert prepare(study, memory, ANSWERS, 0, 2_000_000, token=TOKENS[1]) == second
+
+
+def test_people_with_invitations_are_drawn_for_apart(study: Study, tmp_path: Path) -> None:
+    """40 pairs at epsilon 0.4: the same draw for both would agree each time; independent ones all
+    agree with probability below 1e-10.
+    """
+    agree = 0
+    for person in range(40):
+        memory = Memory(tmp_path / str(person))
+        labels = [
+            decode_report(prepare(study, memory, ANSWERS, 1, 400_000, token=each)).label
+            for each in TOKENS
+        ]
+        agree += labels[0] == labels[1]
+    assert agree < 40
+
+
+def test_without_the_invitation_nothing_is_drawn_again(study: Study, memory: Memory) -> None:
+    """Whoever lost the link, and whoever else is at this device: only they know who they are."""
+    prepare(study, memory, ANSWERS, 1, 1_000_000, token=TOKENS[0])
+    with pytest.raises(InvalidInput, match="name their record") as refused:
+        prepare(study, memory, ANSWERS, 1, 1_000_000)
+    assert refused.value.setting == "token"
+    assert memory.recall(study.memory_key(), "") is None
+    prepare(study, memory, ANSWERS, 1, 1_000_000, record="bob")
+    other = replace(study, id="another-study")
+    prepare(other, memory, ANSWERS, 1, 1_000_000)  # which nobody has answered here
+
+
+def test_whoever_answered_without_an_invitation_goes_on_without(
+    study: Study, memory: Memory
+) -> None:
+    first = prepare(study, memory, ANSWERS, 1, 1_000_000)
+    prepare(study, memory, ANSWERS, 1, 1_000_000, token=TOKENS[0])
+    assert prepare(study, memory, ANSWERS, 0, 1_000_000) == first
+
+
+def test_a_report_is_sent_for_the_person_whose_invitation_it_carries(
+    study: Study, memory: Memory, recorder: Recorder
+) -> None:
+    first, second = (prepare(study, memory, ANSWERS, 1, 1_000_000, token=each) for each in TOKENS)
+    with service(recorder) as honest:
+        submit(study, memory, honest, first)
+    kept = [memory.recall(study.memory_key(each), "") for each in TOKENS]
+    assert [memo is not None and memo.receipt is not None for memo in kept] == [True, False]
+    assert recorder.bodies == [first] and second not in recorder.bodies

@@ -93,7 +93,10 @@ def test_only_the_owner_can_read(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"study": 1}', b"null"])
+NOTHING = msgspec.json.encode(Memo(study=STUDY))
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"study": 1}', b"null", NOTHING])
 def test_a_broken_memory_is_an_error_not_a_second_draw(tmp_path: Path, content: bytes) -> None:
     memory = Memory(tmp_path)
     memo = memory.settle(STUDY, "", 1, 1_000_000, 2)

@@ -120,11 +120,11 @@ def test_a_refusal_is_a_sentence_and_costs_no_second_draw(
         visitor.browser.execute_script("document.getElementById('check').requestSubmit()")
         assert words in visitor.complaint()
     recorder.answer = receipt
-    visitor.opens("#t=" + TOKEN)  # perhaps with the right link this time
+    visitor.opens()  # perhaps the study has opened meanwhile
     visitor.fills(ABOUT, label=1)
     visitor.sends()
     *refused, accepted = map(decode_report, recorder.bodies)
-    assert len(refused) == len(SENTENCES) and accepted.token == TOKEN
+    assert len(refused) == len(SENTENCES)
     assert {(one.id, one.label, one.features) for one in refused} == {
         (accepted.id, accepted.label, accepted.features)
     }
@@ -186,23 +186,30 @@ def pastes(visitor: Visitor, link: str) -> None:
     WebDriverWait(visitor.browser, 20, 0.02).until(lambda browser: "#" not in browser.current_url)
 
 
-def test_an_invitation_pasted_into_the_open_page_is_taken(
+def test_an_invitation_pasted_into_the_open_page_is_another_person_s(
     visitor: Visitor, recorder: Recorder
 ) -> None:
     visitor.opens("#t=" + TOKEN[::-1])
     visitor.fills(ABOUT, label=1)
-    before = decode_report(visitor.text("#check pre").encode())
+    before = visitor.text("#check pre")
     visitor.browser.execute_script("window.same = true")
-    pastes(visitor, TOKEN)
-    visitor.waits_for("about")  # what was shown holds the other invitation
-    # A reload would cost the draw where nothing can be stored.
+    pastes(visitor, TOKEN[::-1])  # the same once more: where nothing can be stored, a reload
+    visitor.waits_for("about")  # would cost the draw
     assert visitor.browser.execute_script("return window.same")
+    visitor.fills(ABOUT, label=1)
+    assert visitor.text("#check pre") == before
+    pastes(visitor, TOKEN)
+    visitor.waits_for("about")
+    assert visitor.find("#a0").get_property("value") == ""
+    assert decode_report(before.encode()).id not in visitor.browser.page_source
     visitor.fills(ABOUT, label=1)
     visitor.sends()
     report = decode_report(recorder.bodies[0])
-    assert (report.token, report.id, report.label) == (TOKEN, before.id, before.label)
-    pastes(visitor, TOKEN[::-1])  # also where nothing is asked any more
-    assert visitor.shown() == "done"
+    assert report.token == TOKEN and report.id != decode_report(before.encode()).id
+    pastes(visitor, TOKEN[::-1])  # the first, who goes on where they were
+    visitor.waits_for("about")
+    visitor.fills(ABOUT, label=0)
+    assert visitor.text("#check pre") == before
 
 
 def test_the_browsers_own_back_goes_one_step_back(visitor: Visitor, recorder: Recorder) -> None:

@@ -114,7 +114,7 @@ def test_a_choice_survives_the_reload_and_the_invitation_does_not_stay(visitor: 
     visitor.speaks("nl")
     visitor.browser.refresh()
     visitor.waits_for("about")
-    assert spoken(visitor) == "nl" and token in visitor.stored()
+    assert spoken(visitor) == "nl" and token in visitor.held_by_tab()
     visitor.opens("#l=__proto__")
     assert spoken(visitor) == "en"
 

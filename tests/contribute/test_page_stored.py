@@ -55,21 +55,22 @@ def drawn(text: str) -> dict[str, Any]:
 
 
 def assert_stored(visitor: Visitor, study: Study, memo: dict[str, Any], step: str) -> None:
-    """The memo, the invitation, and nothing else anywhere."""
+    """The memo, in the tab the invitation, and nothing else anywhere."""
     found = everything(visitor)
     local = dict(found["local"])
-    held = json.loads(local.pop(f"pdml {study.unkeyed_hash}"))
+    held = json.loads(local.pop(f"pdml {study.memory_key(TOKEN)}"))
     assert report_id(held.pop("code")) == memo["id"]  # which was drawn before any question
     assert held == memo
-    assert local == {f"pdml {study.unkeyed_hash} invitation": TOKEN}
+    assert local == {} and dict(found["session"]) == {
+        f"pdml {study.unkeyed_hash} invitation": TOKEN
+    }
     assert found["state"] == {"step": step} or found["state"] is None
-    assert (
-        found["session"],
-        found["databases"],
-        found["caches"],
-        found["cookies"],
-        found["name"],
-    ) == ([], [], [], "", "")
+    assert (found["databases"], found["caches"], found["cookies"], found["name"]) == (
+        [],
+        [],
+        "",
+        "",
+    )
     assert (found["fields"], found["pressed"]) == (
         0,
         0,
@@ -87,12 +88,12 @@ def test_at_every_step_the_browser_holds_a_function_of_the_report(
     visitor.browser.execute_script(WATCH)
     visitor.fills_by_hand(ABOUT, label, epsilon=1_000_000)
     text = visitor.text("#check pre")
-    assert_stored(visitor, study, {**drawn(text), "token": TOKEN}, "check")
+    assert_stored(visitor, study, drawn(text), "check")
     # Also what was replaced at once: other tabs hear of it.
     for _, value in visitor.browser.execute_script("return window.puts"):
         put = json.loads(value)
         assert report_id(put.pop("code")) == put["id"]
-        assert put in (drawn(text), {**drawn(text), "token": TOKEN})
+        assert put == drawn(text)
     recorder.answer = refusal("storage_unavailable")
     visitor.press("#send")
     visitor.complaint()
@@ -104,7 +105,7 @@ def test_at_every_step_the_browser_holds_a_function_of_the_report(
     visitor.press("#send")
     wait = WebDriverWait(visitor.browser, 20, 0.02)
     wait.until(lambda _: "bad_features" in visitor.text("#problem"))
-    assert_stored(visitor, study, {**drawn(text), "token": TOKEN}, "check")
+    assert_stored(visitor, study, drawn(text), "check")
     recorder.answer = receipt
     visitor.sends()
     assert_stored(
@@ -187,6 +188,10 @@ def files(folder: Path, pattern: str) -> Iterator[bytes]:
             yield path.read_bytes()
 
 
+def logged(folder: Path) -> bytes:
+    return b"".join(files(folder, "**/Local Storage/leveldb/*"))
+
+
 @pytest.mark.parametrize("label", [0, 1])
 def test_the_files_of_a_profile_hold_no_other_draw(
     recorder: Recorder,
@@ -201,21 +206,22 @@ def test_the_files_of_a_profile_hold_no_other_draw(
         visitor = Visitor(browser, recorder.url).opens("#t=" + TOKEN)
         visitor.fills_by_hand(ABOUT, label, epsilon=1_000_000)
     with chromium(tmp_path / "profile") as browser:  # the next day: what is sent replaces the draw
-        visitor = Visitor(browser, recorder.url).opens()
+        visitor = Visitor(browser, recorder.url).opens("#t=" + TOKEN)
         visitor.fills(ABOUT, label)
         visitor.press("#send")
         visitor.complaint()
+        # a browser that is ended may not have written yet
+        WebDriverWait(browser, 30, 0.1).until(lambda _: b',"sent":' in logged(tmp_path))
     (sent,) = {body.decode() for body in recorder.bodies}
     report = json.loads(sent)
-    logs = b"".join(files(tmp_path, "**/Local Storage/leveldb/*"))
+    logs = logged(tmp_path)
     memo = rb'\{"id":"([0-9a-f]{32})","nonce":"[0-9a-f]{32}","epsilon":(\d+),"label":(\d+),'
-    memo += rb'"code":"[0-9a-f]{32}",'
-    memo += rb'"(token|sent)":'
+    memo += rb'"code":"[0-9a-f]{32}"(,"sent":|\})'
     memos = re.findall(memo, logs)
     assert {(id.decode(), int(epsilon), int(drawn)) for id, epsilon, drawn, _ in memos} == {
         (report["id"], report["epsilon"], report["label"])
     }
-    assert {kind for *_, kind in memos} == {b"token", b"sent"}  # the draw, and what replaced it
+    assert {kind for *_, kind in memos} == {b"}", b',"sent":'}  # the draw, and what replaced it
     everywhere = b"\n".join(files(tmp_path, "**/*"))
     id = report["id"].encode()
     assert everywhere.count(id) == logs.count(id)  # in no other file

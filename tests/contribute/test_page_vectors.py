@@ -79,3 +79,20 @@ def test_encoding_and_report_are_the_vectors_to_the_bit(
             else:  # what people see is rounded to six digits of the range
                 low, high = attribute["range"]
                 assert got == pytest.approx(expected, abs=1.01e-5 * (high - low), rel=1e-12)
+
+
+def test_whose_memory_it_is_is_the_vectors(visitor: Visitor) -> None:
+    """Another invitation is another person, in every study; nobody's key is another's."""
+    given = [
+        (keys[""], token)
+        for case in ENCODING["studies"]
+        for keys in [case["memory_keys"]]
+        for token in keys
+    ]
+    found = visitor.browser.execute_async_script(
+        """const [given, done] = arguments;
+        Promise.all(given.map(([study, token]) => memoryKey(study, token))).then(done)""",
+        given,
+    )
+    expected = [key for case in ENCODING["studies"] for key in case["memory_keys"].values()]
+    assert found == expected and len(set(expected)) == len(expected) > 10

@@ -37,8 +37,8 @@ def stored(sent: bytes, *, left: bool = True, answer: object = None) -> dict[str
     receipt, and the code of which the report's number is a hash."""
     report = json.loads(sent)
     drawn = {key: report[key] for key in ("study", "id", "epsilon", "label")}
-    held = {**drawn, "answers": [], "sent": sent.decode() if left else "", "receipt": answer}
-    return {**held, "version": 2, "withdrawn": False}
+    held = {"sent": sent.decode() if left else "", "receipt": answer}
+    return {**drawn, **{key: value for key, value in held.items() if value}, "version": 2}
 
 
 @pytest.mark.parametrize("label", [0, 1])

@@ -46,11 +46,45 @@ def test_whoever_has_not_agreed_sends_and_draws_nothing(
     done = withdraw(TOLD, collector.url, **place)
     assert (done.id, done.before) == (receipt.id, False)
     memo = Memory(place["memory"]).recall(TOLD.unkeyed_hash, "")
-    assert memo is not None and memo.withdrawn and memo.receipt == receipt  # the draw stays
+    left = {"study": TOLD.unkeyed_hash, "version": 2, "withdrawn": True}
+    (file,) = place["memory"].iterdir()
+    assert json.loads(file.read_bytes()) == left and memo is not None and memo.withdrawn
     status = collector.command("status", study_file)
     assert (status["reports"], status["withdrawn"]) == (0, 1)
-    with pytest.raises(NotDelivered, match="id_conflict"):  # and it does not come back
+    with pytest.raises(NotDelivered, match="was withdrawn on this device"):  # no second draw
         contribute(TOLD, collector.url, ANSWERS, **SAID, **place, agreed=True)
+    with pytest.raises(InvalidInput, match="withdrawn before"):
+        withdraw(TOLD, collector.url, **place)
+    assert json.loads(file.read_bytes()) == left
+    assert collector.command("status", study_file)["withdrawn"] == 1
+
+
+def test_a_receipt_withdraws_whoever_s_report_it_was_on_this_device(
+    collector: Collector, study_file: Path, tmp_path: Path
+) -> None:
+    """By the receipt alone, without the invitation: also then this device keeps nothing else."""
+    place, listed = {"memory": tmp_path / "mine"}, tmp_path / "tokens.csv"
+    collector.command("invite", study_file, "--count", "2", "--out", str(listed))
+    first, second = (line.split(",")[0] for line in listed.read_text().splitlines()[1:])
+    said = {**SAID, **place, "agreed": True}
+    for token in (first, second):
+        contribute(TOLD, collector.url, ANSWERS, **said, token=token)
+    memory = Memory(tmp_path / "mine")
+    memo, other = (memory.recall(TOLD.memory_key(each), "") for each in (first, second))
+    assert memo is not None and other is not None
+    with pytest.raises(InvalidInput, match="remembers no report to this study: name its inv"):
+        withdraw(TOLD, collector.url, **place)
+    file = tmp_path / "receipt.json"
+    receipts.save(file, receipts.saved(TOLD, collector.url, memo))
+    (tmp_path / "mine" / "broken.json").write_bytes(b"{")  # somebody else's trouble
+    withdraw(TOLD, receipt=file, **place)
+    told = b"".join(path.read_bytes() for path in (tmp_path / "mine").iterdir())
+    assert memo.id.encode() not in told and memo.code.encode() not in told
+    assert memory.recall(TOLD.memory_key(second), "") == other  # and nothing of the other
+    with pytest.raises(NotDelivered, match="was withdrawn on this device"):
+        contribute(TOLD, collector.url, ANSWERS, **said, token=first)
+    link = f"{collector.url}/#t={second}"
+    assert withdraw(TOLD, collector.url, token=link, **place).id == other.id
 
 
 def test_after_the_freeze_it_says_what_cannot_be_undone(

@@ -128,8 +128,8 @@ def test_chance_decides_once_and_the_memory_holds_what_is_sent(tmp_path):
     memo = json.loads(kept.read_text())
     told = preview(SENSITIVE, data)
     assert tuple(map(tuple, memo["answers"])) == device.chosen(ENCODER, features_of(told.report))
-    beside = {"receipt", "version", "code", "withdrawn"}  # nothing of what was answered
-    assert set(memo) - beside == {"study", "id", "epsilon", "label", "answers", "sent"}
+    beside = {"version", "code"}  # nothing of what was answered
+    assert set(memo) - beside == {"study", "id", "epsilon", "label", "answers"}
     assert told.drawn == {"status": 1.0, "income": 1.0}
 
 

@@ -145,6 +145,8 @@ def test_the_hash_is_sha256_of_the_canonical_json() -> None:
 def test_the_shared_vectors_hash(vector: dict[str, Any]) -> None:
     study = Study.from_canonical(vector["canonical"].encode())
     assert study.hash == vector["hash"] and list(study.epsilon_micro) == vector["menu_millionths"]
+    keys = vector["memory_keys"]
+    assert {token: study.memory_key(token) for token in keys} == keys
 
 
 @given(studies())

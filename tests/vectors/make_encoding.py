@@ -554,6 +554,24 @@ def agreed(document):
     return {"consent": digest, "consent_version": document["consent"]["version"]}
 
 
+def unkeyed(canonical):
+    """The hash of a study without what revisions change."""
+    document = json.loads(canonical)
+    document.pop("relay", None)
+    document["study"].pop("replaces", None)
+    document["servers"] = [
+        {key: one[key] for key in ("name", "url")} for one in document["servers"]
+    ]
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def memory_key(key, token):
+    """One person's: another invitation is another."""
+    person = hashlib.sha256(f"pdml person {key} {token}".encode()).hexdigest()[:32]
+    return f"{key} {person}" if token else key
+
+
 def vectors():
     random = Random(5)
     studies = []
@@ -562,6 +580,7 @@ def vectors():
             plain(document), sort_keys=True, separators=(",", ":"), ensure_ascii=False
         )
         digest = hashlib.sha256(canonical.encode()).hexdigest()
+        key = unkeyed(canonical)
         cases = []
         for person in people:
             answers, drawn = person if isinstance(person, tuple) else (person, [])
@@ -591,6 +610,7 @@ def vectors():
             {
                 "canonical": canonical,
                 "hash": digest,
+                "memory_keys": {token: memory_key(key, token) for token in ("", "ab" * 16, digest)},
                 "menu_millionths": [400_000, 1_000_000, 2_000_000],
                 "cases": cases,
             }
@@ -604,7 +624,8 @@ def vectors():
         "maps; x = float32((e*1.5/sqrt(mass), 0.2) shrunk to a norm of 1 - 2^-20 at most). "
         "drawn: level and epsilon in millionths of each sensitive answer, whose code stands before "
         "the constant. "
-        "features_hex: little-endian float32. hash: sha256 of the canonical text in UTF-8.",
+        "features_hex: little-endian float32. hash: sha256 of the canonical text in UTF-8. "
+        "memory_keys: by invitation, under which a device remembers its person; '' for nobody's.",
         "studies": studies,
     }
 

@@ -41,6 +41,7 @@ _CA = "Trust this authority's certificates (PEM) instead of the system's."
 Memories = Annotated[Path | None, option(_MEMORY, "FOLDER", envvar="PDML_STATE_DIR")]
 Authority = Annotated[Path | None, option(_CA, "FILE")]
 Record = Annotated[str, option("Whose record, where several people share this device.", "NAME")]
+Invitation = Annotated[str, option("An invitation, or the link that holds it.")]
 STUDY, WITHDRAW = "study.toml", "withdraw"
 
 
@@ -99,7 +100,7 @@ def answer_study(
         ),
     ] = None,
     label: Annotated[str, option(_TRUTH)] = "",
-    token: Annotated[str, option("An invitation, or the link that holds it.")] = "",
+    token: Invitation = "",
     record: Record = "",
     memory: Memories = None,
     ca: Authority = None,
@@ -188,6 +189,7 @@ def withdraw(
     receipt: Annotated[
         Path | None, option("A saved receipt.  [default: what this device remembers]", "FILE")
     ] = None,
+    token: Invitation = "",
     record: Record = "",
     memory: Memories = None,
     ca: Authority = None,
@@ -196,7 +198,9 @@ def withdraw(
     """Take a report back, as long as the study's data are not complete.
 
     The service erases everything of it but its number, which stays refused. What only this device
-    or the receipt knows shows that the report is yours. Chance does not decide again afterwards.
+    or the receipt knows shows that the report is yours. This device then forgets it too, but for
+    that it was withdrawn: chance does not decide again. A report with an invitation needs its
+    --token.
 
     \b
     Example:
@@ -209,9 +213,8 @@ def withdraw(
     from pdml.contribute.withdrawal import withdraw as take_back
     from pdml.study import Study
 
-    done = take_back(
-        Study.load(study), server, receipt=receipt, record=record, memory=memory, ca=ca
-    )
+    who = {"token": token, "record": record}
+    done = take_back(Study.load(study), server, receipt=receipt, **who, memory=memory, ca=ca)
     erased = "had erased" if done.before else "has erased"
     screen.answer(
         as_json,

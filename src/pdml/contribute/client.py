@@ -68,9 +68,9 @@ def prepare(
         By sensitive attribute, in millionths; by default what its menu suggests. Once chance has
         decided, neither they nor true answers to sensitive questions are looked at.
     record : str
-        Whose record, where several people share the device.
+        Whose record, where several people share the device without invitations of their own.
     token : str
-        The invitation, if there is one.
+        The invitation, if there is one. Another invitation is another person.
     agreed : bool
         Whether the person has agreed to the study's consent.
 
@@ -82,17 +82,23 @@ def prepare(
     Raises
     ------
     InvalidInput
-        For a value outside its domain; nothing is drawn then.
+        For a value outside its domain, or no invitation where this device has seen one; nothing is
+        drawn then.
+    NotDelivered
+        If the report was withdrawn on this device.
 
     Guarantees
     ----------
     - The label in the bytes, and every sensitive answer, is ε-LDP in the true one, with the ε of
       its draw and a coin of its own.
-    - The same record in the same study gets the same draw, whatever is corrected or said later.
+    - The same invitation and record in the same study get the same draw, whatever is corrected or
+      said later; nothing of it once the report was withdrawn.
     - Neither the true label nor a sensitive answer is stored: what the memory holds is a function
       of the returned bytes.
     """
-    memo = memory.recall(study.unkeyed_hash, record)
+    key = study.memory_key(token)
+    memo = memory.recall(key, record)
+    _refuse_second_draw(study, memory, memo, token=token, record=record)
     if memo is not None and (left := _left(memo, study)):
         return left
     consent = given.consent(study, agreed=agreed)
@@ -105,7 +111,6 @@ def prepare(
             menu = ", ".join(f"{epsilon:g}" for epsilon in study.menu)
             got = "nothing" if micro_epsilon is None else f"{micro_epsilon / MILLION:g}"
             raise InvalidInput(f"epsilon must be on the study's menu ({menu}), got {got}")
-        key = study.unkeyed_hash
         memo = memory.settle(key, record, label, micro_epsilon, len(study.classes), asked)
         if left := _left(memo, study):  # by another process meanwhile
             return left
@@ -122,6 +127,26 @@ def prepare(
         **consent,
     )
     return encode_report(report)
+
+
+def _refuse_second_draw(
+    study: Study, memory: Memory, memo: Memo | None, *, token: str, record: str
+) -> None:
+    """Refuse where chance would, or could, decide about the same person twice."""
+    if memo is not None and memo.withdrawn:
+        raise NotDelivered(
+            "Nothing was sent: this report was withdrawn on this device, and chance does not "
+            "decide about the same answer again."
+        )
+    # somebody who lost the link, or somebody else: only they know
+    nobody = memo is None and not token and not record
+    if nobody and memory.remembers_invitations(study.unkeyed_hash):
+        raise InvalidInput(
+            "token must be the invitation, which was used for this study on this device before, "
+            "got none: chance could decide about one person twice. If somebody else answers "
+            "without an invitation, name their record",
+            setting="token",
+        )
 
 
 def _left(memo: Memo, study: Study) -> bytes:
@@ -157,7 +182,7 @@ def submit(
     its reason.
     """
     report = decode_report(data)
-    memo = memory.recall(study.unkeyed_hash, record)
+    memo = memory.recall(study.memory_key(report.token), record)
     drawn = None if memo is None else (memo.id, memo.epsilon, memo.label)
     fits = drawn == (report.id, report.epsilon, report.label) and data.isascii()
     if memo is None or not fits or _left(memo, study) not in (b"", data):
@@ -192,9 +217,9 @@ class Contribution:
     memory : Memory
         What this device remembers, so that chance decides once.
     record : str
-        Whose record, where several people share the device.
+        Whose record, where several people share the device without invitations of their own.
     token : str
-        The invitation, if there is one.
+        The invitation, if there is one. Another invitation is another person.
     """
 
     study: Study
@@ -206,10 +231,12 @@ class Contribution:
     @property
     def memo(self) -> Memo | None:
         """What chance has decided for this record before; with ``sent`` a report has left."""
-        return self.memory.recall(self.study.unkeyed_hash, self.record)
+        return self.memory.recall(self.study.memory_key(self.token), self.record)
 
     def require_admission(self) -> None:
         """Refuse, before anybody is asked, where a report would not be taken: `NotDelivered`."""
+        who = {"token": self.token, "record": self.record}
+        _refuse_second_draw(self.study, self.memory, self.memo, **who)
         self.service.require_study(self.study.hash)
         self.service.require_admission(self.study.hash, self.token)
 

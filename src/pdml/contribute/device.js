@@ -74,21 +74,27 @@ async function numbered() {
   return { id: await reportId(code), nonce: await reportNonce(code), code };
 }
 
-// 4 What this device remembers of a study, so that chance decides once. One of
-//   {…, token}          drawn: what chance has made of the answer
+// 4 What this device remembers of a person in a study, so that chance decides once. One of
+//   {…}                 drawn: what chance has made of the answer
 //   {…, sent}           left, no clear answer: only these bytes may leave
-//   {…, sent, receipt}  stored by the server; with withdrawn: erased again
+//   {…, sent, receipt}  stored by the server
+//   {withdrawn}         erased by the server, and the rest of it here
 //   where … is id, nonce, epsilon, label, code,
 //   and, of studies with sensitive attributes, answers: [level, ε] of each, as drawn.
 //   Every field but the receipt, which is the server's, and the code, which is drawn before
 //   anything else and withdraws the report, stands in the report: whoever reads this memory learns
 //   of the person what whoever receives the report learns, and no more.
+//   Of a report that was withdrawn only that stays. It is enough: whoever received the report may
+//   have kept it, so that a second draw about the same answer would cost its ε again; and no second
+//   one can be made, because nothing is asked of a person whose report was withdrawn.
+//   The invitation of the person in front of the screen is kept by the tab, for as long as it is
+//   open: whoever comes next without a link finds nobody's memory.
 
-const memory = (() => {
+function storeIn(place) {
   const kept = new Map(); // what the browser would not store: only until the page is closed
   let store = null;
   try {
-    store = localStorage;
+    store = place();
     store.getItem("pdml");
   } catch {
     store = null;
@@ -107,19 +113,46 @@ const memory = (() => {
   const full = kept.has("pdml");
   removeItem("pdml");
   const forgets = (key) => kept.has(key) || (full && getItem(key) === null);
-  return { getItem, setItem, removeItem, forgets };
-})();
+  const keys = () => [...kept.keys(), ...Object.keys(store ?? {})];
+  return { getItem, setItem, removeItem, forgets, keys };
+}
+const memory = storeIn(() => localStorage), tab = storeIn(() => sessionStorage);
+
+/* [store, key] of everything: of every study at this address, and of everybody. */
+const remembered = () => [memory, tab].flatMap((store) =>
+  store.keys().filter((key) => key.startsWith("pdml ")).map((key) => [store, key]));
+
+/* Whose memory it is: another invitation is another person, and all without one are one. Whoever
+   reads the names learns which study was answered here and by how many people, and of an invitation
+   whether it is one that they know. */
+async function memoryKey(study, token) {
+  const person = token && (await sha256(`pdml person ${study} ${token}`)).slice(0, 32);
+  return token ? `${study} ${person}` : study;
+}
+
+/* The keys of all who answered with an invitation. */
+const invited = (study) =>
+  memory.keys().filter((key) => key.startsWith(`pdml ${study} `)).map((key) => key.slice(5));
 
 /* null if there is nothing. What cannot be read is an error, never a reason to draw again. */
 function recall(key) {
   const text = memory.getItem(`pdml ${key}`), memo = text === null ? null : JSON.parse(text);
-  if (text !== null && !Number.isInteger(memo?.label)) throw new SyntaxError("not a memo");
+  const whole = Number.isInteger(memo?.label) || memo?.withdrawn === true;
+  if (text !== null && !whole) throw new SyntaxError("not a memo");
   return memo;
 }
 
 function remember(key, memo) {
   memory.setItem(`pdml ${key}`, JSON.stringify(memo));
   return memo;
+}
+
+/* Whoever's report it was that is withdrawn now: of it nothing stays but that. */
+function forgetReport(study, code) {
+  for (const key of [study, ...invited(study)]) {
+    const text = memory.getItem(`pdml ${key}`) ?? "";
+    if (text.includes(`"code":"${code}"`)) remember(key, { withdrawn: true });
+  }
 }
 
 /* What chance makes of an answer, and of `others`, [level, ε in millionths, levels] of each, with a
@@ -133,12 +166,15 @@ function settle(key, { id, nonce, code }, answer, micro, classes, others = []) {
   return remember(key, { ...drawn, code });
 }
 
-/* An invitation comes in the address's fragment, which no server sees, and leaves it at once. A
-   language (#l=de, or #t=...&l=de) stays there. */
-function invitation(key) {
-  const given = /^#t=([0-9a-f]{32})(&l=[a-z]+)?$/.exec(location.hash);
-  const stays = /[#&](l=[a-z]+)$/.exec(location.hash), here = location.pathname + location.search;
+/* An invitation comes in the address's fragment, which no server sees, and leaves it at once; the
+   tab keeps it for when the page is loaded again. Half a link is not the one before. A language
+   (#l=de, or #t=...&l=de) stays in the address. */
+const invitationIn = (study) => `pdml ${study} invitation`;
+const linkedInvitation = () => /^#t=([^&]*)/.exec(location.hash)?.[1];
+function invitation(study) {
+  const given = linkedInvitation(), here = location.pathname + location.search;
+  const stays = /[#&](l=[a-z]+)$/.exec(location.hash), name = invitationIn(study);
   if (location.hash) history.replaceState(null, "", here + (stays ? `#${stays[1]}` : ""));
-  if (given) memory.setItem(`pdml ${key} invitation`, given[1]);
-  return given ? given[1] : memory.getItem(`pdml ${key} invitation`) ?? "";
+  if (given !== undefined) tab.setItem(name, given);
+  return tab.getItem(name) ?? "";
 }

@@ -213,8 +213,13 @@ function show(step, focus = true, entry = focus) {
   at(step).querySelector("h2").focus({ preventScroll: true });
 }
 
-/* A report in words, read back from its own bytes. */
+/* A report in words, read back from its own bytes; without any, nothing of one is left. */
 function showReport(study, texts, text) {
+  const [lists, boxes] = ["[data-report]", "[data-bytes]"].map((css) =>
+    document.querySelectorAll(css));
+  for (const box of boxes) box.textContent = text ?? "";
+  for (const box of [...lists, at("chance")]) tell(box, () => "");
+  if (!text) return;
   const report = JSON.parse(text), features = unpack(report.features), { secrets } = study;
   const { mark } = texts, answer = () => texts.classes()[report.label];
   const drawn = drawnOf({ ...report, answers: drawnIn(study.coder, features) });
@@ -239,8 +244,7 @@ function showReport(study, texts, text) {
       ...(report.consent ? [fact(words("report.consent"), report.consent_version)] : []),
     ];
   };
-  for (const list of document.querySelectorAll("[data-report]")) tell(list, facts);
-  for (const box of document.querySelectorAll("[data-bytes]")) box.textContent = text;
+  for (const list of lists) tell(list, facts);
   at("back").hidden = Boolean(recall(study.memory)?.sent); // what has left can only be sent again
   tell(at("chance"), () => {
     if (!alone) return [words("check.drawn.several"), words("check.once")].join(" ");
@@ -251,20 +255,27 @@ function showReport(study, texts, text) {
   });
 }
 
-/* The receipt, with whom to write to; what can be withdrawn still is offered to be. */
-function showReceipt(study, { receipt, code, withdrawn = false }) {
+/* The receipt, with whom to write to; what can be withdrawn still is offered to be. Of a report
+   that was, nothing is left to show. */
+function showReceipt(study, { receipt, code, withdrawn = false }, token) {
   tell(at("done").querySelector("h2"), because(withdrawn ? "withdraw.done.title" : "done.title"));
   const intro = study.secrets.length > 1 ? "done.intro.several" : "done.intro";
-  say("said", because(withdrawn ? "withdraw.done" : intro));
+  const rest = () => [words("withdraw.done"), words("withdraw.rest")].join(" ");
+  say("said", withdrawn ? rest : because(intro));
+  const kept = token ? "done.kept.link" : "done.kept";
+  say("kept", !withdrawn && (() => words(kept, { forget: words("forget.title") })));
+  at("another").hidden = Boolean(token);
+  tell(at("another-said"), because(withdrawn ? "another.draw" : "another.receipt"));
   at("by-number").hidden = withdrawn || Boolean(code);
   at("withdraw").hidden = withdrawn || !code;
-  at("again").hidden = withdrawn;
+  for (const id of ["sent", "again-problem", "keep"]) at(id).hidden ||= withdrawn;
+  if (withdrawn) return tell(at("receipt"), () => organiserFacts(study));
   tell(at("receipt"), () => [
     ...organiserFacts(study),
     fact(words("receipt.server"), receipt.server),
     fact(words("receipt.hour"), hourInWords(receipt.hour)),
     fact(words("report.number"), receipt.id, "long code"),
-    ...(code && !withdrawn ? [fact(words("receipt.code"), spaced(code), "long code")] : []),
+    ...(code ? [fact(words("receipt.code"), spaced(code), "long code")] : []),
     fact(words("receipt.digest"), receipt.digest, "long code"),
   ]);
 }

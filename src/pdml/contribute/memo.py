@@ -1,25 +1,31 @@
 """What a device remembers of a study, so that chance decides once: asking again repeats the answer,
 and nobody can average it away.
 
-One file per study and record. It holds, one after the other:
+One file per person: study, invitation and record (`Study.memory_key`). It holds, one after the
+other:
 
     study, id, epsilon, label     drawn: what chance has made of the answer, and every report says;
     and answers                   the same of every other answer that goes through a coin
     ..., sent                     a report left, no clear answer came: only these bytes may leave
     ..., sent, receipt            stored by the service
-    ..., withdrawn                the service has erased it again
+    study, withdrawn              the service has erased it again, and this device the rest
 
 Every field but the receipt, which is the service's, and the code that withdraws the report, which
 is drawn before anything else, stands in the report itself: whoever reads this file learns of the
 person what whoever receives the report learns, and no more. What the true answer was is written
 nowhere, so it cannot be corrected after the draw.
+
+Of a report that was withdrawn only that stays. It is enough: whoever received the report may have
+kept it, so a second draw about the same answer would cost its epsilon again; and no second one can
+be made, because nothing is drawn or sent for a person whose report was withdrawn. Without this
+line the person would be new to the device, and chance would decide again without a word.
 """
 
 import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -35,13 +41,15 @@ from pdml.study.messages import Receipt, report_id
 FORMAT = Format(name="memo", version=2, oldest=1)
 
 
-class Memo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Memo(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """One device's memory of one record in one study."""
 
-    study: str
-    id: str
-    epsilon: int  # millionths
-    label: int  # as reported: after chance
+    study: str  # `Study.memory_key`
+    id: str = ""  # nothing from here on but `withdrawn` once the report is
+    epsilon: int = 0  # millionths
+    label: int = -1  # as reported: after chance
     answers: tuple[tuple[int, int], ...] = ()  # level and millionths of each sensitive one
     sent: str = ""  # the report's bytes, which are ASCII
     receipt: Receipt | None = None
@@ -104,6 +112,8 @@ class Memory:
             ) from None
         if why := FORMAT.refusal(memo.version, str(path)):
             raise DataError(why)
+        if not (memo.id or memo.withdrawn):
+            raise DataError(f"{path} must hold a draw, got none: restore it from a copy")
         if memo.study != study:
             raise DataError(
                 f"{path} must be about the study {study[:12]}..., got one about "
@@ -143,6 +153,25 @@ class Memory:
         """Replace a memo, on the disk before this returns."""
         self._write(record, memo, first=False)
         return memo
+
+    def remembers_invitations(self, study: str) -> bool:
+        """Whether anybody has answered on this device with an invitation; by `unkeyed_hash`."""
+        return any(memo.study.startswith(f"{study} ") for _, memo in self._memos())
+
+    def forget_report(self, id: str) -> None:
+        """Of a report that was withdrawn keep nothing but that, whoever's it was."""
+        for path, memo in self._memos():
+            if memo.id == id:
+                left = Memo(study=memo.study, version=FORMAT.version, withdrawn=True)
+                write_private(path, msgspec.json.encode(left))
+                for half in self._folder.glob(f".{path.name}-*"):  # whose writer was killed
+                    half.unlink(missing_ok=True)
+
+    def _memos(self) -> Iterator[tuple[Path, Memo]]:
+        """All that can be read; the rest is nobody's who is asked for here."""
+        for path in sorted(self._folder.glob("*.json")):
+            with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+                yield path, msgspec.json.decode(path.read_bytes(), type=Memo)
 
     def _adopt(self, study: str, record: str) -> bool:
         """Take over a draw whose writer was killed: two on a disk would say more than a report."""

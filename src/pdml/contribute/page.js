@@ -32,6 +32,7 @@ function codeOf(status, answer) {
 
 /* Why the server would not take a report with this invitation, or null. Uses nothing up. */
 async function admission(hash, token) {
+  if (!/^([0-9a-f]{32})?$/.test(token)) return because("why.token_unknown"); // half a link
   const [status, answer] = await ask("invitations", JSON.stringify({ token }));
   if (status === 200 && answer) return answer.study === hash ? null : because("why.wrong_study");
   const why = `why.${codeOf(status, answer)}`, clear = status >= 400 && status < 500;
@@ -63,7 +64,9 @@ async function start() {
   for (const title of document.querySelectorAll("title, h1")) tell(title, texts.title);
   for (const lead of document.querySelectorAll(".lead")) tell(lead, texts.description);
   if (!window.crypto?.subtle) return say("notice", because("insecure"));
-  const hash = await sha256(text), key = at("study").dataset.memory; // the same in all revisions
+  const hash = await sha256(text), everybody = at("study").dataset.memory; // in all revisions
+  const forgotten = location.hash.startsWith("#forgotten");
+  const token = invitation(everybody), key = await memoryKey(everybody, token);
   try {
     recall(key);
   } catch {
@@ -74,7 +77,6 @@ async function start() {
   study.memory = key;
   const agreed = await consentOf(study), agreeing = agreement(study, texts);
   let fresh = await numbered(); // for the next draw
-  let token = invitation(key);
   at("hash").textContent = hash;
   const forgetful = because("forgetful");
   const warn = () => say("notice", memory.forgets(`pdml ${key}`) && forgetful);
@@ -102,9 +104,9 @@ async function start() {
 
   /* Every way to another step: the choice is forgotten, and what chance has decided is told. */
   const go = (step, ...how) => {
-    const memo = recall(key), drawn = memo && !memo.sent;
+    const memo = recall(key), drawn = memo && !memo.sent && !memo.withdrawn;
     forgetChoices();
-    at("someone").hidden = !drawn;
+    at("someone").hidden = !drawn || Boolean(token); // whoever has a link is another person anyway
     say("settled", drawn && (() => settledInWords(secrets, memo)));
     show(step, ...how);
   };
@@ -119,25 +121,29 @@ async function start() {
   const finish = () => {
     const memo = recall(key);
     showReport(study, texts, memo.sent);
-    showReceipt(study, memo);
+    showReceipt(study, memo, token);
     go("done");
   };
-  const withdrawn = () => {
-    const memo = recall(key);
-    keep(memo, { sent: memo.sent, receipt: memo.receipt, withdrawn: true });
+  let prepared = "";
+  const leaveTab = () => tab.removeItem(invitationIn(everybody));
+  const withdrawn = (code) => {
+    const own = recall(key)?.code === code;
+    forgetReport(everybody, code);
+    if (!own) return;
+    leaveTab();
+    prepared = "";
+    for (const form of document.forms) form.reset();
     finish();
   };
 
-  let prepared = "";
   /* The report for what chance has decided, shown before it can be sent. */
   const check = (memo, answers) => {
-    if (memo.receipt) return finish(); // sent from another tab meanwhile
+    if (memo.receipt || memo.withdrawn) return finish(); // from another tab meanwhile
     if (!agreeing.read()) return go("agree");
     const { coder } = study;
     const named = Object.fromEntries(coder.attributes.map(({ name }, i) => [name, answers[i]]));
     const made = () => reportText(hash, memo, encode(coder, named, memo.answers), token, agreed);
     prepared = memo.sent ?? made();
-    if (!memo.sent) keep(memo, { token });
     showReport(study, texts, prepared);
     say("problem", null);
     at("refused").hidden = true;
@@ -172,20 +178,19 @@ async function start() {
       return say("problem", because("server.elsewhere"));
     }
     if (memo?.id !== shown.id) return location.reload(); // forgotten in another tab: begin again
-    // Another link came while the last try was on its way.
-    if (!memo.sent && shown.token !== token) return begin();
     keep(memo, { sent: prepared }); // kept before it leaves
     at("send").disabled = true;
     say("problem", null);
     const { receipt, problem, refused } = await post(prepared);
     at("send").disabled = false;
+    if (recall(key)?.id !== memo.id) return location.reload(); // forgotten meanwhile: it stays so
     if (receipt) {
       keep(memo, { sent: prepared, receipt });
       return finish();
     }
-    if (refused) keep(memo, { token: shown.token }); // may be corrected, but is not drawn again
+    if (refused) keep(memo, {}); // may be corrected, but is not drawn again
     showReport(study, texts, prepared);
-    at("refused").hidden = !refused;
+    at("refused").hidden = !refused || Boolean(token);
     say("problem", problem);
     tell(at("send"), because("check.again"));
     at("send").focus();
@@ -195,7 +200,8 @@ async function start() {
   }
   window.addEventListener("popstate", ({ state }) => {
     const step = state?.step ?? STEPS[0], memo = recall(key);
-    if (memo?.sent || at("steps").hidden || !STEPS.slice(0, -1).includes(step)) return;
+    const over = memo?.sent || memo?.withdrawn || linkedInvitation() !== undefined;
+    if (over || at("steps").hidden || !STEPS.slice(0, -1).includes(step)) return;
     go(memo && step !== "agree" ? "about" : step, true, false);
   });
   window.addEventListener("pagehide", forgetChoices); // what is kept for Back keeps no choice
@@ -217,39 +223,57 @@ async function start() {
   });
   at("withdraw-now").addEventListener("click", async () => {
     say("withdraw-problem", null);
-    const why = await takeBack(study, recall(key).code);
+    const { code } = recall(key), why = await takeBack(study, code);
     if (why) say("withdraw-problem", why);
-    else withdrawn();
+    else withdrawn(code);
   });
-  offerWithdrawal(study, key, withdrawn);
+  offerWithdrawal(study, withdrawn);
   at("print").addEventListener("click", () => window.print());
-  /* Somebody else gets a number and a draw of their own. An invitation goes with the person who
-     used it, and one that came since stays. */
+  /* Somebody else without an invitation gets a number and a draw of their own. */
   const forget = () => {
-    const memo = recall(key), used = memo?.sent ? JSON.parse(memo.sent).token : memo?.token;
+    const memo = recall(key);
     // In doubt since, from another tab: these bytes must not be lost.
-    if (memo?.sent && !memo.receipt) return location.reload();
-    memory.removeItem(`pdml ${key}`);
-    if (token === used) memory.removeItem(`pdml ${key} invitation`);
+    if (!memo?.sent || memo.receipt) memory.removeItem(`pdml ${key}`);
     location.reload();
   };
   for (const button of document.querySelectorAll("[data-forget]")) {
     button.addEventListener("click", forget);
   }
-  /* A link pasted into the open page changes the fragment alone. No reload: it could cost the draw
-     where nothing can be stored. */
+  at("forget").addEventListener("click", () => {
+    for (const [store, name] of remembered()) store.removeItem(name);
+    const stays = location.hash.replace("#", "&"); // the language
+    history.replaceState(null, "", `${location.pathname}${location.search}#forgotten${stays}`);
+    location.reload(); // nothing of anybody stays in the page either
+  });
+  /* A link pasted into the open page changes the fragment alone. Another one is another person's,
+     for whom the page is loaded anew. */
   window.addEventListener("hashchange", () => {
-    if (!location.hash.startsWith("#t=")) return;
-    token = invitation(key);
-    if (!recall(key)?.sent) begin(); // what was shown holds the invitation before
+    if (linkedInvitation() === undefined) return;
+    if (linkedInvitation() !== token) return location.reload();
+    invitation(everybody);
+    if (!recall(key)?.sent) begin();
+  });
+  /* What another tab, or another person in this one, made the browser forget is not shown here. */
+  window.addEventListener("storage", ({ key: name }) => {
+    if (name !== null && name !== `pdml ${key}`) return;
+    const memo = recall(key);
+    if (!memo || memo.withdrawn) (leaveTab(), location.reload());
+  });
+  const state = () => `${tab.getItem(invitationIn(everybody))} ${memory.getItem(`pdml ${key}`)}`;
+  let left = "";
+  window.addEventListener("pagehide", () => (left = state()));
+  window.addEventListener("pageshow", ({ persisted }) => {
+    if (persisted && state() !== left) location.reload();
   });
 
+  /* Somebody who lost the link, or somebody else? Chance could decide about one person twice. */
+  const unlinked = () => !token && !recall(key) && invited(everybody).length > 0;
   /* Where this device stands; the first step only if the server says it would take a report. */
   const begin = async () => {
-    const memo = recall(key), asked = token;
-    if (memo?.receipt) return finish();
+    const memo = recall(key);
+    if (memo?.receipt || memo?.withdrawn) return finish();
     // In doubt, and for a revision that no server has any more: the draw stays, the bytes do not.
-    if (memo?.sent && JSON.parse(memo.sent).study !== hash) return keep(memo, { token }), begin();
+    if (memo?.sent && JSON.parse(memo.sent).study !== hash) return keep(memo, {}), begin();
     if (memo?.sent) {
       prepared = memo.sent;
       showReport(study, texts, prepared);
@@ -260,15 +284,17 @@ async function start() {
     at("steps").hidden = at("foot").hidden = at("knock").hidden = true;
     at("gate").hidden = false;
     say("gate-said", because("gate.asking"));
-    const why = await admission(hash, asked);
-    if (asked !== token) return; // another link has come, and asks for itself
+    const why = await admission(hash, token);
     if (recall(key)?.sent) return begin(); // from another tab meanwhile
-    if (!why) return go(STEPS[0], false);
-    say("gate-said", why);
-    at("knock").hidden = at("foot").hidden = false;
+    if (!why && !unlinked()) return go(STEPS[0], false);
+    say("gate-said", why ?? because("gate.link"));
+    at("knock").hidden = !why;
+    at("foot").hidden = false;
   };
   at("knock").addEventListener("click", begin);
-  await begin();
+  if (!forgotten || remembered().length) return begin();
+  at("gate").hidden = at("foot").hidden = false; // and nobody is asked at once
+  say("gate-said", because("forget.done", { host: location.host }));
 }
 
 start();

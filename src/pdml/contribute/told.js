@@ -81,7 +81,7 @@ async function takeBack(study, code) {
 }
 
 /* With the receipt's code alone, on whatever device. */
-function offerWithdrawal(study, key, withdrawn) {
+function offerWithdrawal(study, withdrawn) {
   at("code").addEventListener("keydown", ({ key }) => key === "Enter" && at("by-code").click());
   at("by-code").addEventListener("click", async () => {
     const code = codeIn(at("code").value);
@@ -89,6 +89,6 @@ function offerWithdrawal(study, key, withdrawn) {
     say("by-code-said", why ?? because("withdraw.done"));
     if (why) return;
     at("code").value = "";
-    if (recall(key)?.code === code) withdrawn();
+    withdrawn(code);
   });
 }

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-import msgspec
-
 from pdml.contribute import receipt as receipts
+from pdml.contribute.answers import invitation
 from pdml.contribute.delivery import Delivery, address_of
 from pdml.contribute.memo import Memory, default_folder
 from pdml.errors import InvalidInput, NotDelivered
@@ -17,6 +16,7 @@ def withdraw(
     url: str = "",
     *,
     receipt: Path | None = None,
+    token: str = "",
     record: str = "",
     memory: Path | None = None,
     ca: Path | None = None,
@@ -32,6 +32,8 @@ def withdraw(
         gave it.
     receipt : Path, optional
         A saved receipt, on whatever device; by default what this device remembers.
+    token : str
+        The invitation that was used, or the link that holds it; another is another person.
     record : str
         Whose record, where several people share this device.
     memory : Path, optional
@@ -55,18 +57,22 @@ def withdraw(
     Guarantees
     ----------
     - The code is sent to a service of this very study, and to nobody else.
-    - The draw stays: whoever withdraws and answers again is not drawn for again.
+    - This device keeps that it was withdrawn and nothing else: whoever withdraws and answers again
+      is not drawn for again.
     """
     kept = Memory(memory or default_folder())
-    memo = kept.recall(study.unkeyed_hash, record)
+    memo = kept.recall(study.memory_key(invitation(token)), record)
     if receipt is not None:
         saved = receipts.load(receipt)
         if saved.receipt.study not in (study.hash, study.replaces):
             raise InvalidInput(f"{receipt} is the receipt of another study, or another version")
         code, where = saved.code, url or saved.url
+    elif memo is not None and memo.withdrawn:
+        raise InvalidInput("this report was withdrawn before: this device remembers nothing else")
     elif memo is None or not memo.sent:
         raise InvalidInput(
-            "this device remembers no report to this study: name its receipt, or the record"
+            "this device remembers no report to this study: name its invitation, its receipt, or "
+            "the record"
         )
     else:
         code, where = memo.code, url
@@ -80,8 +86,7 @@ def withdraw(
         answer = service.withdraw(code)
         if isinstance(answer, Problem):
             raise NotDelivered(f"{service.url}: {_refused(study, answer)}", answer.code)
-    if memo is not None and memo.id == answer.id:
-        kept.keep(record, msgspec.structs.replace(memo, withdrawn=True))
+    kept.forget_report(answer.id)
     return answer
 
 

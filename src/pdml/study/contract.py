@@ -202,6 +202,18 @@ class Study:
         """
         return hashlib.sha256(_canonical(self._without_keys())).hexdigest()
 
+    def memory_key(self, token: str = "") -> str:
+        """Under which a device remembers one person's draw: another invitation is another person,
+        and all who answer without one are one. The page derives the same.
+
+        It is `unkeyed_hash`, and of an invitation 128 bits of a hash: its reader learns which study
+        was answered and by how many people, and of an invitation whether it is one they know.
+        """
+        if not token:
+            return self.unkeyed_hash
+        person = hashlib.sha256(f"pdml person {self.unkeyed_hash} {token}".encode()).hexdigest()
+        return f"{self.unkeyed_hash} {person[:32]}"
+
     # What follows from it
 
     @property
