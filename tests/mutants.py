@@ -26,7 +26,16 @@ from queue import SimpleQueue
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests" / "mutants.toml"
 TIMEOUT = 900.0  # seconds for one run of pytest or of the audit, on a busy machine
-COPIED = ("src", "tests", "docs", "benchmarks", "pyproject.toml", "Makefile")
+COPIED = (
+    "src",
+    "tests",
+    "docs",
+    "benchmarks",
+    "examples",
+    "pyproject.toml",
+    "Makefile",
+    "README.md",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -239,7 +239,7 @@ def test_fewer_who_collude_are_worth_more() -> None:
     right = [one.forecast.accuracy.middle for one in found]
     assert right[0] < right[1] < right[2]
     assert "all other servers are assumed to collude" in found[0].reasons[-1]
-    assert "at most 5 other servers are assumed to collude" in found[1].reasons[-1]
+    assert "no more than 5 of the other servers are assumed to collude" in found[1].reasons[-1]
     with pytest.raises(InvalidInput, match="colluding must"):
         propose(Budget(features_epsilon=1, colluding=10), sizes, GRAPH)
 

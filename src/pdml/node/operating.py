@@ -95,7 +95,7 @@ def accept(home: Home, offer: str) -> Attempt:
 
 
 def refuse(home: Home, offer: str, why: str = "") -> Attempt:
-    """Refuse an offer that waits for an answer; nothing will have been released for it, anywhere.
+    """Refuse an offer that waits for an answer: no node then releases anything (more) for it.
 
     Parameters
     ----------
