@@ -104,6 +104,15 @@ def test_a_year_s_pause_is_confirmed_by_one_command(machine) -> None:
     assert (code, err) == (0, "")  # nothing is left to be erased by mistake
 
 
+def test_a_timer_warns_before_the_end(machine) -> None:
+    code, out, err = machine(END - timedelta(days=2), "purge", "--due")
+    assert code == 0 and "are kept until 2027-01-01T00:00:00Z" in out
+    assert "5 reports will not be erased then unless the date is confirmed" in err
+    assert machine(END - timedelta(days=2), "clock", "--confirm")[0] == 0
+    code, out, err = machine(END, "purge", "--due")
+    assert (code, err) == (0, "") and "All reports of alice were erased" in out
+
+
 def test_erasing_early_needs_no_date(machine) -> None:
     code, out, err = machine(TODAY + timedelta(days=365), "purge", "--early")
     assert code == 0 and "All reports of alice were erased" in out, err

@@ -151,6 +151,21 @@ def test_what_waits_for_the_date_and_what_does_not(opened, tmp_path):
         assert collection.purge(early=True) == 1
 
 
+def test_a_clock_that_jumps_while_the_collection_is_open(opened, open_store, used, tmp_path):
+    clock = Clock()
+    clock.now = END - YEAR / 2
+    place = {"database": open_store.address, "keys": tmp_path / "reports.keys"}
+    with Collection(AGREED, "alice", clock=clock, **place) as collection:
+        clock.now = END + YEAR
+        for refused in (collection.purge, lambda: collection.export(tmp_path / "data")):
+            with pytest.raises(ClockJump):
+                refused()
+        assert collection.status().totals.reports == 1
+        clock.now = END - YEAR / 2  # it was a mistake, which nobody need confirm
+        assert collection.purge(due=True) == 0
+        assert collection.status().clock_jump is None
+
+
 def test_a_confirmed_date_erases_what_is_due(opened):
     with opened(END + YEAR) as collection:
         collection.confirm_clock()

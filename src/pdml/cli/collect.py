@@ -279,6 +279,8 @@ def purge(
     with _opened(study, server, db, keys) as collection:
         collection.purge(early=early, due=due)
         found = collection.status()
+    if found.clock_jump is not None and not found.erased_at:
+        typer.echo(f"warning: {found.clock_jump}", err=True)
     told = {"server": found.server, "state": found.totals.state, "erased_at": found.erased_at}
     exported = f" Delete the data set with digest {found.totals.digest}, too."
     done = f"All reports of {found.server} were erased in the hour {found.erased_at}."

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from pdml.collect.export import export
 from pdml.collect.intake import hour_text
-from pdml.collect.retention import ClockJump, ends, keep_retention
+from pdml.collect.retention import ClockJump, keep_retention
 from pdml.collect.rules import Clock, collection_id, hash_id, hash_token
 from pdml.collect.store import Store, Totals, require_there
 from pdml.collect.stores import open_store
@@ -159,9 +159,7 @@ class Collection:
         self.store: Store = open_store(self.database, who, create=create, keys=keys)
         self.clock_jump: ClockJump | None = None
         try:
-            keep_retention(study, self.store, clock())
-        except ClockJump as jump:
-            self.clock_jump = jump
+            self._keep_retention()
         except BaseException:
             self.store.close()
             raise
@@ -193,25 +191,41 @@ class Collection:
             clock_jump=self.clock_jump,
         )
 
-    def require_clock(self) -> None:
-        """Refuse what must wait until the date is believed.
+    def require_clock(self) -> int | None:
+        """Refuse what must wait until the date is believed, and erase what is due.
+
+        Returns
+        -------
+        int or None
+            How many reports were erased now; None before the end of retention.
 
         Raises
         ------
         ClockJump
             If the retention has ended by a clock that is not believed.
         """
+        erased = self._keep_retention()
         if self.clock_jump is not None and self.clock_jump.over:
             raise self.clock_jump
+        return erased
 
     def confirm_clock(self) -> None:
         """Believe the machine's date from now on, and erase all reports if their retention has
         ended by it.
         """
-        now = self._clock()
-        self.store.set_latest_hour(int(now // 3600))
+        self.store.set_latest_hour(int(self._clock() // 3600))
+        self._keep_retention()
+
+    def _keep_retention(self) -> int | None:
+        """How many reports were erased because their time has come; None before. A date that is
+        not believed is kept for whoever must not go on by it.
+        """
         self.clock_jump = None
-        keep_retention(self.study, self.store, now)
+        try:
+            return keep_retention(self.study, self.store, self._clock())
+        except ClockJump as jump:
+            self.clock_jump = jump
+            return None
 
     def invite(self, count: int, file: Path) -> None:
         """Make invitations: links that work once.
@@ -296,9 +310,10 @@ class Collection:
             raise InvalidInput(
                 "due must be left out with early, which erases at once", setting="due"
             )
-        if not early:
-            self.require_clock()
-        if not early and self._clock() < ends(self.study):
+        if early:
+            return self.store.erase(int(self._clock() // 3600))
+        erased = self.require_clock()
+        if erased is None:
             if due:
                 return 0
             notice = self.study.notice
@@ -306,7 +321,7 @@ class Collection:
             if notice is not None:
                 until = f"the study keeps reports until {notice.retention:%Y-%m-%d %H:%M} UTC"
             raise InvalidInput(f"{until}: --early erases them before", setting="early")
-        return self.store.erase(int(self._clock() // 3600))
+        return erased
 
     def set_open(self, is_open: bool) -> None:
         """Take no more reports, at once, also in a running service; or take them again.
