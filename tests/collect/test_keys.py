@@ -3,6 +3,8 @@
 import os
 import random
 import secrets
+import shutil
+import stat
 
 import pytest
 from collecting import slots
@@ -165,3 +167,48 @@ def test_an_unknown_number_is_a_sentence(tmp_path):
     with pytest.raises(KeyDestroyed, match="was destroyed"):
         ring.read(number)
     ring.close()
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_folder_that_others_can_read_is_closed_to_them(tmp_path, fresh):
+    folder = tmp_path / "keys"
+    if not fresh:
+        KeyRing(folder, RING, fresh=True).close()
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o755)
+    KeyRing(folder, RING, fresh=fresh).close()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_two_who_write_at_once_share_no_number_and_no_key(tmp_path):
+    rings = [KeyRing(tmp_path / "keys", RING, fresh=True) for _ in range(3)]
+    taken = []
+    for _ in range(2):
+        for ring in rings:
+            ring.begin()
+            taken += ring.take(5, nothing)
+            ring.settle()
+    for part in zip(*taken, strict=True):
+        assert len(set(part)) == len(taken)
+    assert all(rings[0].read(number) == key for number, key in taken)
+    for ring in rings:
+        ring.close()
+
+
+def test_no_key_comes_from_a_folder_that_was_moved_away(tmp_path):
+    """Nor from one that a copy was restored over: what it seals could not be opened."""
+    ring = KeyRing(tmp_path / "keys", RING, fresh=True)
+    ring.begin()
+    ((number, key),) = ring.take(1, nothing)
+    ring.settle()
+    (tmp_path / "keys").rename(tmp_path / "away")
+    ring.begin()
+    with pytest.raises(StorageUnavailable):
+        ring.take(1, nothing)
+    shutil.copytree(tmp_path / "away", tmp_path / "keys")
+    ring.begin()
+    ((later, another),) = ring.take(1, lambda first, last: {number})
+    ring.close()
+    again = KeyRing(tmp_path / "keys", RING, fresh=False)
+    assert again.read(number) == key and again.read(later) == another
+    again.close()

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pdml.collect.store import STORED
+from pdml.collect.store import STORED, Decision
 from pdml.collect.writer import Overloaded, Writer
 from pdml.errors import StorageUnavailable
 
@@ -101,3 +101,56 @@ def test_more_than_it_can_hold_is_refused_and_not_taken(clock):
     outcomes = played(store, (3, 40), capacity=100)
     assert [type(outcome) for outcome in outcomes] == [list, list, Overloaded]
     assert store.groups == [80]
+
+
+class Mirror:
+    """A store that decides about every entry what the entry says."""
+
+    def __init__(self, *, at_once):
+        self.at_once = at_once
+
+    def commit_at_once(self, entries):
+        return self.commit(entries) if self.at_once else None
+
+    def commit(self, entries):
+        return [Decision(entry) for entry in entries]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("gone", [None, 0, 1, 2])
+def test_everybody_hears_of_their_own_reports(at_once, gone):
+    """Of one group, also if a client has left before the answer."""
+    asked = [["stored", "id_conflict"], ["token_used"], ["closed", "stored", "frozen"]]
+
+    async def play():
+        writer = Writer(Mirror(at_once=at_once))
+        tasks = [asyncio.create_task(writer.commit(codes)) for codes in asked]
+        await asyncio.sleep(0)  # all have asked, and nothing was committed
+        if gone is not None:
+            tasks[gone].cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        await writer.stop()
+        return writer.queued, writer.commits, outcomes
+
+    queued, commits, outcomes = asyncio.run(play())
+    assert (queued, commits) == (0, 1)
+    for number, (codes, outcome) in enumerate(zip(asked, outcomes, strict=True)):
+        if number == gone:
+            assert isinstance(outcome, asyncio.CancelledError)
+        else:
+            assert [each.code for each in outcome] == codes
+
+
+def test_whoever_comes_while_it_stops_is_refused_and_the_others_are_answered(clock):
+    async def play():
+        writer = Writer(Slowly(clock, at_once=False))
+        early = asyncio.create_task(writer.commit([None]))
+        await asyncio.sleep(0)
+        stopping = asyncio.create_task(writer.stop())
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await asyncio.wait_for(writer.commit([None]), timeout=60)
+        await stopping
+        return await early
+
+    assert asyncio.run(play()) == [STORED]
