@@ -244,8 +244,12 @@ def because(error: BaseException) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
-_HIDDEN = {"Cc", "Cf", "Zl", "Zp"}  # controls, and what turns letters round
-_KEPT = "\n\t\u200c\u200d"  # harmless; some scripts need the joiners
+_HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, and what turns letters round
+
+
+def is_hidden(letter: str) -> bool:
+    """Whether a screen obeys or ignores it instead of showing it; some scripts need the joiners."""
+    return unicodedata.category(letter) in _HIDDEN and letter not in "\u200c\u200d"
 
 
 def visible(text: str) -> str:
@@ -253,8 +257,7 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        "\ufffd" if unicodedata.category(letter) in _HIDDEN and letter not in _KEPT else letter
-        for letter in text
+        "\ufffd" if is_hidden(letter) and letter not in "\n\t" else letter for letter in text
     )
 
 

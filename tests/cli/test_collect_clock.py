@@ -124,3 +124,11 @@ def test_whoever_runs_a_command_every_week_is_never_asked(machine) -> None:
     assert (told["clock_jump"], told["latest_hour"]) == (None, "2026-12-24T00Z")
     assert held(machine, when + timedelta(days=7)) == 5
     assert held(machine, END) == 0
+
+
+def test_a_service_does_not_start_after_the_end_and_erases_what_was_due(machine) -> None:
+    for days in (8, 1):
+        machine(END - timedelta(days=days), "clock")
+    code, out, err = machine(END, "serve", "--port", "0")
+    assert code == 1 and out == "" and "which has passed: nobody may be asked by it" in err
+    assert held(machine, END) == 0

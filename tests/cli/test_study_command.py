@@ -191,6 +191,7 @@ def test_new_asks_step_by_step_and_again_after_a_mistake(
         "Who smokes?",
         "Do you smoke?",
         "no",
+        "no,nо",  # the second with a Cyrillic letter
         "no,yes",
         "age",
         "",
@@ -204,13 +205,16 @@ def test_new_asks_step_by_step_and_again_after_a_mistake(
         "perhaps",
         "yes",
         "age",
+        "Age",
         "sex",
         "colour",
         "category",
         "f,NA",
+        "f,F",
         "f,m,other",
         "",
         "",
+        "a=https://a.example,b=https://a.example/b",
         "a,b",
         "City Hospital",
         "",
@@ -221,7 +225,9 @@ def test_new_asks_step_by_step_and_again_after_a_mistake(
         "Consent.",
         "The hospital sees your age and sex.",
         "next year",
+        "2020-01-01",
         "2036-01-01",
+        "\u3164",
         "I agree.",
         "none",
         "0.5",
@@ -240,6 +246,14 @@ def test_new_asks_step_by_step_and_again_after_a_mistake(
         and "What value of age would you expect of a typical person? [59]" in out
         and "Within how much of it do most people lie? [13.6667]" in out
         and "answer must be yes or no, got 'perhaps'" in out
+    )
+    assert (
+        "answer[2] must look different from the others" in out
+        and "name must look different from the others, got 'Age'" in out
+        and "levels[2] must look different from the others, got 'F'" in out
+        and "servers[2].url must differ from the other servers' in host or port" in out
+        and "retention must be a day to come, got '2020-01-01'" in out
+        and "text must say something" in out
     )
     study = Study.load("study.toml")
     assert study.encoder.version == 2 and study.attributes[0] == Number(

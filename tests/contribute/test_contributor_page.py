@@ -142,7 +142,10 @@ def test_a_study_cannot_write_markup() -> None:
     assert policy(page)["script-src"] == policy(plain)["script-src"]
 
 
-@given(words=st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=20).map(str.strip))
+LETTERS = st.characters(exclude_categories=("Cs", "Cc", "Cf", "Zl", "Zp"))
+
+
+@given(words=st.text(LETTERS, max_size=20).map(str.strip))
 def test_no_words_make_markup(words: str) -> None:
     """Any title and description; the study in the page stays the one that is hashed."""
     study = replace(PLAIN, title=f"t{words}", description=f"d{words}")

@@ -13,6 +13,7 @@ from pdml.core.maps import Bins, Fourier, Products, Squares
 from pdml.plan.training_plan import SETTINGS, TrainingPlan
 from pdml.study import Consent, Notice, Organiser, ServerEntry, Study, Wording
 from pdml.study.encoder import Category, Encoder, Number
+from pdml.study.lookalikes import Lookalikes, is_visible
 from pdml.tables import MISSING
 
 slugs = st.builds(
@@ -21,7 +22,19 @@ slugs = st.builds(
     st.text(string.ascii_lowercase + string.digits + "._-", max_size=8),
 )
 letters = st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp", "Cf"))
-texts = st.text(letters, min_size=1, max_size=12).map(str.strip).filter(bool)
+texts = st.text(letters, min_size=1, max_size=12).map(str.strip).filter(is_visible)
+
+
+def several_of(words: st.SearchStrategy[str], least: int, most: int):
+    """Lists whose texts people can tell apart."""
+
+    def distinct(found: list[str]) -> bool:
+        seen = Lookalikes()
+        return not any([seen.add(text) for text in found])
+
+    return st.lists(words, min_size=least, max_size=most, unique=True).filter(distinct)
+
+
 levels = texts.filter(lambda text: text not in MISSING)
 epsilons = st.integers(10_000, 20_000_000).map(lambda micro: micro / 1e6)
 times = st.datetimes(datetime(1900, 1, 1), datetime(2900, 1, 1)).map(
@@ -66,10 +79,8 @@ def numbers(draw: st.DrawFn, name: str, version: int = 1) -> Number:
 @st.composite
 def encoders(draw: st.DrawFn, versions: tuple[int, ...] = (1, 2)) -> Encoder:
     version = draw(st.sampled_from(versions))
-    names = draw(
-        st.lists(texts.filter(lambda text: "=" not in text), min_size=1, max_size=4, unique=True)
-    )
-    several = st.lists(levels, min_size=1, max_size=5, unique=True).map(tuple)
+    names = draw(several_of(texts.filter(lambda text: "=" not in text), 1, 4))
+    several = several_of(levels, 1, 5).map(tuple)
     gaps = st.sampled_from(["", "level"]) if version > 1 else st.just("")
     attributes = tuple(
         draw(numbers(name, version))
@@ -150,9 +161,11 @@ def studies(draw: st.DrawFn) -> Study:
     return Study(
         id=draw(slugs),
         title=draw(texts),
-        description=draw(st.text(letters | st.just("\n"), max_size=30)),
+        description=draw(
+            st.just("") | st.text(letters | st.just("\n"), max_size=30).filter(is_visible)
+        ),
         question=draw(texts),
-        classes=tuple(draw(st.lists(texts, min_size=2, max_size=4, unique=True))),
+        classes=tuple(draw(several_of(texts, 2, 4))),
         menu=menu,
         accept_weak=menu[-1] > math.log(19),
         default_epsilon=draw(st.sampled_from(menu)),

@@ -5,7 +5,7 @@ for before anybody is.
 import hashlib
 import pickle
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -90,6 +90,30 @@ def test_nobody_is_asked_by_a_study_that_does_not_tell(missing: str) -> None:
     assert isinstance(refused.value, InvalidInput) and len(refused.value.reasons) == 1
     again = pickle.loads(pickle.dumps(refused.value))
     assert (again.study, str(again)) == (ASKING.id, str(refused.value))
+
+
+def test_nobody_is_asked_after_the_end_but_the_study_stays_readable(tmp_path: Path) -> None:
+    end = datetime(2036, 1, 1, tzinfo=UTC)
+    file = tmp_path / "study.toml"
+    file.write_text(render(ASKING))
+    before = examine(file, now=end - timedelta(seconds=1))
+    assert before.mistakes == ()
+    people.check(ASKING, end - timedelta(seconds=1))
+    people.check(ASKING)  # for whoever verifies or exports
+    after = examine(file, now=end)
+    ((line, told),) = after.mistakes
+    assert file.read_text().splitlines()[line - 1].startswith("retention = 2036")
+    assert "is erased at 2036-01-01 00:00 UTC (notice.retention), which has passed" in told
+    assert after.study == ASKING and examine(file, now=end, test=True).mistakes == ()
+    with pytest.raises(Unaskable, match="which has passed: nobody may be asked"):
+        people.check(ASKING, end)
+
+
+def test_the_machine_s_clock_is_asked(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(TEXT.replace("2026", "2020") + TOLD.replace("2036-01", "2021-01"))
+    ((_, told),) = examine(file).mistakes
+    assert "which has passed" in told
 
 
 def test_all_that_is_missing_is_told_at_once(tmp_path: Path) -> None:

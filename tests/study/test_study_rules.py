@@ -236,7 +236,20 @@ WRONG = [
         "https://alice.example",
         "https://bob.example/",
         30,
-        "servers[2].url must differ from the addresses of the other servers",
+        "servers[2].url must differ from the other servers' in host or port, not in its path",
+    ),
+    *(
+        (
+            "https://alice.example",
+            same,
+            30,
+            "servers[2].url must differ from the other servers' in host or port",
+        )
+        for same in (
+            "https://bob.example:443",
+            "https://BOB.example/other",
+            "https://bob.example./",
+        )
     ),
     (
         '["carol", "bob"]',
@@ -287,10 +300,11 @@ WRONG = [
         39,
         "budget.features.epsilon must be a finite number",
     ),
-    ("delta = 1e-6", "delta = 1.0", 39, "budget.features.delta must lie between 0 and 1"),
+    ("delta = 1e-6", "delta = 1.0", 39, "budget.features.delta must be at most 0.001"),
+    ("delta = 1e-6", "delta = 0.0", 39, "budget.features.delta must be positive"),
     (
         "labels = { epsilon = 0.1 }",
-        "labels = { delta = 0.1 }",
+        "labels = { delta = 1e-6 }",
         40,
         "budget.labels.epsilon is missing",
     ),
@@ -463,3 +477,25 @@ def test_the_documentation_s_example_is_a_study_and_names_the_fields_of_a_report
     assert len(Study.from_text(example + maps).encoder.maps) == 4
     for field in Report.__struct_fields__:
         assert f"| `{field}` |" in page, field
+
+
+@pytest.mark.parametrize(
+    ("min_records", "delta", "most"),
+    [
+        (50, 0.5, "0.001"),
+        (50, 1.1e-3, "0.001"),
+        (10_000, 2e-4, "0.0001"),
+        (2_000_000, None, "5e-07"),
+    ],
+)
+def test_delta_stays_below_one_in_the_number_of_people(
+    min_records: int, delta: float | None, most: str
+) -> None:
+    """A mechanism that shows one of n people's records, by lot, is (0, 1/n)-private."""
+    document = Study.from_text(TEXT).to_dict()
+    document["study"]["min_records"] = min_records
+    document["budget"] = {"features": {"epsilon": 1.0} | ({"delta": delta} if delta else {})}
+    with pytest.raises(StudyError, match=f"features.delta must be at most {most}, got"):
+        Study.from_document(document)
+    document["budget"]["features"]["delta"] = float(most)
+    Study.from_document(document)

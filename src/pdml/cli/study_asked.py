@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -124,15 +124,35 @@ def _attributes() -> "tuple[Attribute, ...]":
     found: dict[str, Attribute] = {}
     while True:
         prompt = "Name of an attribute" + (" (empty: no more)" if found else "")
-        name = ask(
-            prompt, lambda f, text: text and f.text(("name",), text, 100), "" if found else None
-        )
+        name = ask(prompt, partial(_distinct, others=tuple(found)), "" if found else None)
         if not name and found:
             return tuple(found.values())
         if not name or name in found:
             typer.echo("Error: every attribute needs a name of its own", err=True)
             continue
         found[name] = attribute(name, ask("Is it a number or a category", _kind, "number"))
+
+
+def _distinct(f: "Findings", text: str, others: tuple[str, ...]) -> None:
+    """The name of one more attribute, or nothing."""
+    from pdml.study.lookalikes import Lookalikes
+
+    seen = Lookalikes()
+    for other in others:
+        seen.add(other)
+    if text and f.text(("name",), text, 100) and text not in others:
+        f.distinct(("name",), text, seen)
+
+
+def _servers() -> list[str]:
+    from pdml.study.draft import server_table
+    from pdml.study.keys import MOST_SERVERS
+    from pdml.study.members import read_servers
+
+    def good(f: "Findings", text: str) -> None:
+        read_servers(f, [server_table(part) for part in split(text)], MOST_SERVERS)
+
+    return split(ask("Names of the servers, separated by commas", good, "alice,bob,carol"))
 
 
 def _kind(f: "Findings", text: str) -> None:
@@ -162,7 +182,8 @@ def told() -> dict[str, dict[str, Any]]:
 
     def day(f: "Findings", text: str) -> None:
         try:
-            date.fromisoformat(text)
+            if date.fromisoformat(text) <= datetime.now(UTC).date():
+                f.wrong(("retention",), "be a day to come", text, "all reports would be erased")
         except ValueError:
             f.wrong(("retention",), "be a day such as 2030-01-31", text)
 
@@ -198,7 +219,7 @@ QUESTIONS: Mapping[str, Callable[[], Any]] = {  # in the order in which people t
     "question": partial(ask, "The question whose answer is kept secret", _short("question", 500)),
     "classes": partial(_several, "Its possible answers", "no,yes"),
     "attributes": _attributes,
-    "servers": partial(_several, "Names of the servers", "alice,bob,carol"),
+    "servers": _servers,
     "told": told,
 }
 

@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -174,6 +175,11 @@ class Collection:
     def url(self) -> str:
         """Where people reach the service, as the study says."""
         return self.study.server(self.server).url.rstrip("/")
+
+    @property
+    def now(self) -> datetime:
+        """The machine's date, in UTC."""
+        return datetime.fromtimestamp(self._clock(), UTC)
 
     def status(self) -> Status:
         """What it holds now.

@@ -100,7 +100,8 @@ def serve_study(
     Raises
     ------
     Unaskable
-        If the study does not say what people must be told, unless ``settings.test``.
+        If the study does not say what people must be told, or its retention has ended, unless
+        ``settings.test``.
     ClockJump
         If the retention has ended by a clock that is not believed.
     InvalidInput
@@ -121,6 +122,8 @@ def serve_study(
     guard = Guard(chosen.limits, Proxies(chosen.proxies))
     with Collection(study, server, database=database, keys=keys, create=True) as collection:
         collection.require_clock()
+        if not chosen.test:
+            people.check(study, collection.now)  # what was due has been erased
         secure = tls or collection.url.startswith("https:")
         token_file, token_hash = operator_token(chosen.operator_token, collection.database)
         application = app.create(

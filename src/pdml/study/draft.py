@@ -99,7 +99,7 @@ def new_study(
         "attributes": [attribute.to_dict() for attribute in attributes],
         **({"maps": [to_dict(each) for each in maps]} if maps else {}),
         **(told or {}),
-        "servers": [_server(text) for text in servers],
+        "servers": [server_table(text) for text in servers],
         "topology": {"kind": topology},
         "budget": {row: {"epsilon": most} for row, most in limits.items() if most is not None},
     }
@@ -108,7 +108,8 @@ def new_study(
     return study
 
 
-def _server(text: str) -> dict[str, str]:
+def server_table(text: str) -> dict[str, str]:
+    """One of [[servers]] from NAME or NAME=URL."""
     name, _, url = text.partition("=")
     return {"name": name, "url": url or f"https://{name}.example"}
 

@@ -107,11 +107,9 @@ def _remedy(study: "Study") -> str:
 def _too_high(study: "Study", epsilon: float, delta: float) -> str:
     """Why a limit on features ends nothing."""
     least = f"{_least(study):g}"
-    told = (
+    return (
         f"the study {study.id} limits features to epsilon {epsilon:g} with delta {delta:g}, but "
         f"randomises every answer: of whoever chooses the smallest epsilons, {least} in all with "
-        "the label's, jobs never tell more than that, however many there are"
+        "the label's, jobs never tell more than that, however many there are; limit features to "
+        f"clearly less than {least}"
     )
-    if _features_end(study, 0.0, delta):
-        return f"{told}; limit features to clearly less than {least}"
-    return f"{told}; add {_remedy(study)} to [budget]"

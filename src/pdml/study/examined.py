@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,7 +38,7 @@ class Examined:
         }
 
 
-def examine(path: Path, *, test: bool = False) -> Examined:
+def examine(path: Path, *, test: bool = False, now: datetime | None = None) -> Examined:
     """Find every mistake of a study's file in one go.
 
     Parameters
@@ -46,6 +47,8 @@ def examine(path: Path, *, test: bool = False) -> Examined:
         The file.
     test : bool
         Nobody is asked by it: it need not say what people must be told (`pdml.study.people`).
+    now : datetime, optional
+        When people would be asked; by the machine's clock if it is left out.
 
     Returns
     -------
@@ -69,7 +72,7 @@ def examine(path: Path, *, test: bool = False) -> Examined:
     study = Study.from_text(text, source)
     refused = trainable.mistakes(study)
     warnings = _by_line(_warnings(study, told=bool(refused)), where)
-    refused += [] if test else people.mistakes(study)
+    refused += [] if test else people.mistakes(study, now or datetime.now(UTC))
     return Examined(study=study, mistakes=_by_line(refused, where), warnings=warnings)
 
 

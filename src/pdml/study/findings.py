@@ -5,20 +5,18 @@ first.
 import difflib
 import re
 import sys
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from typing import Any
 from urllib.parse import urlsplit
 
+from pdml.errors import is_hidden
 from pdml.study.lines import Path
+from pdml.study.lookalikes import Lookalikes, is_visible
 from pdml.study.messages import is_loopback
 from pdml.tables import shown
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
-# they make text look like other text
-_BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-
 _MOST_HINTS = 50  # looking for what was meant takes time, and nobody reads that many
 
 Mistake = tuple[Path, str]
@@ -105,8 +103,10 @@ class Findings:
             self.wrong(path, "be text that neither is empty nor begins or ends with spaces", value)
         elif len(value) > most:
             self.wrong(path, f"have at most {most:,} characters", value)
-        elif any(_is_hidden(letter) and not (paragraphs and letter in "\n\t") for letter in value):
-            self.wrong(path, "be free of control characters", value)
+        elif any(is_hidden(letter) and not (paragraphs and letter in "\n\t") for letter in value):
+            self.wrong(path, "be free of control characters and of letters that hide", value)
+        elif not is_visible(value):
+            self.wrong(path, "say something", value, "a screen shows nothing of it")
         else:
             return value
         return ""
@@ -118,6 +118,7 @@ class Findings:
             self.wrong(path, f"be a list of {least} to {most:,} texts", value)
             return ()
         found: list[str] = []
+        seen = Lookalikes()
         for i, item in enumerate(value):
             text = self.text((*path, i), item, 200)
             if text and text in refused:
@@ -127,8 +128,15 @@ class Findings:
             elif text and text in found:
                 self.wrong((*path, i), "differ from the others", item, "it stands there twice")
             elif text:
+                self.distinct((*path, i), text, seen)
                 found.append(text)
         return tuple(found)
+
+    def distinct(self, path: Path, text: str, others: Lookalikes) -> None:
+        """A text that people can tell from those before it."""
+        if twin := others.add(text):
+            why = f"people would take it for {_shown(twin)}; change one of the two"
+            self.wrong(path, "look different from the others", text, why)
 
     def name(self, path: Path, value: object) -> str:
         if isinstance(value, str) and _NAME.fullmatch(value):
@@ -206,10 +214,6 @@ class Findings:
             )
             return ""
         return text.rstrip("/")
-
-
-def _is_hidden(letter: str) -> bool:
-    return letter in _BIDI or unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp")
 
 
 def _shown(value: object) -> str:

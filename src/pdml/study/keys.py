@@ -9,6 +9,7 @@ from pdml.mechanisms.label_flip import MILLION, WEAK_ABOVE
 
 # below, a label weighs hundreds of times one that is told; above, nothing is randomised
 EPSILONS = (0.01, 20.0)
+MOST_DELTA = 1e-3
 MOST_CHOICES = 10
 MOST_CLASSES = 100
 MOST_LEVELS = 1_000
@@ -33,7 +34,10 @@ class Key:
 
 _LIMIT = {
     "epsilon": Key("The limit; positive.", True),
-    "delta": Key("The chance for which nothing is promised, between 0 and 1; by default 1e-6."),
+    "delta": Key(
+        f"The chance for which nothing is promised, at most {MOST_DELTA:g} and at most one in "
+        "`min_records`; by default 1e-6."
+    ),
 }
 
 TABLES: Mapping[str, Mapping[str, Key]] = {

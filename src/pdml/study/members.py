@@ -9,6 +9,7 @@ import base64
 import re
 from binascii import Error as Base64Error
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from pdml.study import keys
 from pdml.study.findings import ABSENT, Findings
@@ -52,22 +53,31 @@ class Relay:
 def read_servers(f: Findings, value: object, most: int) -> tuple[ServerEntry, ...]:
     """The servers; names, addresses and keys all differ."""
     found: dict[str, ServerEntry] = {}
-    urls: set[str] = set()
+    origins: set[tuple[str, str, int]] = set()
     taken: set[str] = set()
     why = "one server alone has nobody to hide from"
     for at, item in f.tables("servers", value, least=2, most=most, why=why):
         table = f.table(at, item, *keys.of("servers"))
         name = f.name((*at, "name"), table["name"]) if "name" in table else ""
         url = f.url((*at, "url"), table["url"]) if "url" in table else ""
-        if url and url in urls:
-            f.wrong((*at, "url"), "differ from the addresses of the other servers", url)
-        urls.add(url)
+        if url and _origin(url) in origins:
+            why = "one machine in two roles would hold what two were to keep apart"
+            must = "differ from the other servers' in host or port, not in its path alone"
+            f.wrong((*at, "url"), must, url, why)
+        origins |= {_origin(url)} if url else set()
         entry = ServerEntry(name, url, *_keys(f, at, table, taken))
         if name and name in found:
             f.wrong((*at, "name"), "differ from the names of the other servers", name)
         elif name:
             found[name] = entry
     return tuple(found.values())
+
+
+def _origin(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port, as a browser compares them."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return parts.scheme, (parts.hostname or "").rstrip("."), port
 
 
 def _keys(f: Findings, at: Path, table: dict[str, object], known: set[str]) -> tuple[str, str]:

@@ -109,7 +109,7 @@ def read(f: Findings, tables: Mapping[str, Any], closes: datetime | None) -> Tol
         tables,
         "consent",
         {
-            "text": lambda path, value: _paragraphs(f, path, value),
+            "text": lambda path, value: f.text(path, value, LONGEST, paragraphs=True),
             "version": lambda path, value: _version(f, path, value),
         },
     )
@@ -131,13 +131,6 @@ def _table(
     table = f.table((name,), value, *keys.of(name))
     found = {key: check((name, key), table[key]) for key, check in checks.items() if key in table}
     return dict.fromkeys(required, "") | found
-
-
-def _paragraphs(f: Findings, path: Path, value: object) -> str:
-    text = f.text(path, value, LONGEST, paragraphs=True)
-    if isinstance(value, str) and not value.strip():
-        f.wrong(path, "say something", value, "people tick it")
-    return text
 
 
 def _version(f: Findings, path: Path, value: object) -> str:
@@ -168,17 +161,20 @@ def in_words(study: "Study", texts: "Texts | None" = None) -> dict[str, str]:
     return facts
 
 
-def mistakes(study: "Study") -> list[Mistake]:
-    """Why nobody may be asked by ``study``: what people would not be told.
+def mistakes(study: "Study", now: datetime | None = None) -> list[Mistake]:
+    """Why nobody may be asked by ``study``: what people would not be told, or its end.
 
     Parameters
     ----------
     study : Study
+    now : datetime, optional
+        When people would be asked; a study stays readable after its retention has ended.
 
     Returns
     -------
     list of (path, sentence)
-        At most one, which names every table that is not there; empty if people may be asked.
+        At most one, which names every table that is not there, or says that the retention has
+        ended; empty if people may be asked.
     """
     needed = {
         "organiser": "who asks them, and where to write to",
@@ -187,14 +183,24 @@ def mistakes(study: "Study") -> list[Mistake]:
     }
     missing = [name for name in needed if getattr(study, name) is None]
     if not missing:
-        return []
+        return _ended(study, now)
     tables = ", ".join(f"[{name}]" for name in missing)
     why = "; ".join(needed[name] for name in missing)
     told = f"the study {study.id} has no {tables}, and people must be told before they are asked"
     return [((), f"{told}: {why}. Add what is missing, or try things out with --test")]
 
 
-def check(study: "Study") -> None:
-    """Raise `Unaskable` if people would not be told what they must be before they are asked."""
-    if found := mistakes(study):
+def _ended(study: "Study", now: datetime | None) -> list[Mistake]:
+    notice = study.notice
+    if now is None or notice is None or now < notice.retention:
+        return []
+    told = f"the study {study.id} says that every report is erased at "
+    told += f"{notice.retention:%Y-%m-%d %H:%M} UTC (notice.retention), which has passed"
+    return [(("notice", "retention"), f"{told}: nobody may be asked by it any more")]
+
+
+def check(study: "Study", now: datetime | None = None) -> None:
+    """Raise `Unaskable` if people would not be told what they must be before they are asked, or if
+    ``now`` their answers would be erased at once."""
+    if found := mistakes(study, now):
         raise Unaskable(study.id, [sentence for _, sentence in found])

@@ -20,6 +20,7 @@ from pdml.study.keys import (
     MOST_SPELLINGS,
 )
 from pdml.study.lines import Path
+from pdml.study.lookalikes import Lookalikes
 from pdml.study.menus import read_menu
 from pdml.tables import MISSING
 
@@ -87,6 +88,7 @@ def _attributes(
     found: list[Attribute] = []
     wording: dict[str, tuple[str, str]] = {}
     names: set[str] = set()
+    seen = Lookalikes()
     why = "there is nothing to predict from"
     for at, item in f.tables("attributes", value, most=MOST_ATTRIBUTES, why=why):
         numbers = ("whole", "typical", "spread", "bins") if item.get("kind") != "category" else ()
@@ -99,6 +101,8 @@ def _attributes(
         name = f.text((*at, "name"), table["name"], 100) if "name" in table else ""
         if name in names:
             f.wrong((*at, "name"), "differ from the names of the other attributes", name)
+        elif name:
+            f.distinct((*at, "name"), name, seen)
         for key in (key for key in _LATER if key in table and version == 1):
             f.add((*at, key), _of_later((*at, key)))
             del table[key]

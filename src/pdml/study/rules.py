@@ -20,6 +20,7 @@ from pdml.study import keys, people
 from pdml.study.findings import ABSENT, Findings, Mistake, called
 from pdml.study.keys import (
     MOST_CLASSES,
+    MOST_DELTA,
     MOST_RECORDS,
     MOST_SERVERS,
     TOPOLOGIES,
@@ -66,7 +67,9 @@ def read(document: object) -> tuple[dict[str, Any], list[Mistake]]:
         "languages": read_languages(f, tables.get("languages", ABSENT), texts),
         "servers": servers,
         "edges": _topology(f, tables.get("topology", ABSENT), [server.name for server in servers]),
-        "budget": _budget(f, tables.get("budget", ABSENT), max(1, len(servers) - 1)),
+        "budget": _budget(
+            f, tables.get("budget", ABSENT), max(1, len(servers) - 1), head["min_records"]
+        ),
         **_plan(
             f, tables.get("plan", ABSENT), tables.get("servers", ABSENT), len(label["classes"])
         ),
@@ -192,7 +195,9 @@ def _ordered(edges: Iterable[Sequence[str]], names: Sequence[str]) -> tuple[tupl
     return tuple((names[a], names[b]) for a, b in pairs)
 
 
-def _budget(f: Findings, value: object, most_colluding: int) -> Budget | None:
+def _budget(
+    f: Findings, value: object, most_colluding: int, min_records: int | None
+) -> Budget | None:
     if value is ABSENT:
         return None
     rows = dict(f.table(("budget",), value, *keys.of("budget")))
@@ -205,17 +210,25 @@ def _budget(f: Findings, value: object, most_colluding: int) -> Budget | None:
     for row in rows:
         at: Path = ("budget", row)
         table = f.table(at, rows[row], *keys.of(f"budget.{row}"))
-        for key in table:
-            limit = f.number((*at, key), table[key])
-            if limit is not None and not (limit > 0 and (key == "epsilon" or limit < 1)):
-                f.wrong(
-                    (*at, key),
-                    "be positive" if key == "epsilon" else "lie between 0 and 1",
-                    table[key],
-                )
+        for key, number in ({"delta": Budget.features_delta} | table).items():
+            limit = f.number((*at, key), number)
+            most = _most_delta(min_records) if key == "delta" else math.inf
+            if limit is not None and limit > most:
+                f.wrong((*at, key), f"be at most {most:g}", number, _WHY_SMALL)
+            elif limit is not None and not limit > 0:
+                f.wrong((*at, key), "be positive", number)
             elif limit is not None:
                 limits[f"{row}_{key}"] = limit
     return Budget(**limits, colluding=colluding)
+
+
+_WHY_SMALL = "with a chance of delta nothing is promised, and whoever shows one of n people's "
+_WHY_SMALL += "records, chosen by lot, keeps to a delta of 1/n"
+
+
+def _most_delta(min_records: int | None) -> float:
+    """Of a study whose servers train with so few people."""
+    return min(MOST_DELTA, 1 / (min_records or 1))
 
 
 def _plan(f: Findings, value: object, servers: object, classes: int) -> dict[str, Any]:
