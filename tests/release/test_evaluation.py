@@ -2,14 +2,18 @@
 
 import json
 from dataclasses import replace
+from math import sqrt
 
 import numpy as np
 import pytest
+from scipy.special import expit
+from scipy.stats import norm
 from sklearn import metrics
 from sklearn.linear_model import LogisticRegression
 
 from pdml import TrainingPlan, evaluate_privately, train_table
 from pdml.accounting import Ledger
+from pdml.accounting.events import IterateReleased
 from pdml.datasets import twonorm
 from pdml.errors import DataError, InvalidInput
 from pdml.mechanisms.randomness import Simulated
@@ -184,6 +188,30 @@ def test_what_is_charged_is_the_sum_where_the_people_are_the_same():
         else:
             assert one.epsilon == two.epsilon == np.inf
     assert found.ledger(1e-6).to_dict()["lines"][1]["epsilon"] == alone["lines"][1]["epsilon"]
+
+
+@pytest.mark.parametrize("trained", [0.2, 1.0, 3.0, 40.0])
+@pytest.mark.parametrize("counted", [0.2, 1.0, 3.0])
+def test_training_and_evaluation_together_tell_no_more_than_is_charged(trained, counted):
+    """Two Gaussians on the same person are one: its exact δ at the ε that is charged, and how sure
+    of the truth whoever sees both can be. The larger of the two alone is seen.
+    """
+    iterate = IterateReleased(
+        t=1, stddev=1.0, label_sensitivity=trained, record_sensitivity=trained
+    )
+    book = Ledger(((iterate,),), delta=0.01)
+    known = replace(model(), privacy=book.to_dict())
+    evaluation = drawn(Counting(stddev=sqrt(2) / counted, classes=2), 0.8, 200, 1)
+    mu = np.hypot(trained, counted)
+    for line in lines_of(charged(known, evaluation, same_people=True, delta=0.01)):
+        if line.adversary != "other servers":
+            continue
+        e, delta = line.epsilon, line.delta
+        assert delta == 0.02
+        exact = norm.cdf(mu / 2 - e / mu) - np.exp(e + norm.logcdf(-mu / 2 - e / mu))
+        assert exact <= delta
+        odds = np.log(delta) - norm.logcdf(norm.ppf(delta) - mu)  # of the likeliest such event
+        assert expit(odds) <= line.certainty
 
 
 def test_members_counts_add_up_with_their_noise():

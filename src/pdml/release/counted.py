@@ -9,7 +9,7 @@ the variance a(1 - a/n)σ².
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isinf, log, sqrt
+from math import inf, isinf, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -367,12 +367,13 @@ def _sum(training: Line, evaluation: Line) -> Line:
     """
     if isinf(evaluation.epsilon):
         return evaluation
-    odds = [log(line.certainty / (1 - line.certainty)) for line in (training, evaluation)]
+    sure = (training.certainty, evaluation.certainty)
+    odds = [log(each / (1 - each)) if each < 1 else inf for each in sure]
     return replace(
         evaluation,
         epsilon=training.epsilon + evaluation.epsilon,
         delta=training.delta + evaluation.delta,
-        certainty=float(expit(sum(odds))) if not isinf(training.epsilon) else 1.0,
+        certainty=float(expit(sum(odds))),
         reason=f"{training.reason}; {evaluation.reason}",
     )
 
