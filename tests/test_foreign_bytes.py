@@ -9,12 +9,15 @@ import msgspec
 import pytest
 
 from pdml.contribute import answers, receipt
+from pdml.contribute.crowd import read_tokens
 from pdml.contribute.memo import Memory
 from pdml.errors import PDMLError
 from pdml.files import read_file
 from pdml.formats import Format, decode
+from pdml.node import tls
 from pdml.node.card import Card
 from pdml.node.home import Home
+from pdml.node.identity import load_secret
 from pdml.plan.saved import SavedPlan
 from pdml.release import totals
 from pdml.release.model import load_model
@@ -57,6 +60,9 @@ READERS = {
     "memo": at("memo.json", recall),
     "manifest": at("manifest.json", lambda path: open_frozen(path.parent)),
     "evaluation": at("e.json", lambda path: read_counts(path, Study.load(STORED))),
+    "certificate": at("relay.pem", tls.read),
+    "node's key": at("identity.key", lambda path: load_secret(path, 32)),
+    "invitations": at("tokens.csv", lambda path: read_tokens(path, 1)),
     "report": lambda folder, data: decode_report(data),
     "answer": lambda folder, data: decode_answer(data),
 }

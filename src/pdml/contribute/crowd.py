@@ -26,7 +26,7 @@ from pdml._types import Array, IntArray
 from pdml.contribute.answers import consent
 from pdml.contribute.delivery import Answer, Delivery
 from pdml.errors import DataError, NotDelivered, because
-from pdml.files import open_file, write_private
+from pdml.files import open_file, read_file, write_private
 from pdml.formats import Format, decode
 from pdml.mechanisms.label_flip import flip_labels, micro
 from pdml.mechanisms.randomness import SecureStream
@@ -73,7 +73,7 @@ class Tally:
 def read_tokens(path: Path, needed: int) -> list[str]:
     """Invitations, one per line, bare or inside links."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_file(path).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pdml.errors import DataError, InvalidInput, PeerError
-from pdml.files import write_private
+from pdml.files import read_file, write_private
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -172,7 +172,7 @@ def create_secret(path: Path, size: int) -> bytes:
 def load_secret(path: Path, size: int) -> bytes:
     """What `create_secret` wrote; a file that others can read is refused."""
     try:
-        text, mode = path.read_text(), path.stat().st_mode
+        text, mode = read_file(path).decode("ascii", "replace"), path.stat().st_mode
     except OSError as error:
         raise DataError(f"the node's key {path} cannot be read: {error.strerror}") from None
     if mode & 0o077:

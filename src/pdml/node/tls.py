@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pdml.errors import InvalidInput
-from pdml.files import atomic_write, write_private
+from pdml.files import atomic_write, read_file, write_private
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -87,7 +87,7 @@ def read(path: Path) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding
 
     try:
-        return x509.load_pem_x509_certificate(path.read_bytes()).public_bytes(Encoding.DER)
+        return x509.load_pem_x509_certificate(read_file(path)).public_bytes(Encoding.DER)
     except OSError as error:
         raise InvalidInput(
             f"cannot read {path}: {(error.strerror or str(error)).lower()}"
