@@ -28,7 +28,7 @@ def show(trained: "Trained", *notes: str) -> None:
     if trained.consensus is not None:
         screen.say("", f"{apart}: {trained.consensus:.3g}; the model's own length is {size:.3g}.")
     if trained.expected is not None:
-        screen.say("", expectation(trained.expected))
+        screen.say("", expectation(trained.expected, measured=trained.accuracy is not None))
     if trained.simulation.doubts_:
         screen.say("", *trained.simulation.doubts_)
     screen.show_privacy(trained.ledger.overview(trained.model.plan.get("colluding")))
@@ -47,14 +47,12 @@ def beside(trained: "Trained") -> list[tuple[str, float | None]]:
     return rows
 
 
-def expectation(expected: "Expectation") -> str:
-    """What the totals tell of their own model."""
+def expectation(expected: "Expectation", *, measured: bool) -> str:
+    """What the totals tell of their own model; where its accuracy was measured, no rival to it."""
     accuracy = expected.accuracy
-    return (
-        f"By what was released alone, the model is expected to be right in {accuracy.middle:.1%} "
-        f"of cases like these; {accuracy.low:.1%} to {accuracy.high:.1%} is an interval of which "
-        "about 80% hold the truth."
-    )
+    interval = f"{accuracy.low:.0%} to {accuracy.high:.0%}, an 80% interval"
+    shown = interval if measured else f"{accuracy.middle:.0%} ({interval})"
+    return f"Accuracy to expect, by what was released alone: {shown}."
 
 
 def _inside(trained: "Trained") -> list[str]:

@@ -35,8 +35,10 @@ def ranged(values: Array, chance: Array, beyond: float, least: float = 0.0) -> R
 
     Parameters
     ----------
-    values, chance : arrays of one shape
-        What is possible, none above 1, and the chance of each.
+    values : array
+        What is possible, none above 1.
+    chance : array
+        Of each, with as many axes: values may be the same along some.
     beyond : float
         What the mathematics leaves out, by which the interval is widened.
     least : float
@@ -46,6 +48,7 @@ def ranged(values: Array, chance: Array, beyond: float, least: float = 0.0) -> R
     -------
     Range
     """
+    values = np.broadcast_to(values, chance.shape)
     order = np.argsort(values, axis=None)
     shares = np.cumsum(chance.ravel()[order])
     low, high = np.interp([0.1, 0.9], shares, values.ravel()[order])

@@ -14,15 +14,11 @@ from pdml import _special
 from pdml._types import Array
 from pdml.core import many_classes
 from pdml.core.losses import Loss
-from pdml.core.ranges import UNKNOWN, Range, both, ranged
+from pdml.core.ranges import UNKNOWN, Number, Range, both, ranged
 from pdml.core.splitting import (
     ANY,
-    CENTRE,
-    PART,
     SEEN,
     SPLITS,
-    SPREAD,
-    VARIANCE,
     halves,
     learnt,
     noise_of_q,
@@ -33,13 +29,19 @@ from pdml.core.sums_model import Measured, SumsModel
 # Chosen on synthetic populations, for 80% of true values within the intervals:
 _NEAR = _BEYOND = 0.025  # what Gaussian classes leave out
 _BALANCE = 0.4  # E[y] about 0
+_MOST = 0.95  # |E[y]|
+_DRIFTS = (0.7, 0.4), (0.3, 1.0)  # E[z] about the model's own: chances and deviations
+_TYPICAL, _BELOW, _ABOVE = 0.05, 0.4, 1.2  # log variance of z, of the one the model relied on
+_LEAST = 0.02  # of that estimate
+_FLAT, _HUMP = 0.04, 0.1  # what rows of one norm take from Gaussian classes
 _POINTS = 5
-_ANY = (0.0, ANY)  # mean of margins or labels, where the constant column cannot be seen
-_WIDER = 2.0  # of margins, as `SPREAD`: columns of few ones have a few long margins
-_ALIKE = 0.999  # where all rows are nearly one, margins hardly differ, and little can be gained
+_PART = 0.25  # a
+_MORE = 1.15  # deviations: what is left of the difference between the models of splits
+_ANY = (0.0, ANY)  # mean of labels, where the constant column cannot be seen
+_WIDER = 2.0  # as `_ABOVE`: columns of few ones have a few long margins
 _CORRELATIONS = np.linspace(-0.3, 0.97, 52)
 _PRIOR = learnt(_CORRELATIONS)
-_VARIANCES = np.linspace(-1.0, 1.6, 27)
+_WIDTHS, _STEPS, _FAR = (-2.0, 3.0), 36, 4.0  # log E[z²]; deviations from what is measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,9 +138,7 @@ def _doubted(given: Measured, model: SumsModel, loss: Loss, splits: int) -> "_Be
     balance = said.counted if seen else _ANY
     if given.constant:  # then shares can be read where the constant itself cannot
         balance = both(*said.counted, *_ANY)
-    said = replace(said, balance=balance)
-    said = said if seen else replace(said, centre=_ANY)
-    return _believed(said, most=_ALIKE, spread=_WIDER)
+    return _believed(replace(said, balance=balance), below=_WIDER, above=_WIDER)
 
 
 def _size(model: SumsModel) -> float:
@@ -161,26 +161,27 @@ class _Believed:
     centre: Array  # mean of z
 
 
-def _believed(said: "_Said", *, most: float = 0.95, spread: float = SPREAD) -> _Believed:
-    """``most``: the largest mean of a margin, of its root mean square; ``spread``: how far margins
-    may be wider than is typical.
-    """
-    correlation, log_variance = _CORRELATIONS[:, None, None, None], _VARIANCES[:, None, None]
+def _believed(said: "_Said", *, below: float = _BELOW, above: float = _ABOVE) -> _Believed:
+    """``below``, ``above``: how far the log variance of z may lie from what is typical."""
+    correlation, square = _CORRELATIONS[:, None, None, None], _squares(said)[:, None, None]
     balance, balanced = _nodes(*said.balance)
-    balance, balanced = balance[:, None], balanced[:, None]
-    centre, centred = _nodes(*said.centre, most)
-    inner, mixed = (1 - centre**2) * np.exp(log_variance), 1 - balance**2
+    balance, balanced = balance[:, None].clip(-_MOST, _MOST), balanced[:, None]
+    usual = max(1 - said.own**2, _LEAST)  # variance of z
+    centre, centred = _centres(said, np.sqrt(np.maximum(square - said.own**2, _LEAST) / usual))
+    inner = np.maximum(square - centre**2, _LEAST * square)
+    wide, mixed = np.log(inner / usual) - _TYPICAL, 1 - balance**2
     shared = correlation * np.sqrt(inner * mixed)  # cov(y, z)
-    log = -0.5 * (
+    log = np.log(square / inner) - 0.5 * (  # dlog(inner)/dlog(square)
         ((said.told[0] - shared - balance * centre) / said.told[1]) ** 2
-        + ((said.square[0] - inner - centre**2) / said.square[1]) ** 2
-        + ((log_variance - np.log(VARIANCE)) / spread) ** 2
+        + ((said.square[0] - square) / said.square[1]) ** 2
+        + (wide / np.where(wide > 0, above, below)) ** 2
     )
+    log = np.where(square > centre**2, log, -np.inf)
     chance = np.exp(log - log.max()) * _PRIOR[:, None, None, None] * balanced * centred
     chance /= chance.sum()
 
     positive, gap = (1 + balance) / 2, 2 * shared / mixed
-    within = np.sqrt(inner * (1 - correlation**2))
+    within = np.sqrt(inner * (1 - (1 - said.humps) * correlation**2))
     right = positive * _special.ndtr((centre + gap * (1 - positive)) / within)
     right += (1 - positive) * _special.ndtr(-(centre - gap * positive) / within)
     return _Believed(
@@ -203,43 +204,83 @@ def _confidence(size: float, believed: _Believed) -> float:
     return float(np.mean(1 / (1 + np.exp(-size * np.abs(mean + spread * typical)))))
 
 
-def _nodes(mean: float, deviation: float, most: float = 0.95) -> tuple[Array, Array]:
-    """Points and weights that stand for a normal variable, none beyond ``most``."""
+def _nodes(mean: Number, deviation: Number) -> tuple[Array, Array]:
+    """Points and weights that stand for a normal variable."""
     at, weights = np.polynomial.hermite_e.hermegauss(_POINTS)
-    return np.clip(mean + deviation * at, -most, most), weights / weights.sum()
+    return mean + deviation * at, weights / weights.sum()
+
+
+def _squares(said: "_Said") -> Array:
+    """E[z²] that are possible, evenly in their logarithms: finely where it was measured well."""
+    value, deviation = said.square
+    ends = np.log(np.maximum([value - _FAR * deviation, value + _FAR * deviation], 1e-9))
+    low, high = np.clip(ends, *_WIDTHS)
+    return np.exp(np.linspace(low, max(high, low + 0.1), _STEPS))
+
+
+def _centres(said: "_Said", wider: Array) -> tuple[Array, Array]:
+    """The same for E[z], which may lie far from the model's own estimate: columns whose means noise
+    hides can add up along the weights. ``wider``: than the model has it, the deviation of z.
+    """
+    points, weights, (value, deviation) = [], [], said.centre
+    for chance, drift in _DRIFTS:
+        away, blur = (value - said.own) / wider, deviation / wider
+        at, weight = _nodes(*both(away, blur, np.zeros_like(wider), drift))
+        total = np.hypot(drift * wider, deviation)
+        points.append(said.own + wider * at)
+        weights.append(weight * chance * np.exp(-0.5 * ((value - said.own) / total) ** 2) / total)
+    return np.concatenate(points, axis=-1), np.concatenate(weights, axis=-1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Said:
-    """What totals say of margins z with E[z²] = 1 under the model's own S: each with its
-    deviation.
+    """What totals say of margins z with E[z²] = 1 under the model's own S: pairs are measured
+    numbers with their deviations.
     """
 
     told: tuple[float, float]  # E[y z]
     square: tuple[float, float]  # E[z²]
     centre: tuple[float, float]  # E[z]
+    own: float  # the same, as the model has it
     balance: tuple[float, float]  # E[y]
     counted: tuple[float, float]  # the same, whatever is typical
+    humps: float  # by how much Gaussian classes are too far apart
 
 
 def _judged(given: Measured, model: SumsModel, loss: Loss, splits: int) -> _Said:
     s, c, noise = model.moments, loss.label_weight, noise_of_q(given, model.moments)
+    own, unit = _margins(model.weights, s), float(np.sqrt(s[-1, -1]))
     told, square, centre = [], [], []
-    for half in halves(given, model, loss, splits):
-        w = half.weights[0] / np.sqrt(half.weights[0] @ s @ half.weights[0])
-        told.append(half.q[0] @ w / c)
-        square.append(w @ half.s @ w)
-        centre.append(w @ half.s[:, -1])
-    w = model.weights[0] / np.sqrt(model.weights[0] @ s @ model.weights[0])
-    unit, more = np.sqrt(s[-1, -1]), widened(given.report / c**2)
-    more *= np.sqrt(1 + 1 / (PART**2 * splits))  # the other half's own noise
+    for half in halves(given, model, loss, splits, part=_PART):
+        w, q, square_noise = _margins(half.weights, s), given.q - half.q, given.s - half.s
+        told.append(half.q[0] @ w + q[0] @ own)
+        square.append(w @ half.s @ w + own @ square_noise @ own)
+        centre.append(w @ half.s[:, -1] + own @ square_noise[:, -1])
+    more = _MORE * widened(given.report / c**2)
     blurred = np.sqrt(noise[-1, -1]) / unit / c
     counted = float(given.q[0, -1] / unit / c), float(more * blurred)
-    beside = given.square * np.linalg.norm(w) / np.sqrt(2) / unit
+    beside = given.square * np.linalg.norm(own) / np.sqrt(2) / unit
     return _Said(
-        told=(float(np.mean(told)), max(more * np.sqrt(w @ noise @ w) / c, 1e-2)),
-        square=(float(np.mean(square)), max(more * given.square * (w @ w), 1e-2)),
-        centre=both(np.mean(centre) / unit, more * beside, w @ s[:, -1] / unit, CENTRE),
+        told=(float(np.mean(told)) / c, max(float(more * np.sqrt(own @ noise @ own) / c), 1e-2)),
+        square=(float(np.mean(square)), max(float(more * given.square * (own @ own)), 1e-2)),
+        centre=(float(np.mean(centre)) / unit, float(more * beside)),
+        own=float(own @ s[:, -1] / unit),
         balance=both(*counted, 0.0, _BALANCE),
         counted=counted,
+        humps=_humps(s),
     )
+
+
+def _margins(weights: Array, s: Array) -> Array:
+    """Weights whose margins have E[z²] = 1."""
+    w = weights[0]
+    return np.asarray(w / np.sqrt(max(float(w @ s @ w), 1e-300)))
+
+
+def _humps(s: Array) -> float:
+    """What Gaussian classes lack: rows that are all shrunk to one norm leave no long margins, and
+    two humps where columns are few, so that classes with the same moments overlap more.
+    """
+    inner, norms = s[:-1, :-1], float(np.trace(s))  # 1 if all rows are as long as they may be
+    columns = float(np.trace(inner)) ** 2 / max(float(np.sum(inner * inner)), 1e-300)
+    return max(0.0, 2 * norms - 1) * (_FLAT + _HUMP / columns)

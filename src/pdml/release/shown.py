@@ -51,7 +51,9 @@ def _facts(model: "Model") -> notebook.Sheet:
     }
     if model.expected is not None:
         right = model.expected.accuracy
-        told["accuracy to expect"] = f"{right.low:.1%} to {right.high:.1%}, by what was released"
+        told["accuracy to expect"] = (
+            f"{right.middle:.0%} ({right.low:.0%} to {right.high:.0%}), by what was released"
+        )
     return notebook.Sheet(columns=("", ""), rows=tuple((k, v) for k, v in told.items() if v))
 
 

@@ -96,11 +96,12 @@ def utility(facts: Facts) -> Section:
     parts: list[Part] = []
     if spent is not None and spent.expected is not None:
         accuracy, sure = spent.expected.accuracy, spent.expected.confidence
+        about = f", about {numbers.percent(accuracy.middle)}" if spent.evaluated is None else ""
         parts.append(
             f"By what was released alone, the model is right in {numbers.percent(accuracy.low)} "
-            f"to {numbers.percent(accuracy.high)} of cases, about "
-            f"{numbers.percent(accuracy.middle)}; about 80% of such intervals hold the truth. The "
-            f"model gives its own choices a chance of {numbers.percent(sure)} on average."
+            f"to {numbers.percent(accuracy.high)} of cases{about}; about 80% of such intervals "
+            f"hold the truth. The model gives its own choices a chance of {numbers.percent(sure)} "
+            "on average."
         )
     if spent is not None and spent.evaluated is not None:
         found = spent.evaluated.evaluation
