@@ -46,6 +46,7 @@ def machine(tmp_path: Path):
             env=os.environ | {"CLOCK": str(when.timestamp()), "COLUMNS": "400"},
             capture_output=True,
             text=True,
+            timeout=60,  # a service that starts would not end
         )
         return result.returncode, result.stdout, result.stderr
 
