@@ -101,7 +101,9 @@ def test_a_budget_that_is_broken_names_the_exchange():
     with pytest.raises(BudgetExceeded, match=r"^one exchange of sums would spend epsilon"):
         ledger.check(Budget(features_epsilon=0.01))
     masked = Ledger(((LabelFlipped(epsilon=1.0), sums(hidden_among=10)),))
-    with pytest.raises(BudgetExceeded, match=r"on the features against any 3 of the other servers together"):
+    with pytest.raises(
+        BudgetExceeded, match=r"on the features against any 3 of the other servers together"
+    ):
         masked.check(Budget(features_epsilon=0.01, colluding=3))
 
 

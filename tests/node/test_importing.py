@@ -146,8 +146,28 @@ def test_a_data_set_on_which_a_job_only_began_has_released_nothing(alice: Home) 
     with pytest.raises(InvalidInput, match="would begin with a whole budget"):
         import_frozen(Home.open(alice.folder), v1)
     held = import_frozen(Home.open(alice.folder), v1, new_participants=True)
-    assert held.new_participants and held.dataset == first.dataset
-    assert Home.open(alice.folder).holdings().new_participants, "it is remembered"
+    assert held.apart_from and held.dataset == first.dataset
+    assert Home.open(alice.folder).holdings().apart_from == held.apart_from, "it is remembered"
+
+
+def test_the_operators_word_covers_what_was_released_before_it(alice: Home) -> None:
+    """People whose data set was new are counted under another name: they are not new any more."""
+    how = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
+    held = import_table(alice, people(), **how, new_participants=True)
+    home = Home.open(alice.folder)
+    contract = holdings.agreed(home.study(), PLAN, "later")
+    with closing(home.journal()) as journal:
+        account = {"journal": journal, "budget": home.study().budget}
+        check_budget(contract, "alice", held, **account)
+        names = {"contract": "", "server": "alice", "source": "secure", "payload": b""}
+        journal.release("counted", **names, dataset="the same people", events=[])
+        with pytest.raises(InvalidInput, match="would begin with a whole budget"):
+            check_budget(contract, "alice", held, **account)
+    folder = home.path(home.config.data)
+    with pytest.raises(InvalidInput, match="would begin with a whole budget"):
+        import_frozen(Home.open(alice.folder), folder)
+    again = import_frozen(Home.open(alice.folder), folder, new_participants=True)
+    assert again.apart_from == {"the same people"}
 
 
 def test_a_training_asks_whatever_was_imported_first(alice: Home) -> None:
@@ -172,4 +192,4 @@ def test_a_training_asks_whatever_was_imported_first(alice: Home) -> None:
             check_budget(contract, "alice", held, **account)
         assert told(refused.value, "alice") == str(refused.value)  # others hear why,
         assert held.dataset[:12] not in str(refused.value)  # and no digest to try records against
-        check_budget(contract, "alice", replace(held, new_participants=True), **account)
+        check_budget(contract, "alice", replace(held, apart_from={"counted people"}), **account)

@@ -165,7 +165,7 @@ class _Machine:
         self, contract: Contract, server: Server, nodes: Sequence["_Machine"], dies: bool = False
     ) -> tuple[list[bytes], Ledger]:
         """Every different message to the spy, and the ledger; ``dies``: after it has released."""
-        holdings = Holdings(server=server, dataset=f"of {contract.job}", new_participants=True)
+        holdings = Holdings(server=server, dataset=f"of {contract.job}")
         shared = {
             node.name: self.sealing.shared(node.sealing.public)
             for node in nodes

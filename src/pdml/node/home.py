@@ -56,7 +56,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     )
     begun: bool = False  # whether there has been a journal: one that is missing then was lost
     data: str = ""  # the frozen data set, below the folder; "" until there is one
-    new_participants: tuple[str, ...] = ()  # data sets of which the operator says nobody is known
+    # By data set, those with releases of which the operator has said that nobody is in both.
+    new_participants: dict[str, tuple[str, ...]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +163,7 @@ class Home:
     def path(self, *parts: str) -> Path:
         return self.folder.joinpath(*parts)
 
-    def save(self, **changes: str | bool | tuple[str, ...]) -> "Home":
+    def save(self, **changes: str | bool | dict[str, tuple[str, ...]]) -> "Home":
         """The same folder with other settings, on disk."""
         config = msgspec.structs.replace(self.config, **changes)
         _check_rule(config.accept)
@@ -361,7 +362,8 @@ class Home:
 
     def holdings(self) -> Holdings:
         held = holdings.hold(self.study(), self.name, self.frozen(), before=self.lineage())
-        return replace(held, new_participants=held.dataset in self.config.new_participants)
+        apart_from = self.config.new_participants.get(held.dataset)
+        return replace(held, apart_from=None if apart_from is None else frozenset(apart_from))
 
     def evidence(self, job: str) -> Path:
         """Where proofs that a member said two things in this job are kept; statements are in the

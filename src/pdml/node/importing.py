@@ -153,13 +153,16 @@ def _stage(home: Home) -> Iterator[Path]:
 
 def _adopt(home: Home, stage: Path, digest: str, *, new_participants: bool) -> Holdings:
     """Under its digest: the name of a data set is what its budget belongs to."""
-    declared = home.config.new_participants
-    if new_participants and digest not in declared:
-        declared = (*declared, digest)
-    journal = home.committed()
-    if journal is not None:
+    declared, journal = dict(home.config.new_participants), home.committed()
+    if journal is None:
+        declared |= {digest: ()} if new_participants else {}
+    else:
         with closing(journal):
-            refuse_fresh_budget(journal, home.name, digest, new_participants=digest in declared)
+            if new_participants:
+                declared[digest] = tuple(journal.released_datasets())
+            word = declared.get(digest)
+            apart_from = None if word is None else frozenset(word)
+            refuse_fresh_budget(journal, home.name, digest, apart_from=apart_from)
     folder = home.path("data") / digest[:32]
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     if not folder.exists():

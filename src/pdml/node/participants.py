@@ -1,13 +1,16 @@
 """Whether a data set may begin with a whole budget: only if nobody in it is in another one of which
-something was released. Only the operator can know, and says so by ``--new-participants``.
+something was released. Only the operator can know, and says so by ``--new-participants``: of all
+data sets of which something was released by then, and of none that follows.
 """
+
+from collections.abc import Set
 
 from pdml.errors import InvalidInput
 from pdml.node.journal import Journal
 
 
 def refuse_fresh_budget(
-    journal: Journal, name: str, dataset: str, *, new_participants: bool
+    journal: Journal, name: str, dataset: str, *, apart_from: Set[str] | None
 ) -> None:
     """Refuse the first release of a data set whose people may have spent a budget under another.
 
@@ -22,8 +25,8 @@ def refuse_fresh_budget(
         The node.
     dataset : str
         The digest of the data set that is to be used.
-    new_participants : bool
-        The operator's word that nobody's record is in another data set of this node.
+    apart_from : set of str, optional
+        The data sets of which the operator has said that nobody is in them; None: no word.
 
     Raises
     ------
@@ -33,9 +36,14 @@ def refuse_fresh_budget(
         by which they could confirm a guess of the records.
     """
     used = journal.released_datasets()
-    if used and dataset not in used and not new_participants:
+    if used and dataset not in used and not covers_releases(journal, dataset, apart_from):
         raise InvalidInput(
             f"{name} has released something about another data set, and this one would begin with "
             "a whole budget: its operator gives it again with --new-participants if nobody's "
             "record is in both, or else gives the old one, which is in the node's folder, again"
         ).for_others()
+
+
+def covers_releases(journal: Journal, dataset: str, apart_from: Set[str] | None) -> bool:
+    """Whether the operator's word names every other data set of which something was released."""
+    return apart_from is not None and set(journal.released_datasets()) - {dataset} <= apart_from

@@ -14,7 +14,7 @@ Whoever carries the messages calls, in any order and from one thread at a time:
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -31,7 +31,7 @@ from pdml.node import ending, evidence, statement, wire
 from pdml.node.contract import Contract
 from pdml.node.identity import Identity
 from pdml.node.journal import FINISHED, Journal
-from pdml.node.participants import refuse_fresh_budget
+from pdml.node.participants import covers_releases, refuse_fresh_budget
 from pdml.node.summing import SumsNode
 from pdml.train.node import Node, Server, compiles
 from pdml.train.sums import check_sums
@@ -55,7 +55,7 @@ class Holdings:
     server: Server
     dataset: str
     randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
-    new_participants: bool = False  # the operator's word: nobody is in another data set
+    apart_from: Set[str] | None = None  # data sets that nobody of this one is in, by the operator
 
     def flip(self) -> LabelFlipped:
         """The event that the labels went through before this node had them, or when it did."""
@@ -285,7 +285,9 @@ class Party:
             digest=digest,
             dataset=self._dataset,
             releases=self._journal.releases(self.holdings.dataset),
-            new_participants=self.holdings.new_participants,
+            new_participants=covers_releases(
+                self._journal, self.holdings.dataset, self.holdings.apart_from
+            ),
             life=self._life,
             challenge=self._challenges[peer],
             echo=self._echoes.get(peer, ""),
@@ -442,8 +444,7 @@ def check_budget(
 
     The whole job at once: a training that must stop half way has spent its budget for nothing.
     """
-    new = holdings.new_participants
-    refuse_fresh_budget(journal, name, holdings.dataset, new_participants=new)
+    refuse_fresh_budget(journal, name, holdings.dataset, apart_from=holdings.apart_from)
     already = journal.spent(holdings.dataset, but=contract.job)
     events, flip = contract.plan.events(holdings.server.place), holdings.flip()
     safe = last_safe_round(

@@ -127,7 +127,8 @@ def evaluate_at_node(
     digest = hashlib.sha256(_DOMAIN + msgspec.json.encode(terms)).hexdigest()
     with closing(home.journal()) as journal:
         if not _released(journal, home, job, digest):
-            refuse_fresh_budget(journal, home.name, dataset, new_participants=new_participants)
+            apart_from = set(journal.released_datasets()) if new_participants else None
+            refuse_fresh_budget(journal, home.name, dataset, apart_from=apart_from)
             _check_account(journal, study, dataset, counting, source)
             units = counting.released(exact_counts(model, x, truth, counting), source)
             names = {"contract": digest, "server": home.name, "source": source.name}
