@@ -22,6 +22,7 @@ Name = str | os.PathLike[str]
 
 _MOST_BYTES = 1 << 26  # of a file that is parsed as a whole; tables have limits of their own
 _KINDS = (
+    (stat.S_ISREG, "an ordinary file"),
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
     (stat.S_ISSOCK, "a socket"),
@@ -88,8 +89,12 @@ def read_file(path: Name, most: int = _MOST_BYTES) -> bytes:
 
 def _refuse_unless_ordinary(mode: int) -> None:
     if not stat.S_ISREG(mode):
-        kind = next(name for check, name in _KINDS if check(mode))
-        raise OSError(errno.EINVAL, f"it is {kind}, not an ordinary file")
+        raise OSError(errno.EINVAL, f"it is {kind_of(mode)}, not an ordinary file")
+
+
+def kind_of(mode: int) -> str:
+    """What something with this ``st_mode`` is, with its article."""
+    return next(name for check, name in _KINDS if check(mode))
 
 
 def atomic_write(path: Name, data: bytes | str) -> None:
@@ -222,6 +227,7 @@ def _put(
         if first:
             try:
                 os.link(temporary, target)
+                temporary.unlink()  # at once: a file with two names is refused (pdml.ownership)
             except (FileExistsError, FileNotFoundError):  # or somebody took the draft over
                 mine = False
         else:

@@ -146,9 +146,17 @@ def test_keys_of_others_damaged_files_and_links_are_refused(tmp_path):
         ring.close()
     file.rename(tmp_path / "elsewhere")
     file.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidInput, match="is a symbolic link"):
+        KeyRing(tmp_path / "keys", RING, fresh=False)
+    file.unlink()
     ring = KeyRing(tmp_path / "keys", RING, fresh=False)
-    with pytest.raises(StorageUnavailable):
-        ring.read(number)
+    file.symlink_to(tmp_path / "elsewhere")  # put there later
+    for use in (lambda: ring.read(number), lambda: ring.take(1, nothing)):
+        with pytest.raises(DataError, match="is a symbolic link"):
+            use()
+    with pytest.raises(InvalidInput, match="is a symbolic link"):
+        KeyRing(tmp_path / "keys", RING, fresh=False)
+    file.unlink()
     with pytest.raises(InvalidInput, match="another collection"):
         KeyRing(tmp_path / "keys", "cd" * 16, fresh=True)
     (tmp_path / "full").mkdir()

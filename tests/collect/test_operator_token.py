@@ -39,8 +39,8 @@ def _text(content: bytes, mode: int) -> Callable[[Path], None]:
         (_text(b"\xff" * 30, 0o600), "is not text"),
         (_link, "is a symbolic link"),
         (lambda path: path.symlink_to("nowhere"), "is a symbolic link"),
-        (lambda path: path.mkdir(), "must be a file"),
-        (lambda path: os.mkfifo(path, 0o600), "must be a file"),
+        (lambda path: path.mkdir(), "is a folder, not an ordinary file"),
+        (lambda path: os.mkfifo(path, 0o600), "is a pipe, not an ordinary file"),
     ],
 )
 def test_an_operator_s_token_that_others_could_know_is_refused(

@@ -330,5 +330,19 @@ def test_another_collection_in_the_place_of_an_open_one_gets_nothing(sqlite, tmp
 
 def test_a_link_that_leads_nowhere_is_a_sentence(tmp_path):
     (tmp_path / "link.db").symlink_to(tmp_path / "nowhere" / "x.db")
-    with pytest.raises(InvalidInput, match="no such file"):
+    with pytest.raises(InvalidInput, match="is a symbolic link"):
         SqliteStore(tmp_path / "link.db", collection_id(TRIAL, "alice"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_collection_that_another_user_prepared_is_refused(tmp_path):
+    """The whole attack: a database and its keys, complete, in a folder where all may write."""
+    store = SqliteStore(tmp_path / "reports.db", collection_id(TRIAL, "alice"))
+    store.close()
+    for path in (tmp_path / "reports.keys", *(tmp_path / "reports.keys").iterdir()):
+        os.chown(path, 65533, -1)
+    with pytest.raises(InvalidInput, match=r"the folder of keys .* belongs to another user"):
+        SqliteStore(tmp_path / "reports.db", collection_id(TRIAL, "alice"))
+    os.chown(tmp_path / "reports.db", 65533, -1)
+    with pytest.raises(InvalidInput, match=r"the database .* belongs to another user"):
+        SqliteStore(tmp_path / "reports.db", collection_id(TRIAL, "alice"))

@@ -19,7 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from pdml.errors import DataError, InvalidInput, StorageUnavailable, because
-from pdml.files import atomic_write, sync_folder
+from pdml.files import atomic_write, read_file, sync_folder
+from pdml.ownership import check_ours, open_ours
 
 SLOT = 32  # bytes of a key
 PAGE = 4096  # bytes before the first slot, so that no slot lies across two sectors
@@ -29,6 +30,7 @@ _BITS = 40  # of a key's number that are its place in the file; those above are 
 # slots made at once: few at first, because what is left over at the end is lost
 _FIRST, _MOST = 256, 8192
 _NONE = bytes(SLOT)
+_FOLDER, _FILE = "the folder of keys", "the file of keys"
 
 # under which numbers in [first, last] the database holds something
 Used = Callable[[int, int], Iterable[int]]
@@ -157,7 +159,7 @@ class KeyRing:
         """A handle for reading and wiping, by whoever."""
         if number not in self._files:
             path = self.folder / f"{number}.keys"
-            handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            handle = open_ours(path, _FILE, os.O_RDWR)
             if os.pread(handle, _SETTLED, 0) != _head(self.ring, number):
                 os.close(handle)
                 raise DataError(
@@ -189,7 +191,7 @@ class _OwnFile:
     @classmethod
     def open(cls, path: Path, head: bytes, base: int) -> "_OwnFile | None":
         """None if another process has it."""
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        handle = open_ours(path, _FILE, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(handle).st_size < PAGE:  # new, or the power failed when it was
@@ -272,13 +274,17 @@ def _prepare(folder: Path, ring: str, fresh: bool) -> None:
     """Make the folder of a fresh collection, or see that an existing one is this collection's."""
     name = folder / "ring"
     try:
-        if fresh and not name.exists():
-            if folder.exists() and any(folder.iterdir()):
+        present = check_ours(folder, _FOLDER, folder=True)
+        if fresh and not check_ours(name, _FILE):
+            if present and any(folder.iterdir()):
                 raise InvalidInput(f"{folder} holds other things: keys need a folder of their own")
             folder.mkdir(mode=0o700, exist_ok=True)
+            check_ours(folder, _FOLDER, folder=True)  # somebody else may have been faster
             atomic_write(name, ring)
             sync_folder(folder.parent)
-        if name.read_text(encoding="ascii") != ring:
+        for path in (name, *folder.glob("*.keys")):
+            check_ours(path, _FILE)
+        if read_file(name).decode("ascii") != ring:
             raise InvalidInput(
                 f"{folder} holds the keys of another collection: each needs a folder of its own"
             )

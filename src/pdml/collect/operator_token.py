@@ -1,6 +1,5 @@
 """The token that opens the operator's page: a file that only the operator can read."""
 
-import errno
 import hashlib
 import os
 import secrets
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from pdml.errors import InvalidInput
 from pdml.files import write_private
+from pdml.ownership import open_ours
 
 _LONGEST = 4096  # bytes of a token's file
 
@@ -31,22 +31,9 @@ def operator_token(file: Path | None, database: str) -> tuple[Path, str]:
 
 def _read(file: Path) -> str:
     """What only we can read, and nobody else has put there."""
+    handle = open_ours(file, "the operator's token")
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise InvalidInput(
-                f"the operator's token {file} is a symbolic link, which could lead "
-                "anywhere: name the file itself"
-            ) from None
-        raise
-    try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise InvalidInput(f"the operator's token {file} must be a file")
-        if found.st_uid not in (0, os.geteuid()):
-            raise InvalidInput(f"the operator's token {file} belongs to another user, who knows it")
-        if stat.S_IMODE(found.st_mode) & 0o077:
+        if stat.S_IMODE(os.fstat(handle).st_mode) & 0o077:
             raise InvalidInput(
                 f"the operator's token {file} can be read by others: make a new one, or "
                 f"chmod 600 {file}"

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pdml.errors import InvalidInput, StorageUnavailable, because
+from pdml.errors import DataError, InvalidInput, StorageUnavailable, because
+from pdml.ownership import check_database
 
+_WHAT = "the database"
 PATIENCE = 10  # seconds to wait for another process that is writing
 
 
@@ -106,6 +108,7 @@ class SqliteFile:
         return self._db
 
     def _connect(self) -> sqlite3.Connection:
+        self._check()
         options = "mode=rw" + (f"&vfs={self._vfs}" if self._vfs else "")
         # `as_uri` escapes what a URI must not hold; mode=rw never makes a new, empty database in
         # place of a lost one.
@@ -123,10 +126,20 @@ class SqliteFile:
             db.execute("PRAGMA cache_size = -65536")
             db.execute("PRAGMA wal_autocheckpoint = 4000")
             db.execute("PRAGMA busy_timeout = 0")  # `_begin` waits, or does not
+            self._check()  # what SQLite has made or taken over beside it
         except BaseException:
             db.close()
             raise
         return db
+
+    def _check(self) -> None:
+        """Another user may have put something in the place of it, or beside it, meanwhile."""
+        try:
+            check_database(self.path, _WHAT)
+        except DataError as error:
+            raise StorageUnavailable(str(error)) from error
+        except OSError as error:
+            raise StorageUnavailable(because(error)) from error
 
 
 def _begin(db: sqlite3.Connection, begin: str, wait: bool) -> None:
@@ -147,25 +160,19 @@ def _begin(db: sqlite3.Connection, begin: str, wait: bool) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """An existing file that others may read is closed to them; a new one is never readable by them,
-    not even for a moment.
+    """An existing file that others may read is closed to them, and one that they made is refused; a
+    new one is never readable by them, not even for a moment.
 
     An existing file is not opened: closing it again would drop the locks of another connection in
     this process (POSIX).
     """
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        return
-    except FileExistsError:
-        pass
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        check_database(path, _WHAT)
+        mode = os.lstat(path).st_mode
     except OSError as error:
         raise InvalidInput(f"cannot use {path} as a collection: {because(error)}") from error
-    try:
-        found = os.stat(path)
-    except OSError as error:  # a link that leads nowhere
-        raise InvalidInput(f"cannot use {path} as a collection: {because(error)}") from error
-    if not stat.S_ISREG(found.st_mode):
-        raise InvalidInput(f"cannot use {path} as a collection: it is not a file")
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if stat.S_IMODE(mode) & 0o077:
         with suppress(OSError):  # a read-only disk, which a commit will say better
             os.chmod(path, 0o600)

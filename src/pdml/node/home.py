@@ -29,6 +29,7 @@ from pdml.node.identity import Identity, create_secret
 from pdml.node.journal import Journal
 from pdml.node.party import Holdings
 from pdml.node.sealing import SealingKey
+from pdml.ownership import check_ours
 from pdml.study import Study, frozen
 from pdml.study.contract import read_text
 from pdml.study.findings import Findings
@@ -115,6 +116,8 @@ class Home:
     def open(cls, folder: str | os.PathLike[str]) -> "Home":
         path = Path(folder).absolute() / CONFIG
         try:
+            check_ours(path.parent, "the node's folder", folder=True)
+            check_ours(path, "the node's settings")
             content = read_file(path)
             config: Config = decode(content, Config)
         except OSError as error:

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pdml.errors import DataError, InvalidInput, PeerError
-from pdml.files import read_file, write_private
+from pdml.files import write_private
+from pdml.ownership import open_ours
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _SEALING = b"pdml journal 1"
 _NAMING = b"pdml alias 1"
+_LONGEST = 4096  # bytes of a key's file
 _NONCE = re.compile(
     r"[A-Za-z0-9+/_=-]{8,86}", re.ASCII
 )  # a relay's challenge; no message of ours looks like it
@@ -172,7 +174,9 @@ def create_secret(path: Path, size: int) -> bytes:
 def load_secret(path: Path, size: int) -> bytes:
     """What `create_secret` wrote; a file that others can read is refused."""
     try:
-        text, mode = read_file(path).decode("ascii", "replace"), path.stat().st_mode
+        with open(open_ours(path, "the node's key"), "rb") as file:
+            text = file.read(_LONGEST).decode("ascii", "replace")
+            mode = os.fstat(file.fileno()).st_mode
     except OSError as error:
         raise DataError(f"the node's key {path} cannot be read: {error.strerror}") from None
     if mode & 0o077:

@@ -28,9 +28,10 @@ from pathlib import Path
 
 from pdml.accounting import records
 from pdml.accounting.events import Event
-from pdml.errors import JournalError
+from pdml.errors import DataError, JournalError
 from pdml.formats import Format
 from pdml.node.store import Store
+from pdml.ownership import open_ours
 
 FORMAT = Format(name="journal", version=3, oldest=2)
 RUNNING, FINISHED = "running", "finished"
@@ -108,10 +109,10 @@ class Journal:
                 timeout=5,
             )
             self._prepare()
-        except (sqlite3.Error, OSError, JournalError) as error:
+        except (sqlite3.Error, OSError, JournalError, DataError) as error:
             if self._lock is not None:
                 os.close(self._lock)
-            if isinstance(error, JournalError):
+            if isinstance(error, (JournalError, DataError)):
                 raise
             raise JournalError(
                 f"the journal {path.name} cannot be used: {_reason(error)}"
@@ -125,7 +126,7 @@ class Journal:
         try:
             journal._db = Store(path, read_only=True, timeout=5)
             (version,) = journal._db.row("PRAGMA user_version")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise JournalError(
                 f"the journal {path.name} cannot be read: {_reason(error)}"
             ) from error
@@ -431,7 +432,7 @@ def _held(path: Path) -> int:
     """A lock that ends with this process, in a file of its own: closing a database's file would
     drop SQLite's locks.
     """
-    handle = os.open(_lock_of(path), os.O_RDWR | os.O_CREAT, 0o600)
+    handle = open_ours(_lock_of(path), "the lock of the node's journal", os.O_RDWR | os.O_CREAT)
     for _ in range(10):  # whoever looks whether it is held (`holder`) holds it for an instant
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,6 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pdml.ownership import check_database
+
+_WHAT = "the node's database"
 Values = Sequence[str | int | bytes]
 
 
@@ -24,6 +27,7 @@ class Store:
     ) -> None:
         if not read_only:
             _create(path)
+        check_database(path, _WHAT)
         place = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
         self._lock = threading.RLock()
         self._db = sqlite3.connect(
@@ -31,6 +35,11 @@ class Store:
         )
         for pragma in pragmas:
             self.rows(f"PRAGMA {pragma}")
+        try:
+            check_database(path, _WHAT)  # with what SQLite has made or taken over beside it
+        except BaseException:
+            self.close()
+            raise
 
     def rows(self, query: str, values: Values = ()) -> list[Any]:
         """Every row of the answer."""

@@ -1,0 +1,231 @@
+"""What another user of the machine made beforehand is refused, for every file that must be ours."""
+
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from pdml import ownership
+from pdml.collect.keys import KeyRing
+from pdml.collect.operator_token import operator_token
+from pdml.collect.sqlite_file import SqliteFile
+from pdml.errors import DataError, InvalidInput, StorageUnavailable
+from pdml.node.home import Home
+from pdml.node.identity import create_secret, load_secret
+from pdml.node.journal import Journal
+from pdml.node.store import Store
+from pdml.ownership import check_ours, open_ours
+
+RING = "ab" * 16
+STRANGER = 65533
+
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(ownership, "_PATIENCE", 0.0)
+
+
+def _link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+def _second_name(path: Path) -> None:
+    os.link(path, path.with_name("second-name"))
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _file(path: Path) -> None:
+    shutil.rmtree(path)
+    path.touch()
+
+
+def _give_away(path: Path) -> None:
+    os.chown(path, STRANGER, -1)
+
+
+FILE_TRICKS = [
+    pytest.param(_link, "is a symbolic link.*name the file itself", id="link"),
+    pytest.param(_second_name, "has 2 names.*delete the others", id="hard link"),
+    pytest.param(_pipe, "is a pipe, not an ordinary file", id="pipe"),
+    pytest.param(_folder, "is a folder, not an ordinary file", id="folder"),
+    pytest.param(_give_away, "belongs to another user.*chown", id="owner", marks=only_root),
+]
+FOLDER_TRICKS = [
+    pytest.param(_link, "is a symbolic link.*name the folder itself", id="link"),
+    pytest.param(_file, "is an ordinary file, not a folder", id="file"),
+    pytest.param(_give_away, "belongs to another user.*chown", id="owner", marks=only_root),
+]
+
+
+def _collection(folder: Path) -> None:
+    SqliteFile(folder / "reports.db", lambda db: True).close()
+
+
+def _keys(folder: Path) -> None:
+    ring = KeyRing(folder / "keys", RING, fresh=not (folder / "keys").exists())
+    try:
+        ring.begin()
+        ring.take(1, lambda first, last: [])
+    finally:
+        ring.close()
+
+
+def _token(folder: Path) -> None:
+    operator_token(folder / "token", "reports.db")
+
+
+def _journal(folder: Path) -> None:
+    Journal(folder / "journal.db").close()
+
+
+def _secret(folder: Path) -> None:
+    if not (folder / "node.key").exists():
+        create_secret(folder / "node.key", 32)
+    load_secret(folder / "node.key", 32)
+
+
+def _node(folder: Path) -> None:
+    if not (folder / "node").exists():
+        Home.create(folder / "node", "alice")
+    Home.open(folder / "node")
+
+
+@pytest.mark.parametrize(("trick", "reason"), FILE_TRICKS)
+@pytest.mark.parametrize(
+    ("use", "name"),
+    [
+        (_collection, "reports.db"),
+        (_keys, "keys/ring"),
+        (_keys, "keys/0.keys"),
+        (_token, "token"),
+        (_journal, "journal.db"),
+        (_journal, "journal.db.lock"),
+        (_secret, "node.key"),
+        (_node, "node/node.json"),
+    ],
+)
+def test_a_file_of_another_user_is_refused(use, name, trick, reason, tmp_path):
+    use(tmp_path)
+    use(tmp_path)  # what we made ourselves will do
+    trick(tmp_path / name)
+    with pytest.raises(InvalidInput, match=f"{name} {reason}"):
+        use(tmp_path)
+
+
+@pytest.mark.parametrize(("trick", "reason"), FOLDER_TRICKS)
+@pytest.mark.parametrize(("use", "name"), [(_keys, "keys"), (_node, "node")])
+def test_a_folder_of_another_user_is_refused(use, name, trick, reason, tmp_path):
+    use(tmp_path)
+    trick(tmp_path / name)
+    with pytest.raises(InvalidInput, match=f"{name} {reason}"):
+        use(tmp_path)
+
+
+def test_another_owner_is_refused_without_root_too(tmp_path, monkeypatch):
+    (tmp_path / "a").touch()
+    status = list(os.lstat(tmp_path / "a"))
+    status[4] = STRANGER
+    monkeypatch.setattr(ownership.os, "lstat", lambda path: os.stat_result(status))
+    with pytest.raises(DataError, match="belongs to another user"):
+        check_ours(tmp_path / "a", "the file")
+    status[4] = 0  # root can do anything anyway
+    assert check_ours(tmp_path / "a", "the file")
+
+
+@only_root
+def test_an_empty_folder_of_another_user_gets_no_keys(tmp_path):
+    (tmp_path / "keys").mkdir()
+    _give_away(tmp_path / "keys")
+    with pytest.raises(InvalidInput, match="belongs to another user"):
+        KeyRing(tmp_path / "keys", RING, fresh=True)
+    assert not any((tmp_path / "keys").iterdir())
+
+
+@pytest.mark.parametrize(("trick", "reason"), FILE_TRICKS)
+@pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])
+def test_what_sqlite_would_read_beside_a_database_is_checked(end, trick, reason, tmp_path):
+    for use, name in ((_collection, "reports.db"), (_journal, "journal.db")):
+        folder = tmp_path / name
+        folder.mkdir()
+        use(folder)
+        (folder / f"{name}{end}").touch()
+        trick(folder / f"{name}{end}")
+        with pytest.raises(InvalidInput, match=f"{name}{end} {reason}"):
+            use(folder)
+
+
+def test_what_comes_to_stand_beside_an_open_database_is_noticed_by_the_next_connection(tmp_path):
+    file = SqliteFile(tmp_path / "reports.db", lambda db: True)
+    (tmp_path / "reports.db-wal").symlink_to(tmp_path / "elsewhere")
+    with (
+        pytest.raises(StorageUnavailable, match=r"reports\.db-wal is a symbolic link"),
+        file.connection(),
+    ):
+        pass
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_reading_a_journal_checks_it_too(tmp_path):
+    _journal(tmp_path)
+    _link(tmp_path / "journal.db")
+    with pytest.raises(DataError, match="is a symbolic link"):
+        Journal.peek(tmp_path / "journal.db")
+
+
+def test_a_link_s_target_is_left_alone(tmp_path):
+    """A lock writes its process number: by a link into any file of ours."""
+    (tmp_path / "letter").write_text("dear")
+    (tmp_path / "journal.db.lock").symlink_to(tmp_path / "letter")
+    with pytest.raises(DataError, match="is a symbolic link"):
+        Journal(tmp_path / "journal.db")
+    assert (tmp_path / "letter").read_text() == "dear"
+
+
+def test_a_refused_journal_is_not_locked(tmp_path):
+    _journal(tmp_path)
+    _second_name(tmp_path / "journal.db")
+    with pytest.raises(DataError, match="has 2 names"):
+        _journal(tmp_path)
+    (tmp_path / "second-name").unlink()
+    _journal(tmp_path)
+
+
+def test_links_among_the_folders_above_are_followed(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "here").symlink_to(tmp_path / "disk")
+    for use in (_collection, _keys, _token, _journal, _secret, _node):
+        use(tmp_path / "here")
+        use(tmp_path / "here")
+
+
+def test_a_new_file_s_second_name_is_waited_for(tmp_path, monkeypatch):
+    """`write_private` gives a new file its name by a link, and takes the draft's away after it."""
+    (tmp_path / "token").write_text("x" * 30)
+    (tmp_path / "token").chmod(0o600)
+    _second_name(tmp_path / "token")
+    monkeypatch.setattr(ownership, "_PATIENCE", 600.0)
+    monkeypatch.setattr(ownership.time, "sleep", lambda _: (tmp_path / "second-name").unlink())
+    operator_token(tmp_path / "token", "reports.db")
+
+
+def test_nothing_is_made_where_nothing_is(tmp_path):
+    assert not check_ours(tmp_path / "a", "the file")
+    with pytest.raises(FileNotFoundError):
+        open_ours(tmp_path / "a", "the file")
+    with pytest.raises(sqlite3.OperationalError):
+        Store(tmp_path / "a", read_only=True, timeout=1)
+    assert not any(tmp_path.iterdir())
