@@ -165,7 +165,8 @@ class _Machine:
         self, contract: Contract, server: Server, nodes: Sequence["_Machine"], dies: bool = False
     ) -> tuple[list[bytes], Ledger]:
         """Every different message to the spy, and the ledger; ``dies``: after it has released."""
-        holdings = Holdings(server=server, dataset=f"of {contract.job}")
+        others = frozenset(self.journal.released_datasets())
+        holdings = Holdings(server=server, dataset=f"of {contract.job}", apart_from=others)
         shared = {
             node.name: self.sealing.shared(node.sealing.public)
             for node in nodes

@@ -96,7 +96,11 @@ class _Home:
         """Every different message with its round, as they came, and the ledger at the end."""
         victim, source = self.victim, Secure()
         contract = _contract(victim, f"run-{run}")
-        holdings = Holdings(server=_server(victim, source), dataset=f"of run {run}")
+        holdings = Holdings(
+            server=_server(victim, source),
+            dataset=f"of run {run}",
+            apart_from=frozenset(self.journal.released_datasets()),
+        )
         party = self._started(contract, holdings, source)
         party.advance()
         messages = {party.message(NEIGHBOUR, 1): 1}
