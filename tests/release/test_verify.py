@@ -114,6 +114,14 @@ def test_a_file_more_or_less_is_noticed(result):
     assert "'README' is no part" in told and "'statements/eve.statement' is no part" in told
 
 
+def test_a_linked_folder_is_refused(result, tmp_path):
+    """Its files were read, and what else lay in it was not listed."""
+    elsewhere = tmp_path / "elsewhere"
+    (result / "statements").rename(elsewhere)
+    (result / "statements").symlink_to(elsewhere)
+    assert "statements must be an ordinary folder, and is a link" in sentences(result)
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [

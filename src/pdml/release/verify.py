@@ -169,6 +169,9 @@ class _Reading:
         return study
 
     def _listing(self, names: tuple[str, ...]) -> None:
+        for folder in (STATEMENTS, EVIDENCE):
+            if (self.root / folder).is_symlink():
+                self._wrong("file", f"{folder} must be an ordinary folder, and is a link")
         known = {STUDY, MODEL, PAGE, STATEMENTS, EVIDENCE}
         known |= {f"{STATEMENTS}/{name}{STATEMENT}" for name in names}
         known |= {f"{EVIDENCE}/{name}{PROOF}" for name in names}
