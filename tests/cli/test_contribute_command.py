@@ -23,6 +23,7 @@ from running import PDML, run
 from pdml.contribute import page
 from pdml.core.maps import Squares
 from pdml.study import template, words
+from pdml.study.attributes import Menu
 from pdml.study.encoder import Category, Encoder, Number
 from pdml.study.languages import Question, Texts
 from pdml.study.messages import Report, decode_report, features_of
@@ -322,6 +323,35 @@ def test_what_is_typed_unseen_is_asked_twice_because_it_cannot_be_changed(
     assert code == 0 and "the same both times" in screen and len(server.bodies) == 1
     shown = screen.split("Your choice")[1].split("The report to")[0]
     assert "yes" not in shown and "no\r" not in shown  # the terminal has not echoed it
+
+
+def test_a_sensitive_answer_is_asked_like_the_secret_one(tmp_path: Path) -> None:
+    """Its epsilon first, then the answer unseen and twice: a report shows what chance made of it."""
+    status = Category(name="status", levels=("a", "b"), epsilon=Menu(menu=(0.5, 1.0), default=0.5))
+    income = Number(
+        name="income", low=0, high=9, bins=(4.0,), epsilon=Menu(menu=(0.8,), default=0.8)
+    )
+    encoder = Encoder(attributes=(status, income), version=2)
+    path = tmp_path / "sensitive.toml"
+    secret = replace(STUDY, encoder=encoder, wording={}, plan=None)
+    path.write_text(template.render(secret), encoding="utf-8")
+    typing = [
+        ("Your choice: ", "2"),
+        ("Your choice: ", "1"),
+        ("Your choice (not shown): ", "b"),
+        ("Once more: ", "b"),
+        ("whole; not shown): " if income.whole else "; not shown): ", "7"),
+        ("Once more: ", "7"),
+    ]
+    with Recorder(page.render(secret), secret.canonical()) as server:
+        given = ("--epsilon", "1", "--label", "yes", "--yes")
+        code, screen = at_a_terminal(
+            typing, "contribute", str(path), "--server", server.url, *given
+        )
+    assert code == 0, screen
+    assert "status: how private?" in screen and "income: how private?" in screen
+    assert screen.count("chance then decides") == 2
+    assert "epsilon 1)" in screen and "epsilon 0.8)" in screen  # as chosen
 
 
 def test_after_a_refusal_the_secret_question_is_not_asked_again(

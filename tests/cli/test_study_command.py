@@ -4,18 +4,21 @@ import json
 import os
 import pty
 import subprocess
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from example_study import TOLD
+from example_study import STUDY, TOLD
 from running import PDML, run
 
 from pdml import Study
 from pdml.accounting import Budget
-from pdml.study import Consent, Organiser
-from pdml.study.encoder import Number
+from pdml.plan.training_plan import TrainingPlan
+from pdml.study import Consent, Organiser, template
+from pdml.study.attributes import Menu
+from pdml.study.encoder import Category, Encoder, Number
 
 CSV = "age,sex,town,diagnosis\n34,male,A,no\n55,female,B,yes\n"
 FROM_CSV = ["study", "new", "--from-csv", "p.csv", "--label", "diagnosis", "--ignore", "town"]
@@ -494,7 +497,7 @@ def test_show_says_it_in_words(file: Path, capsys: pytest.CaptureFixture[str]) -
     assert "counts there as much as 5.07 answers that chance has not touched, at most" in " ".join(
         out.split()
     )
-    assert "every server, all other servers together learn of the features: epsilon" in out
+    assert "every server all other servers together can learn of the features: epsilon" in out
     assert "no limit" not in out  # a label is never without one: the device's own epsilon
     told = " ".join(out.split())
     assert "never more than the epsilon that you choose, at most 2 on this menu" in told
@@ -561,7 +564,7 @@ def test_a_loss_without_a_bound_for_features_is_shown_as_no_limit(
 ) -> None:
     add(file, PLANNED.format(rounds=3, scale=1000) + "loss = 'square'\n")
     code, out, _ = run(capsys, "study", "show")
-    assert code == 0 and "all other servers together learn of the features: no limit" in out
+    assert code == 0 and "all other servers together can learn of the features: no limit" in out
     assert "has a plan that breaks its budget with any number of records" in out
     code, out, _ = run(capsys, "study", "show", "--json")
     told = [each["text"] for each in json.loads(out)["mistakes"]]
@@ -636,3 +639,25 @@ def test_a_study_that_nobody_could_train_under_is_refused_before_people_are_aske
     assert not Path("a.db").exists() and not Path("t.csv").exists()
     code, _, err = run(capsys, "train", "study.toml")
     assert code == 1 and (told in err or case == "no noise")  # there each data set decides
+
+
+def test_show_names_what_is_randomised_and_those_against_whom_the_budget_holds(
+    tmp_path: Path, capsys
+) -> None:
+    """Randomised answers stand apart from those that the own server reads, with what all of them
+    tell together; a plan's figures are there for as many as the budget assumes to collude.
+    """
+    status = Category(name="status", levels=("a", "b"), epsilon=Menu(menu=(0.5, 2.0), default=0.5))
+    plan = TrainingPlan(method="sums", label_noise=40.0, square_noise=40.0, colluding=1)
+    budget = Budget(features_epsilon=1.0, colluding=1)
+    encoder = Encoder(attributes=(status,), version=2)
+    changes = {"encoder": encoder, "wording": {}, "plan": plan, "budget": budget}
+    path = tmp_path / "secret.toml"
+    path.write_text(template.render(replace(STUDY, **changes)), encoding="utf-8")
+    code, out, _ = run(capsys, "study", "show", str(path))
+    shown = " ".join(out.split())
+    assert code == 0 and "What else is randomised?" in shown
+    assert "at most epsilon 4: from even odds at most 98.2% sure" in shown  # 2 of either
+    assert "a constant, and what chance made of answers" in shown and "shrunk" not in shown
+    for whom in ("any 1 of the other servers", "all other servers together"):
+        assert f"at every server {whom} can learn of the features: epsilon" in shown

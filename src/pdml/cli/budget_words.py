@@ -22,7 +22,7 @@ def features(study: Study) -> str:
     epsilon, delta = study.budget.limit("features")
     limit = f"at most epsilon {epsilon:g} (delta {delta:g}) from all trainings"
     more = "" if study.budget.colluding is None else " More of them together can learn more."
-    return f"{who}: {limit}. From even odds they become {sure(epsilon, delta)}.{more}"
+    return f"{who}: {limit}. From even odds that makes {sure(epsilon, delta)}.{more}"
 
 
 def _whom(budget: Budget | None) -> str:

@@ -279,6 +279,7 @@ def _prepared(one: "Contribution", said: "Said", *, as_json: bool) -> "Preview":
     agreed = asking.agreed(study, said)
     if study.consent is not None and not agreed:
         raise NotDelivered("Nothing was asked, and nothing was sent.")
+    epsilons = said.epsilons if known is not None else asking.epsilons_of(study, said)
     answers = asking.complete(study, said, settled=known is not None)
     if known is not None:
         drawn = said.texts.classes[known.label]
@@ -288,7 +289,7 @@ def _prepared(one: "Contribution", said: "Said", *, as_json: bool) -> "Preview":
         return one.prepare(answers, agreed=agreed)
     micro_epsilon = asking.epsilon_of(study, said)
     true = asking.label_of(said)
-    return one.prepare(answers, true, micro_epsilon, epsilons=said.epsilons, agreed=agreed)
+    return one.prepare(answers, true, micro_epsilon, epsilons=epsilons, agreed=agreed)
 
 
 def _show(one: "Contribution", seen: "Preview", texts: "Texts") -> None:

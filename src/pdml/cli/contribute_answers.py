@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pdml.study.languages import Question, Texts
 
 
+_THEN = "chance then decides what is reported, once; nothing remembers what you chose"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Said:
     """What the options say; None and missing answers are asked for."""
@@ -26,7 +29,8 @@ class Said:
     micro_epsilon: int | None
     label: int | None
     token: str
-    epsilons: "Mapping[str, int]"  # millionths, of sensitive answers
+    epsilons: "Mapping[str, int]"  # millionths, of sensitive answers: chosen, or else suggested
+    chosen: "frozenset[str]"  # the sensitive answers whose epsilon an option names
     agreed: bool
     texts: "Texts"  # the study's, in the language that this person reads
 
@@ -62,6 +66,7 @@ def said_by(
         label=answers.class_index(study, label) if label else None,
         token=answers.invitation(token),
         epsilons=answers.on_menus(study, chosen),
+        chosen=frozenset(chosen),
         agreed=agreed,
         texts=texts,
     )
@@ -104,18 +109,30 @@ def _ask(study: "Study", attribute: "Attribute", put: "Question") -> float | str
     from pdml.study.attributes import NO_ANSWER
     from pdml.study.encoder import Number
 
-    words = put.label
+    secret = attribute.epsilon is not None
+    words = f"{put.label} ({_THEN})" if secret else put.label
     if not isinstance(attribute, Number):
         shown = (*put.levels, NO_ANSWER) if attribute.missing else put.levels
-        return (*attribute.levels, None)[_choose(words, shown)]
+        return (*attribute.levels, None)[_choose(words, shown, hidden=secret)]
     domain = f"from {attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
     domain += f"; empty: {NO_ANSWER}" if attribute.missing else ""
     silence = "" if attribute.missing else None
+    hide = secret and sys.stdin.isatty()
+    if secret:
+        typer.echo(words, err=True)
+    prompt = f"{put.label} ({domain}{'; not shown' if hide else ''})"
+
+    def typed(words: str) -> str:
+        with somebody(put.label):
+            return str(typer.prompt(words, silence, show_default=False, err=True, hide_input=hide))
+
     while True:
-        with somebody(words):
-            typed = str(typer.prompt(f"{words} ({domain})", silence, show_default=False, err=True))
+        text = typed(prompt)
+        if hide and typed("Once more") != text:
+            typer.echo("Please answer again: the same both times.", err=True)
+            continue
         try:
-            return checked(study, {attribute.name: typed})[attribute.name]
+            return checked(study, {attribute.name: text})[attribute.name]
         except DataError as error:
             typer.echo(f"Please answer again: {error}.", err=True)
 
@@ -145,23 +162,36 @@ def _position(levels: "tuple[str, ...]", prompt: str, hide: bool) -> int | None:
 
 def epsilon_of(study: "Study", said: Said) -> int:
     """In millionths. Asked before the label: the service sees the choice."""
-    from pdml.study.words import meaning
-
     if said.micro_epsilon is not None:
         return said.micro_epsilon
-    micros = study.epsilon_micro
-    menu = tuple(f"{one / 1e6:g}: {meaning(one, said.texts.classes)}" for one in micros)
+    return _choose_epsilon("How private?", study.epsilon_micro, said.texts.classes)
+
+
+def epsilons_of(study: "Study", said: Said) -> "dict[str, int]":
+    """In millionths, of sensitive answers: asked wherever the answer itself is asked for."""
+    epsilons = dict(said.epsilons)
+    for one, put in zip(study.attributes, said.texts.attributes, strict=True):
+        if one.epsilon and one.name not in said.answers and one.name not in said.chosen:
+            menu = one.epsilon.millionths
+            silence = one.choices[len(put.levels) :]  # that of no answer, where there is one
+            choices = (*put.levels, *silence) if put.levels else one.choices
+            epsilons[one.name] = _choose_epsilon(f"{put.label}: how private?", menu, choices)
+    return epsilons
+
+
+def _choose_epsilon(question: str, menu: "tuple[int, ...]", choices: "tuple[str, ...]") -> int:
+    from pdml.study.words import meaning
+
     words = (
-        "How private? (smaller is more private)\n"
+        f"{question} (smaller is more private)\n"
         "The service sees which one you choose: choose without regard to your answer.\n"
         "Somebody who leaned towards an answer before can become surer than is said here."
     )
-    return micros[_choose(words, menu)]
+    return menu[_choose(words, tuple(f"{one / 1e6:g}: {meaning(one, choices)}" for one in menu))]
 
 
 def label_of(said: Said) -> int:
     """The true class. After it chance decides, and it cannot be changed: nothing remembers it."""
     if said.label is not None:
         return said.label
-    then = "chance then decides what is reported, once; nothing remembers what you chose"
-    return _choose(f"{said.texts.question} ({then})", said.texts.classes, hidden=True)
+    return _choose(f"{said.texts.question} ({_THEN})", said.texts.classes, hidden=True)

@@ -1,12 +1,16 @@
 """A study in words and tables, as `pdml study show` prints it."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from pdml._special import expit
+from pdml.accounting import Budget
 from pdml.cli import budget_words, screen
 from pdml.cli.screen import Grid
 from pdml.pages import numbers
 from pdml.study import Study, Wording, people, readable, words
+from pdml.study.encoder import Attribute
 
 MOST_ROWS = 40
 _CHANCE = (
@@ -33,19 +37,18 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
         f"{study.question} ({', '.join(study.classes)})",
         _CHANCE,
     )
-    asked = [
-        (
-            study.wording.get(each.name, Wording()).label or each.name,
-            words.domain(each, study.encoder.version),
-            str(len(each.feature_names)),
+    if study.encoder.sensitive:
+        screen.show(
+            "What else is randomised?",
+            _questions(study, study.encoder.sensitive),
+            *_together(study),
         )
-        for each in study.attributes
-    ]
-    screen.show(
-        "What can the own server read?",
-        _few(("question", "answer", "features"), asked, words=2),
-        *_sent(study, facts),
-    )
+    heading = "What can the own server read?"
+    if study.encoder.clear:
+        screen.show(heading, _questions(study, study.encoder.clear), *_sent(study, facts))
+    else:
+        held = f"A report holds {study.width} numbers: a constant, and what chance made of answers."
+        screen.say("", (heading, screen.HEADING), held)
     members = [
         (server.name, server.url, ", ".join(study.neighbours(server.name)))
         for server in study.servers
@@ -70,6 +73,29 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
     screen.say("", *(f"{name:<12} {value}" for name, value in hashes.items()), whole=True)
 
 
+def _questions(study: Study, attributes: Iterable[Attribute]) -> Grid:
+    rows = [
+        (
+            study.wording.get(one.name, Wording()).label or one.name,
+            words.domain(one, study.encoder.version),
+            str(len(one.feature_names)),
+        )
+        for one in attributes
+    ]
+    return _few(("question", "answer", "features"), rows, words=2)
+
+
+def _together(study: Study) -> list[str]:
+    """What everybody who sees a report can learn of all answers that chance decides."""
+    menus = [one.epsilon.menu for one in study.encoder.sensitive if one.epsilon]
+    most = study.menu[-1] + sum(menu[-1] for menu in menus)
+    return [
+        f"Chance decides each of them by itself. Of all of them and the secret answer together a "
+        f"report tells at most the sum of the epsilons that you choose, at most epsilon {most:g}: "
+        f"from even odds at most {numbers.certainty(float(expit(most)))} sure."
+    ]
+
+
 def _few(columns: tuple[str, str, str], rows: list[tuple[str, str, str]], words: int) -> Grid:
     """As many rows as people read."""
     more = [(f"... and {len(rows) - MOST_ROWS} more", "", "")] if len(rows) > MOST_ROWS else []
@@ -89,11 +115,12 @@ def _sent(study: Study, facts: dict[str, Any]) -> list[str]:
         ]
     share, factor = (f"{facts['shrunk'][key]:.0%}" for key in ("share", "factor"))
     made = [f"Devices add to them: {each}." for each in map(readable.of_map, study.encoder.maps)]
+    drawn = ", what chance made of the randomised ones," if study.encoder.sensitive else ""
     return [
         *made,
-        f"A report holds {study.width} numbers: these and a constant. What is longer than 1 is "
-        f"shrunk to it: {share} of reports, if people are as this study expects, and half of those "
-        f"to less than {factor} of their length.",
+        f"A report holds {study.width} numbers: these{drawn} and a constant. What is longer than "
+        f"1 is shrunk to it: {share} of reports, if people are as this study expects, and half of "
+        f"those to less than {factor} of their length.",
     ]
 
 
@@ -118,11 +145,14 @@ def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
 
 
 def _ledger(study: Study, facts: dict[str, Any]) -> list[str]:
-    who = f"With {study.min_records:,} reports at every server, all other servers together learn"
+    """What a training by the plan tells all others, and those against whom the budget holds."""
+    budget, ledger = study.budget or Budget(), facts["ledger"]
+    everybody = [line for line in ledger["lines"] if line["adversary"] == "other servers"]
+    some = [line for line in ledger.get("coalitions", ()) if line["colluding"] == budget.colluding]
     said = []
-    for line in facts["ledger"]["lines"]:
-        if line["adversary"] != "other servers":
-            continue
+    for line in (*some, *everybody):
+        whom = budget.whom if line in some else Budget().whom
+        who = f"With {study.min_records:,} reports at every server {whom} can learn"
         spent = "no limit"
         if line["epsilon"] != "inf":
             most, delta = numbers.certainty(line["certainty"]), f"{line['delta']:g}"

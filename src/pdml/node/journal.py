@@ -442,7 +442,10 @@ def _held(path: Path) -> int:
         except OSError:
             time.sleep(0.02)
     os.close(handle)
-    raise JournalError(f"the journal {path.name} cannot be used: another process is using it")
+    raise JournalError(
+        f"the journal {path.name} cannot be used: another process is using it; while "
+        "`pdml node run` runs, stop it first"
+    )
 
 
 def _reason(error: Exception) -> str:

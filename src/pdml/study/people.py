@@ -152,7 +152,10 @@ def in_words(study: "Study", texts: "Texts | None" = None) -> dict[str, str]:
     if (notice := study.notice) is not None:
         facts |= {"purpose": said.notice["purpose"], "legal basis": said.notice["legal_basis"]}
         facts |= {"who sees what": said.notice["who_sees"]}
-        facts |= {"reports are erased": f"{notice.retention:%Y-%m-%d %H:%M} UTC"}
+        facts |= {
+            "reports are erased": f"{notice.retention:%Y-%m-%d %H:%M} UTC, or later if the server "
+            "cannot then; a copy goes to training, which the organiser has to delete"
+        }
         whole = said.notice.get("text", "").strip(), said.notice.get("link", notice.link)
         more = "\n".join(filter(None, whole))
         facts |= {"notice": more} if more else {}
