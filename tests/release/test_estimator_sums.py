@@ -19,7 +19,7 @@ from pdml.datasets import raetsch, twonorm
 from pdml.errors import BudgetExceeded, InvalidInput
 from pdml.mechanisms.randomness import source_named
 from pdml.release import inputs, intervals, totals
-from pdml.release.model import prepare
+from pdml.release.inputs import prepare_rows
 from pdml.train import sums
 from pdml.train.node import Server
 
@@ -64,7 +64,7 @@ def test_it_is_the_model_of_the_releases_added_by_hand(bias, scales, colluding, 
         random_state=5,
     ).fit(x, y, servers=owners)
     columns, _ = inputs.declared(x, inputs.unnamed(4), scales=scales, ranges=None, feature_map=None)
-    prepared, _ = prepare(x, norm_bound=1.0, fit_intercept=bias, columns=columns)
+    prepared, _ = prepare_rows(x, norm_bound=1.0, fit_intercept=bias, columns=columns)
     codes, source = labels.codes(y, np.inf, classes), source_named("simulated", 5)
     cuts, total = [0, 75, 150, 225, 300], 0
     for i, (a, b) in enumerate(pairwise(cuts)):

@@ -13,8 +13,8 @@ from pdml.core import scaling
 from pdml.core.maps import Fourier, Squares
 from pdml.errors import ClippingWarning, DataError, InvalidInput
 from pdml.release.frames import Declared
-from pdml.release.inputs import RANGES_LEAK, SCALES_LEAK, Columns
-from pdml.release.model import Model, prepare
+from pdml.release.inputs import RANGES_LEAK, SCALES_LEAK, Columns, prepare_rows
+from pdml.release.model import Model
 from pdml.study.encoder import Encoder
 
 SUMS = TrainingPlan(method="sums", label_noise=0.5, square_noise=0.5)
@@ -322,7 +322,7 @@ def test_an_encoder_of_version_2_makes_rows_of_its_own():
     model = fitted(table, y, **FRAME).model_
     entries = model.features(table)
     encoder = Encoder.from_dict(model.encoder)
-    rows, _ = prepare(entries, norm_bound=1.0, fit_intercept=True, encoder=encoder)
+    rows, _ = prepare_rows(entries, norm_bound=1.0, fit_intercept=True, encoder=encoder)
     np.testing.assert_array_equal(rows, scaling.finished(entries, encoder.mass)[0])
     weights = np.append(model.coefficients[0], model.intercepts[0])
     np.testing.assert_allclose(model.decision_function(entries), rows @ weights, rtol=1e-12)

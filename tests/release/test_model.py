@@ -8,7 +8,8 @@ import pytest
 from pdml import PDMLClassifier, load_model
 from pdml.datasets import twonorm
 from pdml.errors import DataError
-from pdml.release.model import THIS_TRAINING, prepare
+from pdml.release.inputs import prepare_rows
+from pdml.release.model import THIS_TRAINING
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,7 @@ def test_preparing_is_rowwise():
     """Scaling, bias and clipping look at one record and public settings only."""
     x = np.random.default_rng(0).normal(size=(50, 3)) * 5
     ranges = np.array([[-1.0, 1.0]] * 3)
-    whole, _ = prepare(x, norm_bound=1.0, fit_intercept=True, ranges=ranges)
+    whole, _ = prepare_rows(x, norm_bound=1.0, fit_intercept=True, ranges=ranges)
     for j in range(50):
-        alone, _ = prepare(x[j : j + 1], norm_bound=1.0, fit_intercept=True, ranges=ranges)
+        alone, _ = prepare_rows(x[j : j + 1], norm_bound=1.0, fit_intercept=True, ranges=ranges)
         np.testing.assert_array_equal(alone[0], whole[j])

@@ -10,7 +10,6 @@ from pdml.core import rows
 from pdml.release import inputs
 from pdml.release.frames import Declared, is_frame, refuse_gaps, table_of
 from pdml.release.inputs import Columns
-from pdml.release.model import prepare
 from pdml.study.encoder import Encoder
 
 _NUMBERS: dict[str, Any] = {
@@ -119,7 +118,7 @@ class Form:
 
     def rows(self, x: Matrix, *, norm_bound: float, constant: bool) -> tuple[Matrix, int]:
         """Rows as they are trained on, and how many were shrunk."""
-        return prepare(
+        return inputs.prepare_rows(
             x,
             norm_bound=norm_bound,
             fit_intercept=constant,

@@ -19,6 +19,7 @@ from pdml.core import decimal_grid, maps, rows, scaling
 from pdml.core.expansion import Expansion
 from pdml.core.maps import FeatureMap
 from pdml.errors import ClippingWarning, InvalidInput
+from pdml.study.encoder import Encoder
 
 SCALES_LEAK = (
     "feature_scales='from_data' took each column's median and deviation, rounded to two digits of "
@@ -319,3 +320,56 @@ def warn_of_clipping(lengths: Array, norm_bound: float) -> None:
 def unnamed(many: int) -> tuple[str, ...]:
     """x0, x1, ... as scikit-learn calls columns without names."""
     return tuple(f"x{k}" for k in range(many))
+
+
+def prepare_rows(
+    x: Matrix,
+    *,
+    norm_bound: float,
+    fit_intercept: bool,
+    ranges: Array | None = None,
+    columns: Columns | None = None,
+    encoder: Encoder | None = None,
+) -> tuple[Matrix, int]:
+    """Rows by what is declared, with their constant, none longer than the norm bound; also say how
+    many were shrunk.
+
+    Every step looks at one record and public settings only, so preparing leaks nothing.
+    """
+    prepared = rows.as_rows(x)
+    if columns is not None:
+        return columns.rows(prepared, norm_bound=norm_bound, constant=fit_intercept)
+    if encoder is not None:
+        return scaling.finished(
+            prepared,
+            encoder.mass,
+            constant=fit_intercept,
+            bound=norm_bound,
+            blocks=encoder.blocks,
+        )
+    if ranges is not None:
+        prepared = _to_unit(prepared, ranges)
+    if fit_intercept:
+        prepared = rows.append_bias(prepared)
+    return rows.clip(prepared, norm_bound, own=fit_intercept)  # which has made a copy
+
+
+def _to_unit(x: Matrix, ranges: Array) -> Matrix:
+    """Map [low, high] to [0, 1], values outside to its ends."""
+    if ranges.shape != (x.shape[1], 2):
+        raise InvalidInput(
+            f"feature_ranges must have a (low, high) pair for each of the {x.shape[1]} "
+            f"features, got shape {ranges.shape}"
+        )
+    low, high = ranges.T
+    if not (np.isfinite(ranges).all() and (low < high).all()):
+        raise InvalidInput("feature_ranges must be finite with low < high for every feature")
+    if sp.issparse(x):
+        if (low != 0).any():
+            raise InvalidInput(
+                "feature_ranges of a sparse X must start at 0: another low would fill in every zero"
+            )
+        scaled = x.copy()
+        scaled.data = np.clip(x.data / high[x.indices], 0, 1).astype(x.dtype)
+        return scaled
+    return np.clip((x - low) / (high - low), 0, 1).astype(x.dtype)

@@ -15,19 +15,17 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pdml._types import Array, IntArray, Matrix
 from pdml.accounting import Line
 from pdml.accounting.lines import arranged, few_coalitions
-from pdml.core import rows, scaling
 from pdml.core.sums_expectation import Expectation
 from pdml.errors import DataError, InvalidInput
 from pdml.files import atomic_write, read_file, write_private
 from pdml.formats import Format, decode
 from pdml.release.frames import is_frame, table_of
-from pdml.release.inputs import Columns
+from pdml.release.inputs import Columns, prepare_rows
 from pdml.study.encoder import Encoder
 from pdml.tables import Table, listed
 
@@ -109,7 +107,7 @@ class Model:
         if named and (isinstance(x, Table) or is_frame(x)):
             x = self.features(x)
         _check_width(x, len(columns.names) if columns else self.coefficients.shape[1])
-        prepared, _ = prepare(
+        prepared, _ = prepare_rows(
             x,
             norm_bound=self.norm_bound,
             fit_intercept=self.fit_intercept,
@@ -147,6 +145,14 @@ class Model:
     def predict(self, x: Matrix) -> NDArray[Any]:
         """The most likely class of each row."""
         return np.asarray(np.asarray(self.classes)[self.choose(x)])
+
+    def prediction_columns(self, x: Matrix, *, proba: bool = False) -> dict[str, NDArray[Any]]:
+        """The prediction of each row as a column, with ``proba`` also each class's probability."""
+        columns = {"prediction": self.predict(x)}
+        if proba:
+            chances = self.predict_proba(x)
+            columns |= {f"probability {name}": chances[:, k] for k, name in enumerate(self.classes)}
+        return columns
 
     def save(self, path: str | Path) -> None:
         """Write the model as JSON, usually model.json; an interrupted write leaves no half file.
@@ -440,56 +446,3 @@ def _other_version(raw: bytes, what: str) -> str:
     except msgspec.DecodeError:
         return ""
     return FORMAT.refusal(int(found[1]), what) if found else ""
-
-
-def prepare(
-    x: Matrix,
-    *,
-    norm_bound: float,
-    fit_intercept: bool,
-    ranges: Array | None = None,
-    columns: Columns | None = None,
-    encoder: Encoder | None = None,
-) -> tuple[Matrix, int]:
-    """Rows by what is declared, with their constant, none longer than the norm bound; also say how
-    many were shrunk.
-
-    Every step looks at one record and public settings only, so preparing leaks nothing.
-    """
-    prepared = rows.as_rows(x)
-    if columns is not None:
-        return columns.rows(prepared, norm_bound=norm_bound, constant=fit_intercept)
-    if encoder is not None:
-        return scaling.finished(
-            prepared,
-            encoder.mass,
-            constant=fit_intercept,
-            bound=norm_bound,
-            blocks=encoder.blocks,
-        )
-    if ranges is not None:
-        prepared = _to_unit(prepared, ranges)
-    if fit_intercept:
-        prepared = rows.append_bias(prepared)
-    return rows.clip(prepared, norm_bound, own=fit_intercept)  # which has made a copy
-
-
-def _to_unit(x: Matrix, ranges: Array) -> Matrix:
-    """Map [low, high] to [0, 1], values outside to its ends."""
-    if ranges.shape != (x.shape[1], 2):
-        raise InvalidInput(
-            f"feature_ranges must have a (low, high) pair for each of the {x.shape[1]} "
-            f"features, got shape {ranges.shape}"
-        )
-    low, high = ranges.T
-    if not (np.isfinite(ranges).all() and (low < high).all()):
-        raise InvalidInput("feature_ranges must be finite with low < high for every feature")
-    if sp.issparse(x):
-        if (low != 0).any():
-            raise InvalidInput(
-                "feature_ranges of a sparse X must start at 0: another low would fill in every zero"
-            )
-        scaled = x.copy()
-        scaled.data = np.clip(x.data / high[x.indices], 0, 1).astype(x.dtype)
-        return scaled
-    return np.clip((x - low) / (high - low), 0, 1).astype(x.dtype)

@@ -173,16 +173,7 @@ def predict_table(model: Model, table: Readable, *, proba: bool = False) -> dict
     DataError
         If a column is missing, or holds what the model has no feature for.
     """
-    return predictions(model, model.features(_read(table)), proba=proba)
-
-
-def predictions(model: Model, x: Matrix, *, proba: bool = False) -> dict[str, NDArray[Any]]:
-    """The same for rows as the model was taught them."""
-    found = {"prediction": model.predict(x)}
-    if proba:
-        chances = model.predict_proba(x)
-        found |= {f"probability {name}": chances[:, k] for k, name in enumerate(model.classes)}
-    return found
+    return model.prediction_columns(model.features(_read(table)), proba=proba)
 
 
 def evaluate_table(model: Model, table: Readable, label: str = "") -> Evaluation:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-import pdml
 from pdml import extras
 from pdml._types import Array
+from pdml._version import __version__
 from pdml.core import scaling
 from pdml.core.expansion import Expansion
 from pdml.core.maps import Bins, Products, Squares
@@ -72,7 +72,7 @@ def to_onnx(model: Model) -> bytes:
         opset_imports=[helper.make_opsetid(*each) for each in _OPSETS.items()],
         ir_version=_IR,
         producer_name="pdml",
-        producer_version=pdml.__version__,
+        producer_version=__version__,
     )
     file = json.loads(model.to_bytes())
     facts = {f"pdml.{name}": json.dumps(file[name]) for name in _TOLD if file.get(name)}

@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
-import pdml
 from pdml import extras
+from pdml._version import __version__
 from pdml.accounting import Line
 from pdml.core.sums_expectation import Expectation
 from pdml.errors import InvalidInput
 from pdml.release.model import Model, load_model
-from pdml.release.table import predictions
 
 NO_LIMIT = "no limit"
 _FILE = "model.json"
@@ -99,7 +98,7 @@ def log_model(
                 name=name,
                 loader_module=__name__,
                 data_path=str(Path(folder, _FILE)),
-                pip_requirements=[f"pdml[mlflow]=={pdml.__version__}"],
+                pip_requirements=[f"pdml[mlflow]=={__version__}"],
             )
 
 
@@ -146,7 +145,7 @@ def _tags(model: Model, lines: Sequence[Line]) -> dict[str, str]:
     own = model.provenance
     told |= {key: str(own[key]) for key in ("noise_source", "parties") if key in own}
     return told | {
-        "pdml_version": pdml.__version__,
+        "pdml_version": __version__,
         "counted": str(model.privacy.get("counted", "")),
         "leaks": "; ".join(own.get("leaks", ())) or "none",
     }
@@ -165,7 +164,7 @@ class _Predictor:
         named = self._model.encoder or self._model.inputs or self._model.feature_names
         given = model_input if named else np.asarray(model_input, dtype=np.float64)
         x = self._model.features(given)
-        return pd.DataFrame(predictions(self._model, x, proba=True))
+        return pd.DataFrame(self._model.prediction_columns(x, proba=True))
 
 
 def _load_pyfunc(path: str) -> _Predictor:
