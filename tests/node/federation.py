@@ -347,9 +347,10 @@ class Federation:
         round_timeout=20.0,
         plan=None,
         pardon=True,
+        attempt="",
     ):
         """The attempt's name. Tests go on after failures: ``pardon`` keeps operators out of it."""
-        attempt = secrets.token_hex(16)
+        attempt = attempt or secrets.token_hex(16)
         if pardon:
             self.pardon(by or self.names[0])
         agreed = plan or self.study.plan

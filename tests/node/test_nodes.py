@@ -12,10 +12,12 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -27,12 +29,14 @@ from lying import at_work
 from pdml.accounting import Budget, Ledger
 from pdml.errors import InvalidInput, PDMLError
 from pdml.node import holdings, leading
-from pdml.node.desk import ALLOWED, ASKED, ENDED, Attempt
+from pdml.node.desk import ALLOWED, ASKED, ENDED, Attempt, digest_of
+from pdml.node.exchange import LATER, REFUSED, Answer, decoded_answer
 from pdml.node.home import JOURNAL
 from pdml.node.journal import FINISHED, Journal
 from pdml.node.offers import Offer
 from pdml.node.office import Office
-from pdml.node.questions import BEGIN
+from pdml.node.questions import BEGIN, POSTPONE, Postpone
+from pdml.node.sealing import Context
 from pdml.release.nodes import gather, train_nodes
 from pdml.study.encoder import Category, Encoder, Number
 
@@ -304,6 +308,73 @@ def test_an_offer_waits_for_the_job_before_it_and_can_be_stopped_meanwhile(feder
     federation.finish(first)
     federation.finish(then)
     assert [federation.round(job, "bob") for job in ("one", "two", "three")] == [ROUNDS, ROUNDS, 0]
+
+
+class Hesitant(Office):
+    """Answers no offer before it is told to."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.open = threading.Event()
+
+    def _offered(self, context, content):
+        return super()._offered(context, content) if self.open.is_set() else Answer(LATER)
+
+
+def digest(federation, job, by, attempt):
+    limits = {"resume": False, "start_timeout": 60.0, "round_timeout": 20.0}
+    offer = Offer.of(federation.contract(job), attempt=attempt, offerer=by, **limits)
+    return digest_of(offer.signed(federation.homes[by].identity()))
+
+
+@pytest.mark.parametrize("first", ["alice", "bob"])
+def test_of_two_members_offers_at_the_same_time_one_waits_for_the_other(federation, first):
+    """Carol has accepted alice's, and each of the two has accepted its own, before either hears
+    of the other's.
+    """
+    jobs = {name: f"{name}s-while-{first}-is-first" for name in ("alice", "bob")}
+    with at_work(federation, "bob", Hesitant) as bob:
+        attempts = {"alice": secrets.token_hex(16)}
+        federation.offer(jobs["alice"], attempt=attempts["alice"], start_timeout=60.0)
+        federation.wait(lambda: federation.state(attempts["alice"], "carol")[0] == "accepted")
+        other = digest(federation, jobs["alice"], "alice", attempts["alice"])
+        while (digest(federation, jobs["bob"], "bob", tried := secrets.token_hex(16)) < other) != (
+            first == "bob"
+        ):
+            pass
+        attempts["bob"] = tried
+        federation.wait(lambda: federation.state(attempts["alice"])[0] == "accepted")
+        federation.offer(jobs["bob"], by="bob", attempt=tried, start_timeout=60.0)
+        federation.wait(lambda: bob.work is not None and bob.work.offer.attempt == tried)
+        bob.open.set()
+        for name, attempt in attempts.items():
+            federation.finish(attempt, by=name)
+            federation.all_finished(jobs[name])
+    federation.start("bob")
+    for name in NAMES:
+        with federation.journal(name) as journal:
+            order = [job.job for job in journal.jobs() if job.job in jobs.values()]
+        assert order[0] == jobs[first]
+
+
+def test_nobody_postpones_anothers_job_nor_one_that_has_begun(federation):
+    with at_work(federation, "bob", Hesitant), at_work(federation, "carol", Office) as carol:
+        attempt = federation.offer("not-postponed")
+        federation.wait(lambda: carol.work is not None)
+        work, message = carol.work, msgspec.msgpack.encode(Postpone(attempt=attempt))
+        for sender, begun in (("bob", False), ("alice", True)):
+            work.begun = begun
+            context = Context(
+                carol.study.hash, "", 0, POSTPONE, sender, "carol", secrets.token_hex(16)
+            )
+            answer = decoded_answer(carol.handle(context, message))
+            assert answer.state == REFUSED and "wants to postpone" in answer.sentence
+            assert carol.work is work
+        work.begun = False
+        federation.stop(attempt)
+        with pytest.raises(Ended, match="alice stopped the job"):
+            federation.finish(attempt)
+    federation.start("bob", "carol")
 
 
 def test_a_job_that_nobody_answers_is_given_up(federation):

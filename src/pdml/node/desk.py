@@ -49,6 +49,11 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) ST
 """
 
 
+def digest_of(offer: bytes) -> str:
+    """sha256 of an offer as its member signed it."""
+    return hashlib.sha256(offer).hexdigest()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
     """One offer of a job, and what became of it here."""
@@ -63,8 +68,8 @@ class Attempt:
 
     @property
     def digest(self) -> str:
-        """sha256 of the offer as its member signed it: no other offer has it, whatever its name."""
-        return hashlib.sha256(self.offer).hexdigest()
+        """Of the offer as its member signed it: no other offer has it, whatever its name."""
+        return digest_of(self.offer)
 
     def to_dict(self) -> dict[str, str]:
         """What an operator wants to know, for JSON."""

@@ -5,6 +5,7 @@ everybody is.
 import contextlib
 import logging
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,8 +15,8 @@ from pdml.node import desk as states
 from pdml.node import holdings
 from pdml.node.desk import Attempt
 from pdml.node.exchange import LATER, OK, REFUSED, Stopped, decoded_answer
-from pdml.node.offers import Offer
-from pdml.node.questions import ASK, BEGIN, OFFER, Begin, Progress, decoded
+from pdml.node.offers import Offer, acceptance
+from pdml.node.questions import ASK, BEGIN, OFFER, POSTPONE, Begin, Postpone, Progress, decoded
 from pdml.node.sentences import told
 from pdml.plan.training_plan import TrainingPlan
 
@@ -46,11 +47,7 @@ def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
         return
     try:
         office.rounds = {}
-        begin = Begin(attempt=attempt, accepted=_acceptances(office, offer))
-        office.desk.tell(BEGIN, msgspec.to_builtins(begin))
-        with office.lock:
-            work = office.current(attempt)
-            office.begin(work, begin)
+        work, begin = _begin(office, offer)
         _spread(office, offer, begin)
     except Exception as error:
         sentence = told(error, office.name)
@@ -87,21 +84,48 @@ def go_on(office: "Office") -> None:
             _spread(office, offer, msgspec.convert(told, Begin))
 
 
-def _acceptances(office: "Office", offer: Offer) -> dict[str, bytes]:
-    """Everybody's signature; a refusal, or too long a silence, ends the offer."""
+def _begin(office: "Office", offer: Offer) -> tuple["Work", Begin]:
+    """Once everybody has signed; again from the start whenever another's offer went first."""
     content, deadline = offer.signed(office.identity), time.monotonic() + offer.start_timeout
     office.remember(offer, content, states.ALLOWED)  # from now on it can be stopped
-    while (own := office.consider(offer, content)).state == LATER and time.monotonic() < deadline:
-        time.sleep(_AGAIN)  # the job before is about to end
+    while True:
+        _wait_for_turn(office, offer, content, deadline)
+        accepted = _acceptances(office, offer, content, deadline)
+        if accepted is not None:
+            begin = Begin(attempt=offer.attempt, accepted=accepted)
+            office.desk.tell(BEGIN, msgspec.to_builtins(begin))
+            with office.lock:
+                _check(office, offer)
+                if office.leads(offer):
+                    work = office.current(offer.attempt)
+                    office.begin(work, begin)
+                    return work, begin
+        office.tell_others(POSTPONE, Postpone(attempt=offer.attempt))
+
+
+def _wait_for_turn(office: "Office", offer: Offer, content: bytes, deadline: float) -> None:
+    """Until this node itself takes part: the job before is about to end."""
+    while (own := office.consider(offer, content)).state == LATER:
+        if time.monotonic() > deadline:
+            raise _not_accepted(offer, {office.name: own.sentence})
+        time.sleep(_AGAIN)
         _check(office, offer)
     if own.state != OK:
         raise InvalidInput(own.sentence).for_others()
-    accepted, waiting = (
-        {office.name: own.messages[0]},
-        dict.fromkeys(office.others, "it does not answer"),
-    )
+
+
+def _acceptances(
+    office: "Office", offer: Offer, content: bytes, deadline: float
+) -> dict[str, bytes] | None:
+    """Everybody's signature; a refusal, or too long a silence, ends the offer. None once another
+    member's offer goes first.
+    """
+    accepted = {office.name: acceptance(offer, office.name, office.identity)}
+    waiting = dict.fromkeys(office.others, "it does not answer")
     while waiting:
         _check(office, offer)
+        if not office.leads(offer):
+            return None
         for name, data in office.carrier.ask(
             OFFER, dict.fromkeys(waiting, content), timeout=_ATTEMPT
         ).items():
@@ -116,15 +140,18 @@ def _acceptances(office: "Office", offer: Offer) -> dict[str, bytes]:
             else:
                 raise PeerError(f"{name} refused the job: {plain(answer.sentence)}")
         if waiting and time.monotonic() > deadline:
-            reasons = "; ".join(f"{name}: {why}" for name, why in sorted(waiting.items()))
-            limit = f"{offer.start_timeout:g} s"
-            raise PeerError(
-                f"job {offer.job} was not accepted by all within {limit} ({reasons}); "
-                "nothing was released"
-            )
+            raise _not_accepted(offer, waiting)
         if waiting:
             time.sleep(_AGAIN)
     return accepted
+
+
+def _not_accepted(offer: Offer, waiting: Mapping[str, str]) -> PeerError:
+    reasons = "; ".join(f"{name}: {why}" for name, why in sorted(waiting.items()))
+    return PeerError(
+        f"job {offer.job} was not accepted by all within {offer.start_timeout:g} s ({reasons}); "
+        "nothing was released"
+    )
 
 
 def _check(office: "Office", offer: Offer) -> None:

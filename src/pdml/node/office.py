@@ -1,6 +1,7 @@
 """A node at work: it answers members, decides about offers, and does its part of one job at a time.
 
 offer   every member accepts by its operator's rule and its own budget, and signs that it does
+postpone    its offerer lets another's offer go first: it is accepted again later
 begin   with everybody's signature, so that nobody releases anything for a job that somebody refuses
 hello, release     the rounds, between neighbours (`exchange`)
 fetch   everybody's signed statement, so that every member has the same result
@@ -26,7 +27,7 @@ from pdml.node import leading
 from pdml.node.accusing import Accuser
 from pdml.node.carrier import Carrier
 from pdml.node.contract import Contract
-from pdml.node.desk import Attempt, Desk
+from pdml.node.desk import Attempt, Desk, digest_of
 from pdml.node.exchange import (
     HELLO,
     LATER,
@@ -50,17 +51,19 @@ from pdml.node.questions import (
     BEGIN,
     FETCH,
     OFFER,
+    POSTPONE,
     PROOF,
     STOP,
     Begin,
     Fetch,
+    Postpone,
     Progress,
     Proof,
     Stop,
     decoded,
 )
 from pdml.node.sealing import Context, Sealer
-from pdml.node.sentences import no_result, told
+from pdml.node.sentences import busy, goes_first, no_result, told
 from pdml.study import Study
 
 _POLL = 0.2  # seconds between two looks at the desk
@@ -268,6 +271,7 @@ class Office:
         """Every question gets an answer; what a member may not do is refused with one sentence."""
         kinds: Mapping[str, Callable[[Context, bytes], Answer]] = {
             OFFER: self._offered,
+            POSTPONE: self._told_to_postpone,
             BEGIN: self._told_to_begin,
             STOP: self._told_to_stop,
             ASK: self._asked,
@@ -306,13 +310,9 @@ class Office:
                 return self._accepted(offer)
             if known is not None and known.state in states.ENDED:
                 return Answer(REFUSED, known.sentence or f"{self.name} refused job {offer.job}")
-            if (
-                work is not None
-            ):  # one that has begun ends by itself; two members' offers would wait for each other
-                waits = work.begun or offer.offerer == self.name
-                return Answer(
-                    LATER if waits else REFUSED, f"{self.name} is busy with job {work.offer.job}"
-                )
+            if work is not None and not self._gives_way(work, offer, content):
+                named = (self.name, work.offer.job, work.offer.offerer)
+                return Answer(LATER, busy(*named, begun=work.begun))
             first = self._first_answer(offer) if known is None else ("", "")
             try:
                 contract = self.judge.check(offer)
@@ -324,12 +324,29 @@ class Office:
             self._may_begin(offer)
             if known.state == states.ASKED:
                 return Answer(LATER, f"{self.name}'s operator has not decided yet")
+            if work is not None:
+                self._postpone(work, goes_first(offer.job, offer.offerer))
             self.desk.move(offer.attempt, states.ACCEPTED)
             patience = (
                 inf if offer.offerer == self.name else offer.start_timeout
             )  # its own thread gives it up
             self.work = Work(offer, contract, deadline=time.monotonic() + patience)
             return self._accepted(offer)
+
+    def _gives_way(self, work: Work, offer: Offer, content: bytes) -> bool:
+        """Whether an own offer that waits lets another member's go first. Of two offers the one
+        with the smaller digest does, at every member alike: otherwise each would wait for the
+        other. Nobody but its offerer may set an offer back: only it knows that it does not begin.
+        """
+        if work.begun or work.offer.offerer != self.name or offer.offerer == self.name:
+            return False
+        own = self.desk.attempt(work.offer.attempt)
+        return own is not None and digest_of(content) < own.digest
+
+    def _postpone(self, work: Work, sentence: str) -> None:
+        """Back to the offers that wait: it can be accepted again."""
+        self.desk.move(work.offer.attempt, states.ALLOWED, sentence)
+        self.work = None
 
     def _first_answer(self, offer: Offer) -> tuple[str, str]:
         """By the rule; and why the operator is asked although the rule would do."""
@@ -366,6 +383,18 @@ class Office:
         found = self.desk.attempt(offer.attempt)
         assert found is not None
         return found
+
+    def _told_to_postpone(self, context: Context, content: bytes) -> Answer:
+        attempt = decoded(content, Postpone, context.sender).attempt
+        with self.lock:
+            work = self.work
+            if work is not None and work.offer.attempt == attempt:
+                if work.offer.offerer != context.sender:
+                    raise PeerError(f"{context.sender} wants to postpone another member's job")
+                if work.begun:
+                    raise PeerError(f"{context.sender} wants to postpone a job that has begun")
+                self._postpone(work, f"{context.sender} lets another member's job go first")
+        return Answer(OK)
 
     def _told_to_begin(self, context: Context, content: bytes) -> Answer:
         begin = decoded(content, Begin, context.sender)
@@ -445,6 +474,11 @@ class Office:
         if exchange is None:
             return Answer(LATER)
         return exchange.answer(context.kind, context.sender, content)
+
+    def leads(self, offer: Offer) -> bool:
+        """Whether an own offer is what this node is in, and has not given way to another's."""
+        with self.lock:
+            return self.work is not None and self.work.offer.attempt == offer.attempt
 
     def current(self, attempt: str) -> Work:
         if self.work is None or self.work.offer.attempt != attempt:
@@ -603,12 +637,16 @@ class Office:
         self.spawn(self.tell_stop, attempt, sentence)
 
     def tell_stop(self, attempt: str, sentence: str) -> None:
+        self.tell_others(STOP, Stop(attempt=attempt, sentence=sentence))
+
+    def tell_others(self, kind: str, message: Stop | Postpone) -> None:
         """To everybody, as far as they can be reached within a few seconds."""
-        content = msgspec.msgpack.encode(Stop(attempt=attempt, sentence=sentence))
+        content = msgspec.msgpack.encode(message)
         waiting, deadline = set(self.others), time.monotonic() + _ATTEMPT
         while waiting and time.monotonic() < deadline and not self.leaving.is_set():
-            waiting -= self.carrier.ask(STOP, dict.fromkeys(waiting, content), timeout=_TELL).keys()
-            time.sleep(_POLL)
+            waiting -= self.carrier.ask(kind, dict.fromkeys(waiting, content), timeout=_TELL).keys()
+            if waiting:
+                time.sleep(_POLL)
 
 
 def _late(offerer: str, job: str, limit: str) -> str:

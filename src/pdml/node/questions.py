@@ -7,9 +7,16 @@ import msgspec
 from pdml.errors import PeerError
 from pdml.formats import decode
 
-OFFER, BEGIN, STOP, ASK, FETCH, PROOF = "offer", "begin", "stop", "ask", "fetch", "proof"
+OFFER, POSTPONE, BEGIN, STOP = "offer", "postpone", "begin", "stop"
+ASK, FETCH, PROOF = "ask", "fetch", "proof"
 
 T = TypeVar("T")
+
+
+class Postpone(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The sender's offer waits for another's: whoever has accepted it is free again."""
+
+    attempt: str
 
 
 class Begin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

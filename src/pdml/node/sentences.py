@@ -43,6 +43,18 @@ def no_result(offerer: str, jobs: Sequence[str]) -> str:
     return f"jobs of {offerer} have spent budget and have no result: {', '.join(jobs)}"
 
 
+def busy(name: str, job: str, offerer: str, *, begun: bool) -> str:
+    """Why an offer waits at the node ``name``: one job at a time."""
+    if begun:
+        return f"{name} is busy with job {job}, which {offerer} offered"
+    return f"{name} has accepted another offer: {goes_first(job, offerer)}"
+
+
+def goes_first(job: str, offerer: str) -> str:
+    """Why an offer waits for one that was made before it begins."""
+    return f"job {job}, which {offerer} offered, goes first"
+
+
 @contextmanager
 def public_terms() -> Iterator[None]:
     """What is refused within it follows from public things alone, so that others may hear why.
