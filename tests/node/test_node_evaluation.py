@@ -126,14 +126,65 @@ def test_the_study_s_budget_ends_evaluations(tmp_path: Path) -> None:
         assert [job.job for job in journal.jobs()] == ["checked"]
 
 
-def test_people_who_were_trained_on_are_not_counted_as_others(tmp_path: Path) -> None:
-    home = join(tmp_path)
-    import_table(home, people(), label="diagnosed", epsilon=2.0, randomise=True)
+SENSITIVE = 'kind = "category"\nepsilon = { menu = [1, 2], default = 1 }\n'
+STUDIES = {
+    "first encoding": STUDY,
+    "second encoding": STUDY + "\n[encoder]\nversion = 2\n",
+    "a randomised answer": STUDY.replace('kind = "category"\n', SENSITIVE)
+    + "\n[encoder]\nversion = 2\n",
+}
+
+
+def aged(ages):
+    table = people(len(ages))
+    return replace(table, columns={**table.columns, "age": np.asarray(ages, dtype=float)})
+
+
+EVERYBODY = aged(18 + np.arange(150) * 0.25)  # no two of one age
+YEARS = aged(40 + np.arange(150) % 5)  # thirty of each age
+
+
+@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    ("trained", "table"),
+    [(EVERYBODY, EVERYBODY), (EVERYBODY, aged(18 + np.arange(30) * 0.25)), (YEARS, YEARS)],
+    ids=["the table", "a part of it", "the table, of people alike"],
+)
+def test_who_was_trained_on_is_not_evaluated_whatever_the_operator_says(
+    tmp_path: Path, study: str, trained, table
+) -> None:
+    """The budget of these people would count the training and the evaluation, each alone. No word
+    is asked for that would be false.
+    """
+    home = join(tmp_path, STUDIES[study])
+    import_table(home, trained, label="diagnosed", epsilon=2.0, randomise=True)
     home = Home.open(home.folder)
     spend(home)
-    with pytest.raises(InvalidInput, match="--new-participants"):
-        evaluated(home)
-    assert evaluated(home, new_participants=True).evaluation.records == 150
+    for word in (False, True):
+        with pytest.raises(InvalidInput, match="has trained on these records") as refused:
+            evaluated(home, table=table, new_participants=word)
+        assert "held back" in str(refused.value)
+        assert "--new-participants" not in str(refused.value)
+    with closing(home.committed()) as journal:
+        assert len(journal.jobs()) == 1, "nothing was released"
+
+
+@pytest.mark.parametrize(
+    ("trained", "others"),
+    [(EVERYBODY, aged(18.1 + np.arange(100) * 0.25)), (YEARS, aged(40 + np.arange(40) % 5))],
+    ids=["others", "others who are alike"],
+)
+def test_who_was_held_back_is_evaluated_at_the_operators_word(
+    tmp_path: Path, trained, others
+) -> None:
+    home = join(tmp_path)
+    import_table(home, trained, label="diagnosed", epsilon=2.0, randomise=True)
+    home = Home.open(home.folder)
+    spend(home)
+    with pytest.raises(InvalidInput, match=r"one budget, which counts both.*--new-participants"):
+        evaluated(home, table=others)
+    found = evaluated(home, table=others, new_participants=True)
+    assert found.evaluation.records == others.n_rows
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:

@@ -35,13 +35,20 @@ def refuse_fresh_budget(
         has not said that nobody is in both. Other organisations may hear it: it names no digest,
         by which they could confirm a guess of the records.
     """
-    used = journal.released_datasets()
-    if used and dataset not in used and not covers_releases(journal, dataset, apart_from):
+    if begins_fresh(journal, dataset, apart_from):
         raise InvalidInput(
             f"{name} has released something about another data set, and this one would begin with "
             "a whole budget: its operator gives it again with --new-participants if nobody's "
             "record is in both, or else gives the old one, which is in the node's folder, again"
         ).for_others()
+
+
+def begins_fresh(journal: Journal, dataset: str, apart_from: Set[str] | None) -> bool:
+    """Whether nothing was released about a data set, but about another, without the operator's word
+    that nobody is in both.
+    """
+    used = journal.released_datasets()
+    return bool(used) and dataset not in used and not covers_releases(journal, dataset, apart_from)
 
 
 def covers_releases(journal: Journal, dataset: str, apart_from: Set[str] | None) -> bool:

@@ -3,6 +3,7 @@ noise, in its own node's journal; what all have released can be added up by anyb
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,19 +16,21 @@ import numpy as np
 from pdml._types import IntArray, Matrix
 from pdml.accounting import Ledger
 from pdml.accounting.events import CountsReleased
-from pdml.errors import DataError, JournalError
+from pdml.errors import DataError, InvalidInput, JournalError
 from pdml.files import write_private
 from pdml.mechanisms.randomness import Secure, Source, source_named
 from pdml.node import holdings, wire
 from pdml.node.contract import UNITS
 from pdml.node.home import Home
 from pdml.node.journal import Journal
-from pdml.node.participants import refuse_fresh_budget
+from pdml.node.participants import begins_fresh
 from pdml.release.counted import CountedEvaluation, count, exact_counts, pooled
 from pdml.release.model import Model
 from pdml.release.signed_counts import Signed, check_evaluations, digest_of
 from pdml.release.table import Readable, labelled_rows
 from pdml.study import Study
+from pdml.study.frozen import open_frozen
+from pdml.tables import Table, read_table
 from pdml.train.counts import BINS, Counting
 
 _DOMAIN = b"pdml evaluation 1\0"
@@ -107,8 +110,8 @@ def evaluate_at_node(
     BudgetExceeded
         If it spends more on these records than the study allows.
     InvalidInput, JournalError
-        If the node has released something about other people, or the name is taken, or the node is
-        running.
+        If the node has released something about other people, or has trained on these records,
+        whatever ``new_participants`` says; or the name is taken, or the node is running.
 
     Guarantees
     ----------
@@ -119,7 +122,8 @@ def evaluate_at_node(
     study, source = home.checked_study(), _source(simulated_noise)
     holdings.bounded(study)
     _check_model(study, home, model)
-    x, truth = labelled_rows(model, table, label)
+    read = table if isinstance(table, Table) else read_table(table)
+    x, truth = labelled_rows(model, read, label)
     counting = Counting.within(epsilon, delta, classes=len(model.classes), bins=bins)
     made_of = digest_of(model)
     dataset = _dataset(x, truth)
@@ -127,8 +131,7 @@ def evaluate_at_node(
     digest = hashlib.sha256(_DOMAIN + msgspec.json.encode(terms)).hexdigest()
     with closing(home.journal()) as journal:
         if not _released(journal, home, job, digest):
-            apart_from = set(journal.released_datasets()) if new_participants else None
-            refuse_fresh_budget(journal, home.name, dataset, apart_from=apart_from)
+            _check_people(journal, home, read, dataset, new_participants=new_participants)
             _check_account(journal, study, dataset, counting, source)
             units = counting.released(exact_counts(model, x, truth, counting), source)
             names = {"contract": digest, "server": home.name, "source": source.name}
@@ -255,6 +258,47 @@ def _released(journal: Journal, home: Home, job: str, digest: str) -> bool:
             "the evaluation another name"
         )
     return known is not None
+
+
+def _check_people(
+    journal: Journal, home: Home, table: Table, dataset: str, *, new_participants: bool
+) -> None:
+    """Refuse records whose people may have spent a budget in a training: theirs counts both."""
+    used = journal.released_datasets()
+    apart_from = set(used) if new_participants else None
+    remedy = "evaluate with records of people who were held back from every training"
+    if any(_holds_people(home, digest, table) for digest in used if digest != dataset):
+        raise InvalidInput(
+            f"{home.name} has trained on these records: the budget of these people counts the "
+            "training and every evaluation, and an evaluation keeps no such account. Instead, "
+            f"{remedy}"
+        )
+    if begins_fresh(journal, dataset, apart_from):
+        raise InvalidInput(
+            f"{home.name} has released something about other records. Whoever is in both has one "
+            "budget, which counts both, and an evaluation keeps no such account: "
+            f"{remedy}, and confirm with --new-participants that none of them is in those records"
+        )
+
+
+def _holds_people(home: Home, digest: str, table: Table) -> bool:
+    """Whether every one of these records is in a data set of the node, by the features that chance
+    does not change, and not merely since many people share them: it holds as many, or most are
+    those of one person there.
+    """
+    folder, study = home.path("data") / digest[:32], home.study()
+    if not folder.is_dir():  # of an evaluation, or removed
+        return False
+    features = open_frozen(folder).features
+    clear = study.encoder.n_features - sum(block.levels for block in study.encoder.blocks)
+    if not clear:
+        return False
+    rows, trained = (
+        Counter(row.tobytes() for row in np.asarray(each, dtype=np.float32)[:, :clear])
+        for each in (study.encode_table(table), features)
+    )
+    alone = sum(count for row, count in rows.items() if trained[row] == 1)
+    return rows <= trained and (rows == trained or 2 * alone > rows.total())
 
 
 def _check_account(
