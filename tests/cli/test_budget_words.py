@@ -11,7 +11,7 @@ from pdml.errors import BudgetExceeded
     ("colluding", "whom"),
     [
         (None, "all other servers together"),
-        (1, "any 1 of the other servers"),
+        (1, "any one of the other servers"),
         (3, "any 3 of the other servers together"),
     ],
 )

@@ -20,6 +20,8 @@ from pdml.study import Consent, Organiser, template
 from pdml.study.attributes import Menu
 from pdml.study.encoder import Category, Encoder, Number
 
+EVERYTHING = "all answers together, the sensitive one included"
+
 CSV = "age,sex,town,diagnosis\n34,male,A,no\n55,female,B,yes\n"
 FROM_CSV = ["study", "new", "--from-csv", "p.csv", "--label", "diagnosis", "--ignore", "town"]
 DECLARED = ["--classes", "no,yes", "--range", "age=18:100", "--levels", "sex=female,male,other"]
@@ -497,9 +499,9 @@ def test_show_says_it_in_words(file: Path, capsys: pytest.CaptureFixture[str]) -
     assert "counts there as much as 5.07 answers that chance has not touched, at most" in " ".join(
         out.split()
     )
-    assert "every server all other servers together can learn of the features: epsilon" in out
     assert "no limit" not in out  # a label is never without one: the device's own epsilon
     told = " ".join(out.split())
+    assert f"every server all other servers together can learn of {EVERYTHING}: epsilon" in told
     assert "never more than the epsilon that you choose, at most 2 on this menu" in told
     assert "From even odds nobody becomes more than 88.1% sure." in told
     assert "at most 84.5% sure, but for a chance of 2e-06" in told
@@ -509,12 +511,12 @@ def test_show_tells_a_budget_for_labels_where_it_limits_more_than_devices_do(
     file: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for limit, told in ((0.1, "at most epsilon 0.1"), (2, "never more"), (5, "never more")):
+    for limit, told in ((0.1, "0.1"), (2, "1"), (5, "1")):  # a label is a part of its record
         labels = f"labels = {{ epsilon = {limit} }}\n"
         file.write_text(file.read_text().split(BUDGET)[0] + BUDGET + labels)
         code, out, _ = run(capsys, "study", "show")
         words = " ".join(out.split())
-        assert code == 0 and f"learn of the secret answer: {told}" in words
+        assert code == 0 and f"learn of the sensitive answer: at most epsilon {told} " in words
         assert "at most 2 on this menu" in words
 
 
@@ -564,7 +566,8 @@ def test_a_loss_without_a_bound_for_features_is_shown_as_no_limit(
 ) -> None:
     add(file, PLANNED.format(rounds=3, scale=1000) + "loss = 'square'\n")
     code, out, _ = run(capsys, "study", "show")
-    assert code == 0 and "all other servers together can learn of the features: no limit" in out
+    shown = " ".join(out.split())
+    assert code == 0 and f"all other servers together can learn of {EVERYTHING}: no limit" in shown
     assert "has a plan that breaks its budget with any number of records" in out
     code, out, _ = run(capsys, "study", "show", "--json")
     told = [each["text"] for each in json.loads(out)["mistakes"]]
@@ -659,5 +662,6 @@ def test_show_names_what_is_randomised_and_those_against_whom_the_budget_holds(
     assert code == 0 and "What else is randomised?" in shown
     assert "at most epsilon 4: from even odds at most 98.2% sure" in shown  # 2 of either
     assert "a constant, and what chance made of answers" in shown and "shrunk" not in shown
-    for whom in ("any 1 of the other servers", "all other servers together"):
-        assert f"at every server {whom} can learn of the features: epsilon" in shown
+    for whom in ("any one of the other servers", "all other servers together"):
+        assert f"at every server {whom} can learn of {EVERYTHING}: epsilon" in shown
+        assert f"at every server {whom} can learn of the answer to “status”: epsilon" in shown

@@ -121,7 +121,7 @@ def test_a_budget_against_one_is_not_shown_as_one_against_all() -> None:
     budget = Budget(features_epsilon=2.0, labels_epsilon=0.5)
     spent = {}
     for colluding, whom in (
-        (1, "any 1 of the other servers"),
+        (1, "any one of the other servers"),
         (None, "all other servers together"),
     ):
         study = replace(PLANNED, plan=masked, budget=replace(budget, colluding=colluding))
@@ -212,7 +212,7 @@ def test_no_share_is_told_that_cannot_be(no: int, yes: int) -> None:
         (
             replace(PLANNED, budget=Budget(features_epsilon=0.001)),
             (600, 400),
-            "would exceed the budget for features",
+            "would exceed the budget for all answers together, the sensitive one included",
         ),
     ],
 )

@@ -3,6 +3,7 @@ setting.
 """
 
 import json
+import math
 import os
 import re
 from dataclasses import asdict, replace
@@ -126,7 +127,7 @@ INPUTS = {
         {MUCH, ADDS, RISKS, TOGETHER},
     ),
     "delta of the budget for labels": (BASE, limits(labels_delta=1e-9), FIGURES | {TOGETHER}),
-    "colluding in the budget": (BASE, limits(colluding=1), {MUCH, TRUST, ADDS, RISKS, TOGETHER}),
+    "colluding in the budget": (BASE, limits(colluding=1), FIGURES | {TOGETHER}),
     "no budget": (BASE, planned(budget=None), FIGURES | {TOGETHER}),
     "colluding in the plan": (
         BASE,
@@ -203,8 +204,11 @@ def test_the_number_of_servers_changes_it():
     told = changed(statement(two), statement(three))
     assert told == {TRUST, PROCESSING, EXCHANGE, CHECK}
     assert "the other organisation |" in statement(two).markdown
-    for k, named in ((1, "one"), (2, "half"), (4, "all")):
-        assert f"| {named} of the other organisations ({k} of 4) |" in statement(BASE).markdown
+    of = "of the 4 other organisations"
+    few = planned(budget=replace(BASE.budget, colluding=3))  # as many as the budget assumes, too
+    for named in (f"any one {of}", f"any 2 {of} together", f"any 3 {of} together"):
+        assert f"| {named} |" in statement(few).markdown
+    assert "| all other organisations together |" in statement(few).markdown
 
 
 def test_the_number_of_trainings_changes_it():
@@ -305,7 +309,7 @@ def test_coalitions_are_those_of_the_ledger(trained, tmp_path):
     half = next(i for i, line in enumerate(every) if (line.data, line.colluding) == ("label", 2))
     other = altered(path, tmp_path / "m.json", **{f"privacy__coalitions__{half}__epsilon": 0.77})
     assert changed(before, statement(study, other)) == {TRUST}
-    row = r"\| half of the other organisations \(2 of 4\) \| 0\.770 \|"
+    row = r"\| any 2 of the 4 other organisations together \| 0\.770 \|"
     assert re.search(row, statement(study, other).markdown)
 
 
@@ -503,8 +507,10 @@ def test_a_budget_against_few_is_none_against_all():
     told = statement(planned(None, budget=replace(budget, colluding=3)))
     assert [card.big for card in told.document.cards] == [
         "ε ≤ 1.20",
+        "ε ≤ 0.500",  # against any 3
         "ε ≤ 1.20",
         "no protection",
+        "ε ≤ 1.00",
         "no limit",
     ]
     assert "privacy_parameters" not in told.registry["deployment"]["privacy_loss"]
@@ -520,43 +526,76 @@ def test_rows_of_risks_do_not_take_a_budget_against_one_for_one_against_all():
         return told, {line.split(" | ")[0].strip("| "): line for line in found if " | " in line}
 
     several = "Several trainings together tell what one does not"
-    others = "The same learn somebody's other answers"
+    others = "The same learn what somebody answered, the sensitive answer included"
     for plan in (None, MASKED):
         told, one = rows(plan, 1)
         _, all_ = rows(plan, None)
         assert (
             "ε of at most 2" in one[several]
-            and "against any 1 of the other servers" in one[several]
+            and "against any one of the other servers" in one[several]
         )
         assert "against all other servers together" in all_[several]
-        assert (
-            "a budget against 1 of 4 others" in one["More organisations collude than was assumed"]
-        )
-        assert "ε of at most 2" not in one[others]
+        assumed = one["More organisations collude than was assumed"]
+        assert "a budget against any one of the 4 others" in assumed
         if plan is None:
-            assert "no limit against all of them together" in one[others]
-            assert "ε of at most 2" in all_[others]
+            assert "against any one of them: ε of at most 2, with δ" in one[others]
+            assert "against all of them together: no limit" in one[others]
+            assert "| ε of at most 2" in all_[others]
         else:  # by the ledger, against all others whatever the budget assumes
+            few = told.facts.line("features", "other servers", 1)
             line = told.facts.line("features", "other servers")
-            assert f"ε = {numbers.epsilon(line.epsilon)}" in one[others]
-        assert "what the other organisations may learn, any 1 of them" in told.markdown
-        assert "labels: δ(0.5) ≤ 10⁻⁶, against any 1 of the other servers" in told.markdown
-        assert "any 1 of them together" not in told.markdown
+            assert few.epsilon < line.epsilon
+            assert f"against any one of them: ε = {numbers.epsilon(few.epsilon)}" in one[others]
+            together = f"against all of them together: ε = {numbers.epsilon(line.epsilon)}"
+            assert together in one[others]
+        assert "what the other organisations may learn, any one of them" in told.markdown
+        assert "labels: δ(0.5) ≤ 10⁻⁶, against any one of the other servers" in told.markdown
         assert "1 of the 4 other organisations together" not in told.markdown
+
+
+@pytest.mark.parametrize("plan", [None, MASKED, SUMS], ids=["no plan", "masked", "sums"])
+@pytest.mark.parametrize("colluding", [None, 1, 3])
+@pytest.mark.parametrize("base", [RANDOMISED, UNKNOWN, BASE], ids=["some", "all", "none"])
+def test_no_row_contradicts_another(base, colluding, plan):
+    """A part of a record is never less protected than the record, nor fewer others learn more; and
+    as many as the budget assumes to collude have a row of their own, before all others'.
+    """
+    budget = Budget(features_epsilon=1.0, labels_epsilon=2.0, colluding=colluding)
+    told = statement(replace(base, plan=plan, budget=budget))
+    facts, cards = told.facts, told.document.cards
+    few = f"any {colluding} of" if colluding != 1 else "any one of"
+    rows = [(card.name.split(", against ")[1].split(",")[0], card) for card in cards]
+    whom = list(dict.fromkeys(who for who, _ in rows))
+    assert [who.startswith(few) for who in whom] == [False, *[True] * bool(colluding), False]
+    assert len({card.name for card in cards}) == len(cards)
+
+    def figure(data, k):
+        line = facts.line(data, "other servers", k)
+        return (line.epsilon if line else (facts.ceiling(data, k) or (math.inf,))[0]) * (1 - 1e-9)
+
+    for k in dict.fromkeys((colluding, None)):
+        record = figure("features", k)
+        for data in facts.kinds:
+            assert figure(data, k) <= record * (1 + 1e-8)
+            assert figure(data, colluding) <= figure(data, None)
+    if plan is None:
+        assert figure("label", colluding) <= 1.0
+    assert "| The sensitive answer | 2 |" not in told.markdown  # of a record that 1 is the limit of
 
 
 def test_a_plan_past_a_budget_against_one_says_whose_learning_is_limited():
     small = Budget(features_epsilon=0.01, labels_epsilon=0.01, colluding=1)
     said = statement(planned(MASKED, budget=small)).markdown
     if "refuses to train under" not in said:
-        assert "any 1 of the other servers learns no more than the budget says" in said
+        assert "any one of the other servers learns no more than the budget says" in said
     assert "others never learn more" not in said
 
 
 def test_without_noise_nothing_is_promised_against_others():
     told = statement(SETTINGS["without noise"])
     rows = said_in(told.markdown)[MUCH]
-    assert re.search(r"The other answers \| all other organisations.* \| no protection \| – ", rows)
+    whole = "All answers together, the sensitive one included"
+    assert re.search(rf"{whole} \| all other organisations.* \| no protection \| – ", rows)
     assert "privacy_parameters" in told.registry["deployment"]["privacy_loss"]  # the budget's
     free = statement(replace(SETTINGS["without noise"], budget=None))
     assert "privacy_parameters" not in free.registry["deployment"]["privacy_loss"]

@@ -51,7 +51,7 @@ class Budget:
         k = self.colluding
         if k is None:
             return "all other servers together"
-        return f"any {k:,} of the other servers" + (" together" if k > 1 else "")
+        return any_of(k, "the other servers")
 
     def limit(self, data: str) -> tuple[float, float]:
         """(ε, δ) for "features" or "label"."""
@@ -60,6 +60,17 @@ class Budget:
             if data == "features"
             else (self.labels_epsilon, self.labels_delta)
         )
+
+    def bound(self, data: str) -> tuple[float, float]:
+        """(ε, δ) that holds for a piece of data by any of the limits: every answer is a part of its
+        record, which the limit of features is about.
+        """
+        return min(self.limit("features"), self.limit(data if data == "label" else "features"))
+
+
+def any_of(colluding: int, others: str) -> str:
+    """So many of others, whichever they are, in words."""
+    return f"any one of {others}" if colluding == 1 else f"any {colluding:,} of {others} together"
 
 
 def last_safe_round(

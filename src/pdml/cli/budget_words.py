@@ -6,17 +6,17 @@ from pdml._special import expit
 from pdml.accounting import Budget
 from pdml.accounting.certainty import limit_certainty
 from pdml.pages import numbers
-from pdml.study import Study
+from pdml.study import Study, words
 
 
 def tell(study: Study) -> list[str]:
-    """For the answers that the model predicts from, and for the secret one."""
+    """For all answers of somebody, and for the sensitive one."""
     return [features(study), label(study)]
 
 
 def features(study: Study) -> str:
     """A limit on (ε, δ) is one on how sure anybody can become (privacy.md, section 11)."""
-    who = f"{_whom(study.budget)} of the answers above"
+    who = f"{_whom(study.budget)} of {words.SUBJECTS['features']}"
     if study.budget is None or isinf(study.budget.features_epsilon):
         return f"{who}: no limit."
     epsilon, delta = study.budget.limit("features")
@@ -34,14 +34,17 @@ def _whom(budget: Budget | None) -> str:
 
 def label(study: Study) -> str:
     """Randomised response caps what anybody learns, whatever is trained; a budget may be lower."""
-    cap, of = study.menu[-1], "of the secret answer"
-    chosen = f"never more than the epsilon that you choose, at most {cap:g} on this menu"
-    if study.budget is None or study.budget.labels_epsilon >= cap:
-        most = numbers.certainty(float(expit(cap)))
-        return f"{_whom(None)} {of}: {chosen}. From even odds nobody becomes more than {most} sure."
-    epsilon, delta = study.budget.limit("label")
+    cap, of = study.menu[-1], f"of {words.SUBJECTS['label']}"
+    most = numbers.certainty(float(expit(cap)))
+    chosen = (
+        f"never more than the epsilon that you choose, at most {cap:g} on this menu. From even "
+        f"odds nobody becomes more than {most} sure"
+    )
+    if study.budget is None or study.budget.bound("label")[0] >= cap:
+        return f"{_whom(None)} {of}: {chosen}."
+    epsilon, delta = study.budget.bound("label")
     limit = f"at most epsilon {epsilon:g} (delta {delta:g}) from all trainings"
-    return f"{_whom(study.budget)} {of}: {limit}. Everybody: {chosen}."
+    return f"{_whom(study.budget)} {of}: {limit}. Everybody together: {chosen}."
 
 
 def sure(epsilon: float, delta: float, of: str = "") -> str:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from pdml._special import expit
-from pdml.accounting import Budget
+from pdml.accounting import Budget, answers
 from pdml.cli import budget_words, screen
 from pdml.cli.screen import Grid
 from pdml.pages import numbers
@@ -76,7 +76,7 @@ def tell(study: Study, facts: dict[str, Any]) -> None:
 def _questions(study: Study, attributes: Iterable[Attribute]) -> Grid:
     rows = [
         (
-            study.wording.get(one.name, Wording()).label or one.name,
+            _question(study, one),
             words.domain(one, study.encoder.version),
             str(len(one.feature_names)),
         )
@@ -85,12 +85,16 @@ def _questions(study: Study, attributes: Iterable[Attribute]) -> Grid:
     return _few(("question", "answer", "features"), rows, words=2)
 
 
+def _question(study: Study, attribute: Attribute) -> str:
+    return study.wording.get(attribute.name, Wording()).label or attribute.name
+
+
 def _together(study: Study) -> list[str]:
     """What everybody who sees a report can learn of all answers that chance decides."""
     menus = [one.epsilon.menu for one in study.encoder.sensitive if one.epsilon]
     most = study.menu[-1] + sum(menu[-1] for menu in menus)
     return [
-        f"Chance decides each of them by itself. Of all of them and the secret answer together a "
+        f"Chance decides each of them by itself. Of {words.SUBJECTS[answers.TOGETHER]} a "
         f"report tells at most the sum of the epsilons that you choose, at most epsilon {most:g}: "
         f"from even odds at most {numbers.certainty(float(expit(most)))} sure."
     ]
@@ -149,6 +153,7 @@ def _ledger(study: Study, facts: dict[str, Any]) -> list[str]:
     budget, ledger = study.budget or Budget(), facts["ledger"]
     everybody = [line for line in ledger["lines"] if line["adversary"] == "other servers"]
     some = [line for line in ledger.get("coalitions", ()) if line["colluding"] == budget.colluding]
+    questions = {one.name: _question(study, one) for one in study.encoder.sensitive}
     said = []
     for line in (*some, *everybody):
         whom = budget.whom if line in some else Budget().whom
@@ -158,5 +163,5 @@ def _ledger(study: Study, facts: dict[str, Any]) -> list[str]:
             most, delta = numbers.certainty(line["certainty"]), f"{line['delta']:g}"
             spent = f"epsilon {numbers.epsilon(line['epsilon'])} (delta {delta}); "
             spent += f"from even odds at most {most} sure, but for a chance of {delta}"
-        said.append(f"{who} of the {line['data']}: {spent}.")
+        said.append(f"{who} of {words.subject(line['data'], questions)}: {spent}.")
     return said

@@ -11,7 +11,7 @@ from pdml.collect.summary import Summary
 from pdml.core.labels import keep_weight
 from pdml.mechanisms.label_flip import MILLION, WORD, threshold
 from pdml.plan.training_plan import TrainingPlan
-from pdml.study import Study
+from pdml.study import Study, words
 
 LEAST = 20  # reports before anything is estimated: of fewer, chance tells more than people do
 _SPAN = 1.96  # standard errors to either side that hold the truth in 95 of 100 cases
@@ -51,7 +51,7 @@ class Spending:
     what is allowed.
     """
 
-    data: str
+    data: str  # in words
     planned: float  # ε; infinite without protection
     allowed: float  # infinite without a limit
     delta: float
@@ -181,9 +181,10 @@ def _with_plan(
     budget = study.budget or Budget(features_delta=ledger.delta, labels_delta=ledger.delta)
     rows = []
     for data in ("features", "label"):
-        allowed, delta = budget.limit(data)
+        allowed, delta = budget.bound(data)
         told = ledger.profile(data, "other servers", 0, colluding=budget.colluding)
-        rows.append(Spending(data, profiles.epsilon_at(told, delta), allowed, delta))
+        name = words.SUBJECTS[data]
+        rows.append(Spending(name, profiles.epsilon_at(told, delta), allowed, delta))
     safe = None if study.budget is None else plan.last_safe_round(place, budget=study.budget)
     return replace(
         held,

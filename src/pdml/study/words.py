@@ -8,15 +8,30 @@ beliefs end elsewhere: what is sent multiplies the odds between two answers by a
 says the same words (`device.js`); a test compares them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from pdml.accounting import answers
 from pdml.mechanisms.label_flip import WORD, is_weak, threshold
 from pdml.study.attributes import NO_ANSWER
 from pdml.study.encoder import Attribute, Number
 from pdml.tables import listed
 
 WEAK = "This level protects you hardly at all."
+# What rows of a ledger are about. That of features is about replacing a record, label and all.
+SUBJECTS = {
+    "label": "the sensitive answer",
+    "features": "all answers together, the sensitive one included",
+    answers.TOGETHER: "the sensitive answer and all randomised ones together",
+}
+
+
+def subject(data: str, questions: Mapping[str, str]) -> str:
+    """What a row of a ledger is about; ``questions``: how people are asked, by attribute."""
+    if data in SUBJECTS:
+        return SUBJECTS[data]
+    asked = {answers.named(name): question for name, question in questions.items()}
+    return f"the answer to “{asked[data]}”"
 
 
 def share(part: Fraction) -> str:

@@ -5,16 +5,12 @@ alone promise.
 from math import inf
 
 from pdml.accounting import answers
-from pdml.accounting.ledger import DATA
+from pdml.accounting.ledger import ADVERSARIES, DATA
 from pdml.pages.statement.parts import Sheet
 from pdml.study import Study, Wording, words
 from pdml.study.encoder import Attribute
 
-WHAT = {
-    "label": "the sensitive answer",
-    "features": "the other answers",
-    answers.TOGETHER: "the sensitive answer and all randomised ones together",
-}
+OTHERS = ADVERSARIES[1]
 
 
 def asked(study: Study, attribute: Attribute) -> str:
@@ -29,18 +25,23 @@ def kinds(study: Study) -> tuple[str, ...]:
     return (*DATA, *answers.names([each.name for each in study.encoder.sensitive]))
 
 
-def what(study: Study, data: str) -> str:
-    """What a row is about, in words."""
-    for each in study.encoder.sensitive:
-        if data == answers.named(each.name):
-            return f"the answer to “{asked(study, each)}”"
-    some = data == "features" and study.encoder.sensitive and study.encoder.clear
-    return f"{WHAT[data]} that are not randomised" if some else WHAT[data]
+def what(study: Study, data: str, adversary: str = OTHERS) -> str:
+    """What a row is about, in words. That of features is about a whole record, of which whoever
+    receives it reads what is not randomised.
+    """
+    if data == "features" and adversary != OTHERS and study.encoder.clear:
+        return in_clear(study)
+    questions = {each.name: asked(study, each) for each in study.encoder.sensitive}
+    return words.subject(data, questions)
 
 
-def titled(study: Study, data: str) -> str:
+def in_clear(study: Study) -> str:
+    """The answers that are sent as they were given."""
+    return "the other answers" + (" that are not randomised" if study.encoder.sensitive else "")
+
+
+def titled(said: str) -> str:
     """The same at the beginning of a line; what people wrote stays as it is."""
-    said = what(study, data)
     return said[:1].upper() + said[1:]
 
 

@@ -68,7 +68,7 @@ class Facts:
     study: Study
     plan: TrainingPlan | None
     lines: tuple[Line, ...] = ()
-    coalitions: tuple[Line, ...] = ()  # one, half and all of the others, for each of `kinds`
+    coalitions: tuple[Line, ...] = ()  # for each of `kinds`, as many of the others as `sizes` says
     trainings: int = 1  # that a plan's lines count
     allowed: int = 0  # so many trainings by the plan keep to the budget at worst
     within: bool = True  # whether the counted ones do
@@ -94,13 +94,26 @@ class Facts:
         most = coins.most(self.study, data)
         return None if isinf(most) else (most, 0.0)
 
-    def ceiling(self, data: str) -> tuple[float, float] | None:
-        """(ε, δ) that all other organisations together never exceed, whatever is trained: by the
-        budget, or by the devices' coins; None where nothing bounds it."""
-        against_all = self.budget.colluding in (None, self.others)
-        by = data if data in coins.WHAT else "features"  # a randomised answer is a part of these
-        known = [self.budget.limit(by)] if self.limited(by) and against_all else []
+    def ceiling(self, data: str, colluding: int | None = None) -> tuple[float, float] | None:
+        """(ε, δ) that so many other organisations together (None: all) never exceed, whatever is
+        trained: by the budget, or by the devices' coins; None where nothing bounds it."""
+        k, most = colluding or self.others, self.budget.colluding or self.others
+        bound = self.budget.bound(data)
+        known = [bound] if k <= most and not isinf(bound[0]) else []
         return min(filter(None, (*known, self.coin(data))), default=None)
+
+    @property
+    def assumed(self) -> int | None:
+        """Against how many others the budget holds; None: against all."""
+        k = self.budget.colluding
+        return k if k is not None and k < self.others else None
+
+    @property
+    def against(self) -> tuple[tuple[str, int | None], ...]:
+        """Whom rows are about: the receiver, those whom the budget assumes to collude, all others,
+        and all together."""
+        few = [(OTHERS, self.assumed)] if self.assumed else []
+        return ((OWN, None), *few, (OTHERS, None), (TOGETHER, None))
 
     @property
     def others(self) -> int:
@@ -129,8 +142,10 @@ class Facts:
         found = trainable.mistakes(self.study) if hopeless else ending.mistakes(self.study)
         return tuple(sentence for _, sentence in found)
 
-    def line(self, data: str, adversary: str) -> Line | None:
+    def line(self, data: str, adversary: str, colluding: int | None = None) -> Line | None:
         """A row of the ledger; None without a plan."""
+        if colluding is not None:
+            return self.coalition(data, colluding)
         wanted = (each for each in self.lines if (each.data, each.adversary) == (data, adversary))
         return next(wanted, None)
 
@@ -141,8 +156,8 @@ class Facts:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """One, half and all of the other organisations."""
-        return tuple(few_coalitions(self.others))
+        """One, half and all of the other organisations, and as many as the budget assumes."""
+        return tuple(few_coalitions(self.others, self.assumed))
 
     @property
     def devices(self) -> bool:
@@ -175,10 +190,9 @@ def planned(study: Study, trainings: int) -> Facts:
 
 
 def _at_budget(ledger: Ledger, facts: Facts, data: str) -> Ledger:
-    """At the δ at which the budget limits it, so that the two can be compared; randomised answers
-    at that of the features, of which they are a part."""
-    by = data if data in LIMITED else "features"
-    return replace(ledger, delta=facts.budget.limit(by)[1]) if facts.limited(by) else ledger
+    """At the δ at which the budget bounds it, so that the two can be compared."""
+    epsilon, delta = facts.budget.bound(data)
+    return ledger if isinf(epsilon) else replace(ledger, delta=delta)
 
 
 class _Provenance(msgspec.Struct):

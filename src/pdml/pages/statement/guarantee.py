@@ -3,17 +3,27 @@
 from math import exp, isinf
 
 from pdml.accounting import Line, answers
+from pdml.accounting.budget import any_of
 from pdml.pages import lines, numbers
 from pdml.pages.statement import coins
 from pdml.pages.statement.facts import LIMITED, OTHERS, OWN, TOGETHER, Facts
 from pdml.pages.statement.parts import Card, Part, Section, Sheet
 from pdml.study import words
 
-WHOM = {
+_WHOM = {
     OWN: "the organisation that receives the report",
     OTHERS: "all other organisations together, the relay, and whoever gets the model",
     TOGETHER: "all organisations together, the receiving one included",
 }
+
+
+def whom(adversary: str, colluding: int | None = None) -> str:
+    """Against whom a row holds, in words."""
+    if colluding is None:
+        return _WHOM[adversary]
+    return f"{any_of(colluding, 'the other organisations')}, the relay, and whoever gets the model"
+
+
 _READING = (
     "How to read it: somebody gives the true value of one person's data even odds, or less, and "
     "then sees what the party in the second column sees, all of it or a part. The table says how "
@@ -30,11 +40,15 @@ _REPLACING = (
 def cards(facts: Facts) -> tuple[Card, ...]:
     """The figures that are asked for first: those of single randomised answers are in the table."""
     made = []
-    for data in (each for each in facts.kinds if each in coins.WHAT):
-        for whom in (OWN, OTHERS):
-            name = f"{coins.titled(facts.study, data)}, against {WHOM[whom]}"
-            line = facts.line(data, whom)
-            made.append(_unplanned(facts, name, data, whom) if line is None else _card(name, line))
+    for data in (each for each in facts.kinds if each in words.SUBJECTS):
+        for adversary, colluding in facts.against[:-1]:
+            subject = coins.titled(coins.what(facts.study, data, adversary))
+            name = f"{subject}, against {whom(adversary, colluding)}"
+            line = facts.line(data, adversary, colluding)
+            if line is None:
+                made.append(_unplanned(facts, name, data, adversary, colluding))
+            else:
+                made.append(_card(name, line))
     return tuple(made)
 
 
@@ -43,12 +57,14 @@ def _card(name: str, line: Line) -> Card:
     return Card(name, epsilon(line, letter=True), lines.sure(line), weak)
 
 
-def _unplanned(facts: Facts, name: str, data: str, whom: str) -> Card:
+def _unplanned(facts: Facts, name: str, data: str, adversary: str, colluding: int | None) -> Card:
     """What is known where each job brings its own plan: the menu and the budget."""
-    ceiling = facts.ceiling(data) if whom == OTHERS else facts.coin(data)
-    if ceiling is None and whom == OWN:
-        some = "some of them are" if facts.study.encoder.sensitive else "they are"
-        return Card(name, numbers.NO_PROTECTION, f"{some} sent as they were given", weak=True)
+    ceiling = facts.ceiling(data, colluding) if adversary == OTHERS else facts.coin(data)
+    if ceiling is None and adversary == OWN:
+        return Card(name, numbers.NO_PROTECTION, "they are sent as they were given", weak=True)
+    if ceiling is None and facts.limited("features"):
+        fewer = f"the budget holds against {any_of(facts.assumed or 1, 'them')}, and not more"
+        return Card(name, "no limit", f"{fewer}; the study has no plan", weak=True)
     if ceiling is None:
         return Card(name, "no limit", "the study sets none, and has no plan", weak=True)
     most, delta = ceiling
@@ -154,8 +170,8 @@ def neighbours(facts: Facts) -> Section:
         "Which data sets must look alike?",
         (
             "Two data sets of the same size that differ in one record, replaced by any other "
-            "record (for the other answers, with the sensitive one), or that differ in the "
-            "sensitive answer of one record (for the sensitive answer)"
+            "record (for all answers together), or that differ in the sensitive answer of one "
+            "record (for the sensitive answer)"
             f"{_one_by_one(facts)}.",
             _REPLACING,
             sizes,
@@ -188,14 +204,16 @@ def parameters(facts: Facts) -> Section:
     if facts.lines:
         rows = tuple(
             (
-                coins.titled(study, line.data),
-                WHOM[line.adversary],
+                coins.titled(coins.what(study, data, adversary)),
+                whom(adversary, colluding),
                 epsilon(line),
                 "–" if isinf(line.epsilon) else numbers.delta(line.delta),
                 lines.sure(line),
                 line.reason,
             )
-            for line in facts.lines
+            for data in facts.kinds
+            for adversary, colluding in facts.against
+            if (line := facts.line(data, adversary, colluding)) is not None
         )
         columns = ("Data", "Against", "ε", "δ", "How sure they can be", "Why")
         parts += [Sheet(_caption(facts), columns, rows), _READING]
@@ -230,16 +248,14 @@ def _budget(facts: Facts) -> tuple[Part, ...]:
     if facts.study.budget is None:
         return ("The study sets no budget: it limits nothing that trainings spend together.",)
     k = facts.budget.colluding
-    whom = "all of them together"
-    if k:
-        whom = f"any {numbers.count(k)} of them" + (" together" if k > 1 else "")
+    parties = any_of(k, "them") if k else "all of them together"
     rows = []
     for data in reversed(LIMITED):
-        limit, delta = facts.budget.limit(data)
-        free = not facts.limited(data)
+        limit, delta = facts.budget.bound(data)
+        free = isinf(limit)
         rows.append(
             (
-                coins.titled(facts.study, data),
+                coins.titled(coins.what(facts.study, data)),
                 "no limit" if free else f"{limit:g}",
                 "–" if free else numbers.delta(delta),
                 "–" if free else _factor(limit),
@@ -247,7 +263,7 @@ def _budget(facts: Facts) -> tuple[Part, ...]:
         )
     return (
         Sheet(
-            f"The study's budget: what the other organisations may learn, {whom}",
+            f"The study's budget: what the other organisations may learn, {parties}",
             ("Data", "ε", "δ", "Factor"),
             tuple(rows),
         ),
@@ -269,5 +285,5 @@ def _without_budget(facts: Facts) -> tuple[str, ...]:
         "ε that the person chose for it, nor all of them with the sensitive answer beyond "
         f"{largest}, the sum of the largest on their menus."
     )
-    also = " The budget of the other answers holds for each of them, too, as a part of the record."
+    also = " The budget of all answers together holds for each of them, too."
     return (own + (also if facts.limited("features") else ""),)

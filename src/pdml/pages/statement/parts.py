@@ -84,6 +84,11 @@ class Document:
     APPENDIX: ClassVar[str] = "Appendix: formulas"
 
     @property
+    def layout(self) -> str:
+        """The class of its cards: three in a row where that leaves no row unfinished, else four."""
+        return "cards four" if len(self.cards) % 3 else "cards"
+
+    @property
     def blanks(self) -> tuple[str, ...]:
         """What the organiser must fill in, each once, in the order of the document."""
         every = (*self.sections, *self.annex, *self.appendix)

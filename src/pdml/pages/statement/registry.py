@@ -16,7 +16,7 @@ import msgspec
 from pdml.pages import numbers
 from pdml.pages.statement import coins, said
 from pdml.pages.statement.facts import OTHERS, OWN, Facts
-from pdml.pages.statement.guarantee import WHOM
+from pdml.pages.statement.guarantee import whom
 from pdml.pages.statement.markdown import parts
 from pdml.pages.statement.parts import TO_FILL_IN, Blank, Section
 
@@ -221,7 +221,7 @@ def _loss(facts: Facts, told: dict[str, Section]) -> Loss:
 
 
 def _parameters(facts: Facts) -> Parameters | None:
-    """The one pair that an entry has room for: the other answers, against all others. Before a
+    """The one pair that an entry has room for: all answers, against all others. Before a
     training what the budget allows, else what the plan would spend."""
     if facts.simulated:
         return None
@@ -238,12 +238,12 @@ def _explained(facts: Facts, parameters: Parameters | None, section: Section) ->
     if facts.simulated:
         head = "The noise was simulated: the run protects nobody, and no parameters are given."
     elif parameters is None:
-        head = "Nothing bounds the other answers against all others: no parameters are given."
+        head = f"Nothing bounds {what} against all others: no parameters are given."
     elif facts.spent is not None:
-        head = f"The parameters are for {what}, against {WHOM[OTHERS]}."
+        head = f"The parameters are for {what}, against {whom(OTHERS)}."
     else:
         by = "the budget allows" if facts.ceiling("features") else "the plan would spend"
-        head = f"The parameters are what {by} at most of {what}, against {WHOM[OTHERS]}."
+        head = f"The parameters are what {by} at most of {what}, against {whom(OTHERS)}."
     return f"{head}\n\n{_text(section)}"
 
 
@@ -257,7 +257,7 @@ def _model(facts: Facts, told: dict[str, Section]) -> DeploymentModel:
     )
     if facts.study.encoder.sensitive:
         local += f"The same is true of the answers to: {coins.listed(facts.study)}. "
-    what = coins.titled(facts.study, "features")
+    what = coins.titled(coins.what(facts.study, "features", OWN))
     rest = (
         f"{what} are held by one trust domain, which added the noise."
         if facts.one_domain

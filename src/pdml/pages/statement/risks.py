@@ -2,11 +2,14 @@
 what the ledger says is left.
 """
 
+from math import isinf
+
 from pdml.accounting import Line
+from pdml.accounting.budget import any_of
 from pdml.pages import lines, numbers
 from pdml.pages.statement import coins
 from pdml.pages.statement.facts import OTHERS, OWN, TOGETHER, Facts
-from pdml.pages.statement.guarantee import WHOM, epsilon
+from pdml.pages.statement.guarantee import epsilon, whom
 from pdml.pages.statement.parts import Blank, Section, Sheet
 from pdml.study import Study
 
@@ -31,13 +34,13 @@ def risks(facts: Facts) -> Section:
             _remains(facts, "label", OTHERS),
         ),
         (
-            "The same learn somebody's other answers",
+            "The same learn what somebody answered, the sensitive answer included",
             _measure(facts, "features"),
             _remains(facts, "features", OTHERS),
         ),
         *_of_randomised(facts),
         (
-            f"The receiving organisation colludes: {WHOM[TOGETHER]}",
+            f"The receiving organisation colludes: {whom(TOGETHER)}",
             f"{coin}{_likewise(study)}; nothing else",
             _left_together(facts),
         ),
@@ -115,8 +118,7 @@ def _of_randomised(facts: Facts) -> list[tuple[str, str, str]]:
 def _left_together(facts: Facts) -> str:
     """What remains against all organisations, the receiving one included."""
     rest = "all of it" if facts.study.encoder.clear else _remains(facts, "features", TOGETHER)
-    some = facts.study.encoder.sensitive and facts.study.encoder.clear
-    named = "other answers that are not randomised" if some else "other answers"
+    named = coins.what(facts.study, "features", TOGETHER)
     told = [f"sensitive answer: {_remains(facts, 'label', TOGETHER)}", f"{named}: {rest}"]
     told += [
         f"{coins.what(facts.study, data)}: {_remains(facts, data, TOGETHER)}"
@@ -134,14 +136,24 @@ def _measure(facts: Facts, data: str) -> str:
     return f"whatever the plan of each job adds{coin}"
 
 
-def _remains(facts: Facts, data: str, whom: str) -> str:
+def _remains(facts: Facts, data: str, adversary: str) -> str:
     """What the ledger says; without one, the menu or the budget."""
-    line: Line | None = facts.line(data, whom)
+    if adversary != OTHERS or facts.assumed is None:
+        return _figure(facts, data, adversary)
+    few = any_of(facts.assumed, "them")
+    return (
+        f"against {few}: {_figure(facts, data, adversary, facts.assumed)}; against all of them "
+        f"together: {_figure(facts, data, adversary)}"
+    )
+
+
+def _figure(facts: Facts, data: str, adversary: str, colluding: int | None = None) -> str:
+    line: Line | None = facts.line(data, adversary, colluding)
     if line is not None:
         return f"{epsilon(line, letter=True)}: {lines.sure(line)}"
-    ceiling = facts.ceiling(data) if whom == OTHERS else facts.coin(data)
+    ceiling = facts.ceiling(data, colluding) if adversary == OTHERS else facts.coin(data)
     if ceiling is None:
-        return "no limit against all of them together"
+        return "no limit"
     most, delta = ceiling
     by = f"with δ = {numbers.delta(delta)}, by the budget" if delta else "by the device"
     return f"ε of at most {most:g}, {by}"
@@ -158,9 +170,9 @@ def _counting(facts: Facts) -> str:
 def _limits(facts: Facts) -> str:
     """Of the budget, over all trainings."""
     told = []
-    for data, name in (("features", "other answers"), ("label", "sensitive answer")):
-        limit, delta = facts.budget.limit(data)
-        if facts.limited(data):
+    for data in ("features", "label"):
+        name, (limit, delta) = coins.what(facts.study, data), facts.budget.bound(data)
+        if not isinf(limit):
             told.append(f"{name}: ε of at most {limit:g} with δ = {numbers.delta(delta)}")
         else:
             told.append(f"{name}: no limit by the budget")
@@ -172,7 +184,9 @@ def _assumed(facts: Facts) -> str:
     if facts.study.budget is None:
         return "none: the study sets no budget"
     k = facts.budget.colluding
-    return "a budget against " + (f"{k} of {facts.others} others" if k else "all others together")
+    return "a budget against " + (
+        any_of(k, f"the {facts.others} others") if k else "all others together"
+    )
 
 
 def _likewise(study: Study) -> str:

@@ -1,5 +1,8 @@
 """Whom people must trust, and what parties learn who put together what they see."""
 
+from math import isinf
+
+from pdml.accounting.budget import any_of
 from pdml.pages import lines, numbers
 from pdml.pages.statement import coins
 from pdml.pages.statement.facts import LIMITED, TOGETHER, Facts
@@ -86,10 +89,11 @@ def _domain(facts: Facts) -> tuple[Part, ...]:
 def _coalitions(facts: Facts) -> tuple[Part, ...]:
     if not facts.coalitions:
         k = facts.budget.colluding
-        limit = f"any {k}" if k else "all"
+        others = f"the {numbers.count(facts.others, 'other organisation')}"
+        limit = any_of(k, others) if k else f"all of {others} together"
         return (
             "The study has no plan, so that nothing is known of coalitions but the budget, which "
-            f"holds against {limit} of the {numbers.count(facts.others)} other organisations.",
+            f"holds against {limit}.",
         )
     rows = []
     for k in facts.sizes:
@@ -101,7 +105,7 @@ def _coalitions(facts: Facts) -> tuple[Part, ...]:
     alone = facts.line("label", TOGETHER)
     told = [] if alone is None else [epsilon(alone), lines.sure(alone)]
     rows.append(("the receiving organisation and any others", *told, *_nothing(facts)))
-    columns = ("Who colludes", "ε, sensitive", "How sure", "ε, others", "How sure")
+    columns = ("Who colludes", "ε, sensitive answer", "How sure", "ε, all answers", "How sure")
     return (
         Sheet("What a coalition learns about one person", columns, tuple(rows)),
         *_of_randomised(facts),
@@ -113,7 +117,7 @@ def _of_randomised(facts: Facts) -> tuple[Sheet, ...]:
     """The same of randomised answers."""
     rows = []
     for data in (each for each in facts.kinds if each not in LIMITED):
-        named = coins.titled(facts.study, data)
+        named = coins.titled(coins.what(facts.study, data))
         found = [(_size(k, facts.others), facts.coalition(data, k)) for k in facts.sizes]
         found.append(("the receiving organisation and any others", facts.line(data, TOGETHER)))
         rows += [
@@ -128,14 +132,18 @@ def _of_randomised(facts: Facts) -> tuple[Sheet, ...]:
 
 def _nothing(facts: Facts) -> tuple[str, str]:
     line = facts.line("features", TOGETHER)
-    return ("", "") if line is None else (epsilon(line), lines.sure(line))
+    if line is None:
+        return "", ""
+    of = f" of {coins.what(facts.study, 'features', TOGETHER)}" if isinf(line.epsilon) else ""
+    return epsilon(line), lines.sure(line) + of
 
 
 def _size(k: int, others: int) -> str:
     if others == 1:
         return "the other organisation"
-    named = "one" if k == 1 else "all" if k == others else "half"
-    return f"{named} of the other organisations ({k} of {others})"
+    if k == others:
+        return "all other organisations together"
+    return any_of(k, f"the {numbers.count(others)} other organisations")
 
 
 def _assumed(facts: Facts) -> list[str]:
@@ -163,8 +171,8 @@ def _assumed(facts: Facts) -> list[str]:
         )
     if k is not None:
         said.append(
-            f"The budget holds against any {k} of the {facts.others} other organisations"
-            f"{' together' if k > 1 else ''}, and not against more."
+            f"The budget holds against {any_of(k, f'the {facts.others} other organisations')}, and "
+            "not against more."
         )
     least = (
         "Whoever leaves out its noise counts as one of those who collude."

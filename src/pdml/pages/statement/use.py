@@ -5,7 +5,7 @@ from pdml.core.labels import keep_weight
 from pdml.pages import numbers
 from pdml.pages.statement import coins
 from pdml.pages.statement.facts import LIMITED, OTHERS, Facts
-from pdml.pages.statement.guarantee import epsilon
+from pdml.pages.statement.guarantee import epsilon, whom
 from pdml.pages.statement.parts import Blank, Exact, Part, Section, Sheet
 from pdml.release.signed_counts import Evaluated
 from pdml.study.trainable import MOST_JOBS
@@ -71,23 +71,30 @@ def _evaluated(found: Evaluated) -> list[Part]:
 
 def _trainings(facts: Facts) -> list[Part]:
     """What so many by the plan spend, and how many may follow one another."""
-    *first, last = (
-        f"{epsilon(line, letter=True)} of {coins.what(facts.study, data)} "
-        f"(δ = {numbers.delta(line.delta)})"
-        for data in (*reversed(LIMITED), *(each for each in facts.kinds if each not in LIMITED))
-        if (line := facts.line(data, OTHERS)) is not None
-    )
-    spent = f"{', '.join(first)} and {last}"
     times = numbers.count(facts.trainings, "training")
     told: list[Part] = [
         f"At organisations with {numbers.count(facts.study.min_records, 'record')} each, {times} "
-        f"by the plan would spend, against all others: {spent}."
+        f"by the plan would spend, against {whom(adversary, colluding)}: "
+        f"{_spent(facts, adversary, colluding)}."
+        for adversary, colluding in facts.against
+        if adversary == OTHERS
     ]
     if facts.study.budget is not None:
         many = numbers.count(facts.allowed, "such training") if facts.allowed else "none"
         more = " or more" if facts.allowed >= MOST_JOBS else ""
         told.append(f"At that size the budget allows {many}{more} on one data set.")
     return told
+
+
+def _spent(facts: Facts, adversary: str, colluding: int | None) -> str:
+    """Of each kind of data."""
+    *first, last = (
+        f"{epsilon(line, letter=True)} of {coins.what(facts.study, data, adversary)} "
+        f"(δ = {numbers.delta(line.delta)})"
+        for data in (*reversed(LIMITED), *(each for each in facts.kinds if each not in LIMITED))
+        if (line := facts.line(data, adversary, colluding)) is not None
+    )
+    return f"{', '.join(first)} and {last}"
 
 
 def utility(facts: Facts) -> Section:
