@@ -98,6 +98,22 @@ def test_another_epsilon_is_another_report():
     assert counted.ledger.user_lines().label_own_server == pytest.approx(np.full(240, 1.5))
 
 
+@pytest.mark.parametrize("plan", [SUMS, ROUNDS], ids=["sums", "rounds"])
+def test_fits_with_two_epsilons_tell_no_more_than_both_added_up(plan):
+    """A bound above another that holds is no use: each alone, at half the delta."""
+    x, y = people()
+    chosen = [classifier(plan=plan, epsilon=epsilon) for epsilon in (1.0, 2.0)]
+    alone = [clone(each).fit(x, y).privacy_ for each in chosen]
+    with PrivacyLedgerSession() as counted:
+        for each in chosen:
+            each.fit(x, y)
+    for data in ("label", "features"):
+        parts = [spent(replace(one, delta=one.delta / 2), data) for one in alone]
+        assert max(parts) * 0.9 < spent(counted.ledger, data) <= sum(parts)
+    mine = counted.ledger.user_lines().features_other_servers
+    assert max(mine) == pytest.approx(spent(counted.ledger), rel=1e-6)
+
+
 def test_people_with_different_epsilons_keep_them_through_a_search():
     x, y = people()
     epsilons = np.where(np.arange(240) % 2, 0.5, 2.0)

@@ -6,18 +6,19 @@ kind of person, so that it is asked only where it can help, and of no more peopl
 """
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, reduce
 
 import numpy as np
 
 from pdml._types import Array
 from pdml.accounting import profiles
 from pdml.accounting.coin import coin_profile
-from pdml.accounting.exposure import Exposure
+from pdml.accounting.exposure import Exposure, columns, of_kinds
 from pdml.accounting.profiles import Profile, Values
 
 ALONE, THETA, ETA, BOTH = "response alone", "theta", "eta", "both noises"
 WHOLE, ONCE, COIN = "every round", "label part once", "coin"
+BY_REPORT = "report by report"
 _WORTH = 0.98  # of a closed form's μ: what the coin must leave to be asked for
 _MOST = 16  # people with tables of their own
 
@@ -63,6 +64,15 @@ def against_others(data: str, spent: Exposure, *, worst: bool = False) -> Profil
     Profile
         With an entry for each kind of person.
     """
+    together = _together(data, spent, worst)
+    if not spent.by_report:
+        return together
+    several = cache(lambda: _by_report(data, spent, worst))
+    return lambda epsilon: np.minimum(together(epsilon), several()(epsilon))
+
+
+def _together(data: str, spent: Exposure, worst: bool) -> Profile:
+    """All releases at once."""
     forms = profiles.better_of(*closed(data, spent).values())
     asked = _coin_helps(data, spent)
     if not asked.any():
@@ -85,16 +95,21 @@ def keeps(data: str, spent: Exposure, epsilon: float, delta: float) -> bool:
     if not beyond.any():
         return True
     left = profiles.gaussian_profile(_beside_the_label(spent))(epsilon)
-    if (beyond & ~(_coin_helps(data, spent) & (left <= delta))).any():
+    helps = beyond & _coin_helps(data, spent) & (left <= delta)
+    if not spent.by_report and (beyond & ~helps).any():
         return False
-    return bool((_through_coin(spent, beyond, worst=True)(epsilon) <= delta).all())
+    if helps.any():
+        beyond[helps] = _through_coin(spent, helps, worst=True)(epsilon) > delta
+    if not (spent.by_report and beyond.any()):
+        return not beyond.any()
+    return bool((_by_report(data, of_kinds(spent, beyond), worst=True)(epsilon) <= delta).all())
 
 
 def winners(data: str, spent: Exposure, epsilon: Array, found: Array) -> list[str]:
     """Which bound says so, of each kind of person for whom δ(``epsilon``) = ``found``; of equal
-    ones the first, and if none of the closed forms does, it was the coin's."""
+    ones the first, and if none of the closed forms does, it was the coin's, or that of several."""
     forms = {name: profile(epsilon) for name, profile in closed(data, spent).items()}
-    names = np.full(len(epsilon), COIN, dtype=object)
+    names = np.where(_reported_more(spent), BY_REPORT, COIN).astype(object)
     for name, delta in reversed(forms.items()):
         names[delta <= found] = name
     return list(names)
@@ -115,6 +130,50 @@ def _beside_the_label(spent: Exposure) -> Values:
     return np.hypot(spent.coin.rest, spent.coin.square)
 
 
+def _reported_more(spent: Exposure) -> Values:
+    """Who has releases of more than one report."""
+    moved = [report.whole.mu > 0 for report in spent.by_report]
+    return np.sum([*moved, np.zeros(np.shape(spent.epsilon))], axis=0) > 1
+
+
+def _by_report(data: str, spent: Exposure, worst: bool) -> Profile:
+    """The releases of each report by themselves, composed; 1 for whoever has those of one only."""
+    asked = _reported_more(spent)
+    each = columns(*(of_kinds(report, asked) for report in spent.by_report))
+    different, whose = np.unique(_covering(each, worst), return_inverse=True)
+    found = []
+    for kind in np.flatnonzero(asked)[different].tolist():
+        reports = (of_kinds(report, [kind]) for report in spent.by_report)
+        moved = [report for report in reports if report.whole.mu[0] > 0]
+        found.append(reduce(profiles.composed, (_of_one(data, report) for report in moved)))
+
+    def delta(epsilon: Values) -> Values:
+        wanted = np.broadcast_to(epsilon, np.broadcast_shapes(np.shape(epsilon), asked.shape))
+        told = np.ones(wanted.shape)
+        for kind, owner in zip(np.flatnonzero(asked), whose, strict=True):
+            told[..., kind] = found[owner](wanted[..., kind])
+        return told
+
+    return delta
+
+
+def _of_one(data: str, spent: Exposure) -> Profile:
+    """Numbers to numbers, for the one kind of person that there is."""
+    profile = _together(data, spent, worst=False)
+    return lambda epsilon: profile(np.asarray(epsilon)[..., None])[..., 0]
+
+
+def _covering(each: Array, worst: bool) -> Array:
+    """For each column the place of one that is nowhere below it: the same one, or where only the
+    worst matter one that is below no other."""
+    different, first, back = np.unique(each, axis=1, return_index=True, return_inverse=True)
+    if worst:
+        above: Values = (different[:, :, None] <= different[:, None, :]).all(axis=0)  # i under j
+        front = above.sum(axis=1) == 1  # under nobody else
+        first = first[front][np.argmax(above[:, front], axis=1)]
+    return np.asarray(first[back.ravel()])
+
+
 def _through_coin(spent: Exposure, asked: Values, worst: bool) -> Profile:
     """The bound with the coin, for those asked."""
     coin = spent.coin
@@ -132,13 +191,8 @@ def _through_coin(spent: Exposure, asked: Values, worst: bool) -> Profile:
 def _covered(each: Array, worst: bool) -> Array:
     """The same columns, or larger ones, of which no more than a few are different: a bound for
     more of everything holds for less of it."""
-    different, back = np.unique(each, axis=1, return_inverse=True)
-    if worst:
-        above: Values = (different[:, :, None] <= different[:, None, :]).all(axis=0)  # i under j
-        front = above.sum(axis=1) == 1  # under nobody else
-        different = different[:, front][:, np.argmax(above[:, front], axis=1)]
-    kinds, whose = np.unique(different, axis=1, return_inverse=True)
+    kinds, whose = np.unique(each[:, _covering(each, worst)], axis=1, return_inverse=True)
     groups = np.array_split(np.arange(kinds.shape[1]), min(_MOST, kinds.shape[1]))
     for group in groups:
         kinds[:, group] = kinds[:, group].max(axis=1, keepdims=True)
-    return np.asarray(kinds[:, whose.ravel()][:, back.ravel()])
+    return np.asarray(kinds[:, whose.ravel()])

@@ -26,7 +26,13 @@ import numpy as np
 from pdml import _validate
 from pdml._special import ndtr
 from pdml._types import Array
-from pdml.accounting.profiles import Profile, Values, gaussian_profile, joint_profile
+from pdml.accounting.profiles import (
+    Profile,
+    Values,
+    chords,
+    gaussian_profile,
+    joint_profile,
+)
 
 _ARCS = 128  # of the quarter circle of φ: μ grows by at most π/4 of a 128th
 _LEVELS = 128  # of ε' in a table
@@ -103,14 +109,9 @@ def coin_profile(
         wanted, whose = np.broadcast_arrays(np.asarray(target, dtype=float), owner)
         found = np.empty(wanted.shape)
         for index, (cap, levels, bounds) in enumerate(tables):
-            mine = whose == index
-            asked = wanted[mine]
-            size = np.abs(asked)
-            # a profile is convex in e^ε', and falls: chords and the last value lie above it
-            chord = np.interp(np.exp(np.minimum(size, levels[-1])), np.exp(levels), bounds)
-            below = np.exp(-size) * chord - np.expm1(-size)  # both orders are alike
-            found[mine] = np.minimum(
-                gaussian_profile(cap)(asked), np.where(asked < 0, below, chord)
+            asked = wanted[whose == index]
+            found[whose == index] = np.minimum(
+                gaussian_profile(cap)(asked), chords(levels, bounds)(asked)
             )
         return found[()]
 

@@ -62,6 +62,7 @@ class ObjectiveNoised:
     label_shift: float
     fixed_shift: float | None = None
     encoding: str = ""
+    report_epsilon: float = 0.0  # as of `SumsReleased`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,7 @@ class IterateReleased:
     label_sensitivity: float
     record_sensitivity: float
     solver_slack: float | None = None
+    report_epsilon: float = 0.0  # as of `SumsReleased`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +93,8 @@ class SumsReleased:
     S_i by its square. ``fixed_shift`` is the part of each that is the same for everybody: rounding.
     ``encoding`` is a digest of how a person's answers became the row: two releases with the same
     one moved by the same row. "": not known, so that it counts as an encoding of its own.
+    ``report_epsilon`` is the ε of the person's report that went into it, where their label was
+    reported more than once. 0: not known, so that all reports count as having gone into it.
     """
 
     label_stddev: float  # of what this server adds to every number of Q_i
@@ -102,6 +106,7 @@ class SumsReleased:
     epsilon: float
     hidden_among: int = 1  # servers whose sums appear in one total only; 1: everybody's own is seen
     encoding: str = ""
+    report_epsilon: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

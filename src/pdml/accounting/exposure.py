@@ -59,6 +59,8 @@ class Exposure:
     whole: Bound  # of one record, in every round
     once: Bound  # its label's part through objective noise, as far as that is better
     coin: Coin  # its label's part through noise once, and the device's coin before
+    # the same releases, by the report of the label that went into them: what they tell composes
+    by_report: tuple["Exposure", ...] = ()
 
     def after(self, rounds: int) -> "Exposure":
         """As it stands after so many rounds."""
@@ -128,6 +130,10 @@ def exposure(
         whole=gaussian(whole + q_record + square + counts),
         once=with_sums(_split(sent.noised, loud, record, spread), q_record + square + counts),
         coin=_coin(sent, loud, record[2] + counts, [m.at(seen) for m in sums], classes),
+        by_report=tuple(
+            exposure(each, classes=classes, colluding=colluding)
+            for each in (() if by_round else sent.by_report)
+        ),
     )
     shape = found.theta.mu.shape
     return _arrays(lambda each: np.broadcast_to(each, shape)[slice(None) if by_round else 0], found)
@@ -144,7 +150,34 @@ def side_by_side(parts: Sequence[Exposure]) -> Exposure:
             )
         return np.concatenate(each, axis=-1)
 
-    return _arrays(joined, *parts)
+    longest = max(len(part.by_report) for part in parts)
+    return _arrays(joined, *(_with_reports(part, longest) for part in parts))
+
+
+def _with_reports(part: Exposure, many: int) -> Exposure:
+    """With so many reports at least, the others of which went into nothing."""
+    if len(part.by_report) == many:
+        return part
+    nothing = exposure(Split((1.0,), (), ()), np.ones(part.epsilon.shape[-1]))
+    return replace(part, by_report=(*part.by_report, *[nothing] * (many - len(part.by_report))))
+
+
+def of_kinds(spent: Exposure, chosen: Values) -> Exposure:
+    """Of these kinds of people only."""
+    return _arrays(lambda each: each[..., chosen], spent)
+
+
+def columns(*parts: Exposure) -> Array:
+    """All numbers of each kind of person, one below the other."""
+    found: list[Array] = []
+
+    def note(each: Array) -> Array:
+        found.append(each)
+        return each
+
+    for part in parts:
+        _arrays(note, part)
+    return np.array(found)
 
 
 def _arrays(change: Callable[..., Array], *parts: _Record) -> _Record:
@@ -153,7 +186,10 @@ def _arrays(change: Callable[..., Array], *parts: _Record) -> _Record:
     found: dict[str, Any] = {}
     for field in fields(first):
         each = [getattr(part, field.name) for part in parts]
-        found[field.name] = _arrays(change, *each) if is_dataclass(each[0]) else change(*each)
+        if isinstance(each[0], tuple):
+            found[field.name] = tuple(_arrays(change, *one) for one in zip(*each, strict=True))
+        else:
+            found[field.name] = _arrays(change, *each) if is_dataclass(each[0]) else change(*each)
     return type(first)(**found)
 
 

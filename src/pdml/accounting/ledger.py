@@ -380,7 +380,7 @@ class Ledger:
         sent = [self._sent[i] for i in self._different]
         forms = answers.closed(data, row, sent, spent)
         each = profiles.epsilon_at(forms, self.delta)[1:]
-        last = answers.against_others(data, row, sent, spent.after(-1))
+        last = answers.against_others(data, row, sent, self._exposure())
         at_the_end = profiles.epsilon_at(last, self.delta)  # nobody knew more before
         worst: list[float] = np.minimum(each, at_the_end).max(axis=1).tolist()
         return worst

@@ -100,12 +100,14 @@ def against_others(
 def _of_training(data: str, bound: str, sent: Split, colluding: int | None) -> str:
     if bound == bounds.ALONE:
         return "randomised response alone"
-    parts = [_HIDES[bound]] if sent.released else []
+    parts = [_HIDES.get(bound, "noise in all rounds sent")] if sent.released else []
     if sent.sums:
         among = [1 if colluding is None else each.hidden_among - colluding for each in sent.sums]
         hidden = f", hidden in the total of {min(among)} servers" if min(among) > 1 else ""
         coin = bound == bounds.COIN and not isinf(sent.epsilon) and not sent.released
         tossed = ", with the device's coin" if coin else ""
         parts.append(f"noise on {exchanges(len(sent.sums))}{tossed}{hidden}")
+    if bound == bounds.BY_REPORT:
+        parts.append("what each report went into bounded by itself, then added up")
     response = "randomised response, then " if data == "label" and not isinf(sent.epsilon) else ""
     return response + ", and ".join(parts)

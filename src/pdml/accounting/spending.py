@@ -36,6 +36,7 @@ class Split:
     counts: tuple[CountsReleased, ...] = ()
     answers: tuple[AnswerFlipped, ...] = ()  # of the record, each through a coin of its own
     in_clear: bool = True  # others came as they are
+    by_report: tuple["Split", ...] = ()  # the same, by the report that went into each release
 
     @property
     def own_epsilon(self) -> float:
@@ -91,6 +92,22 @@ def split(events: Sequence[Event]) -> Split:
         counts=tuple(counts),
         answers=flips[0].answers if flips else (),
         in_clear=any(flip.in_clear for flip in flips) or not flips,
+        by_report=() if counts else _by_report(flips, (*noised, *released, *sums)),
+    )
+
+
+def _by_report(
+    flips: Sequence[LabelFlipped],
+    releases: Sequence[ObjectiveNoised | IterateReleased | SumsReleased],
+) -> tuple[Split, ...]:
+    """One for each of several reports; none where it is not known which one went into a release."""
+    reports = {flip.epsilon: flip for flip in flips}
+    known = {each.report_epsilon for each in releases} <= set(reports)
+    if not known or not 1 < len(reports) == len(flips):
+        return ()
+    return tuple(
+        split([flip, *(each for each in releases if each.report_epsilon == epsilon)])
+        for epsilon, flip in reports.items()
     )
 
 
@@ -133,11 +150,13 @@ def summed(events: Sequence[Event]) -> tuple[Event, ...]:
 
     slack = [e.solver_slack for e in released if e.solver_slack is not None]
     kinds = {(e.label_sensitivity, e.record_sensitivity, e.solver_slack) for e in released}
+    reports = {event.report_epsilon for event in released}
     one = IterateReleased(
         t=1,
         stddev=1.0,
         label_sensitivity=together([event.label_sensitivity for event in released]),
         record_sensitivity=together([event.record_sensitivity for event in released]),
         solver_slack=together(slack) if slack and len(kinds) == 1 else None,
+        report_epsilon=reports.pop() if len(reports) == 1 else 0.0,
     )
     return (*others, one)

@@ -8,7 +8,7 @@ whatever is trained, and is counted in those fits that they were in.
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from threading import RLock
@@ -19,7 +19,7 @@ import numpy as np
 from pdml import _validate
 from pdml._types import Array, IntArray
 from pdml.accounting import Budget, Ledger, Reports
-from pdml.accounting.events import Event, LabelFlipped
+from pdml.accounting.events import CountsReleased, Event, LabelFlipped
 from pdml.accounting.provenance import SIMULATION
 from pdml.accounting.spending import summed
 from pdml.core import rows
@@ -354,8 +354,13 @@ def added_up(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
         mine = own[owner == g]
         used = np.unique(key[len(fits) :][key[len(fits) :] > 0])
         flips = [_flip(used[i : i + 1]) for i in range(len(used))] or [_flip(np.unique(mine))]
-        through = (spent[int(kind)] for kind in key[: len(fits)] if kind >= 0)
-        events.append((*flips, *(event for one in through for event in one)))
+        through = (
+            _of_report(event, float(report))
+            for kind, report in zip(key[: len(fits)], key[len(fits) :], strict=True)
+            if kind >= 0
+            for event in spent[int(kind)]
+        )
+        events.append((*flips, *through))
     first = fits[0]
     how = f"{len(fits)} fit{'' if len(fits) == 1 else 's'}"
     return Ledger(
@@ -375,6 +380,13 @@ def _flip(epsilons: Array) -> LabelFlipped:
     return LabelFlipped(
         epsilon=float(epsilons[-1]), by=SIMULATION, epsilons=tuple(epsilons.tolist())
     )
+
+
+def _of_report(event: Event, epsilon: float) -> Event:
+    """The same release, that a report with this ε went into; below 0: the only report."""
+    if epsilon < 0 or isinstance(event, LabelFlipped | CountsReleased):
+        return event
+    return replace(event, report_epsilon=epsilon)
 
 
 def open_sessions() -> tuple[PrivacyLedgerSession, ...]:
