@@ -5,20 +5,26 @@ import subprocess
 import sys
 import threading
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
 from joblib import parallel_config
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
+from sklearn.ensemble import BaggingClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
 from pdml import Budget, PDMLClassifier, PrivacyLedgerSession, TrainingPlan
 from pdml.accounting import Ledger
-from pdml.errors import BudgetExceeded, InvalidInput, UncountedTrainingWarning
+from pdml.errors import BudgetExceeded, ClippingWarning, InvalidInput, UncountedTrainingWarning
 from pdml.release import fingerprints, session
 
 SUMS = TrainingPlan(method="sums", label_noise=3.0, square_noise=5.0)
@@ -172,20 +178,84 @@ def test_what_is_saved_knows_the_sum_and_nobody_else():
     np.testing.assert_array_equal(loaded.predict(x), fitted.predict(x))
 
 
-def test_whoever_is_named_is_recognised_behind_a_fitted_step():
+def known(counted):
+    return len(np.unique(np.concatenate([fit.people for fit in counted.fits])))
+
+
+def test_people_are_recognised_behind_a_fitted_step_by_name_or_by_what_came_before():
     x, y = people(width=5)
     with config_context(enable_metadata_routing=True):
         pipe = make_pipeline(PCA(3), classifier().set_fit_request(people=True))
-        found = []
         for names in (np.arange(240), None):
             with PrivacyLedgerSession() as counted:
                 for part in (slice(0, 160), slice(80, 240)):
                     given = {} if names is None else {"people": names[part]}
                     pipe.fit(x[part], y[part], **given)
-            found.append(1 + max(int(fit.people.max()) for fit in counted.fits))
-    assert found == [240, 320]  # their values are other values in each fold
+            assert known(counted) == 240
     with PrivacyLedgerSession(), pytest.raises(InvalidInput, match="people must hold a name"):
         classifier().fit(x, y, people=np.zeros(240))
+
+
+@pytest.mark.parametrize("kind", ["array", "sparse", "frame", "texts"])
+def test_folds_of_a_search_over_a_pipeline_are_the_same_people(kind):
+    """Also beside fits without one; what cannot be followed through is named in a warning."""
+    x, y = people(width=4)
+    table = {
+        "array": lambda: x,
+        "sparse": lambda: sp.csr_array(x),
+        "frame": lambda: pd.DataFrame(x, columns=list("abcd")),
+        "texts": lambda: pd.DataFrame({"a": np.round(4 * x[:, 0]).astype(str), "b": x[:, 1]}),
+    }[kind]()
+    steps = {
+        "sparse": MaxAbsScaler(),
+        "texts": ColumnTransformer([("a", OneHotEncoder(handle_unknown="ignore"), ["a"])]),
+    }
+    nested = make_pipeline(
+        steps.get(kind, StandardScaler()), make_pipeline(MaxAbsScaler(), classifier())
+    )
+    name = "pipeline__pdmlclassifier__norm_bound"
+    with warnings.catch_warnings(), PrivacyLedgerSession() as counted:
+        warnings.simplefilter("error", UncountedTrainingWarning)
+        GridSearchCV(nested, {name: [1.0, 2.0]}, cv=3).fit(table, y)
+        if kind in ("array", "frame"):
+            classifier().fit(table, y)
+    assert known(counted) == 240
+
+
+def test_people_behind_a_pipeline_that_cannot_be_followed_are_warned_of_once():
+    """Bagging chooses rows, of whose values before the scaler nothing is known."""
+    x, y = people(width=4)
+    bagged = make_pipeline(StandardScaler(), BaggingClassifier(classifier(), 1, random_state=0))
+    with PrivacyLedgerSession() as counted, warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        cross_val_score(bagged, x, y, cv=3)
+    assert known(counted) > 240
+    kinds = [one for one in heard if one.category is UncountedTrainingWarning]
+    assert len(kinds) == 1 and "people=names" in str(kinds[0].message)
+
+
+def test_a_pipeline_of_clones_outside_a_session_is_noticed():
+    x, y = people(seed=77, width=4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pdml.release.simulation.IN_THIS_PROCESS", fingerprints.Uncounted())
+        with pytest.warns(UncountedTrainingWarning, match="each ledger counts its own"):
+            cross_val_score(make_pipeline(StandardScaler(), classifier()), x, y, cv=3)
+
+
+@pytest.mark.filterwarnings("ignore::pdml.errors.PrivacyUtilityWarning")
+def test_a_search_warns_once_of_each_kind():
+    x, y = people(width=4)
+    for inside in (True, False):
+        search = GridSearchCV(classifier(), {"norm_bound": [0.01, 0.02]}, cv=3)
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            with PrivacyLedgerSession() if inside else nullcontext():
+                search.fit(x, y)
+        kinds = [one.category for one in heard]
+        assert ClippingWarning in kinds and len(kinds) == len(set(kinds))
+    for _ in range(2):  # whoever fits by hand hears it every time
+        with pytest.warns(ClippingWarning):
+            classifier(norm_bound=0.01).fit(x, y)
 
 
 def test_one_label_and_sensible_settings():

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from pdml._types import Array, Matrix
 from pdml.release.form import Form
 from pdml.release.frames import Declared
-from pdml.release.pipelines import AS_GIVEN, fitted_before
+from pdml.release.pipelines import AS_GIVEN, fitted_before, rows_before
 from pdml.release.session import Origin
 from pdml.release.simulation import Simulation
 
@@ -136,7 +136,15 @@ noise_decay, tolerance, label_noise, square_noise
     def __sklearn_clone__(self) -> "PDMLClassifier":
         twin: PDMLClassifier = super().__sklearn_clone__()
         twin._origin = Origin.here()
+        twin._warned = self._family()
         return twin
+
+    def _family(self) -> set[type[UserWarning]]:
+        """Of what clones have warned: one set for all clones of the same estimator."""
+        if self._origin.process and isinstance(self._warned, set):
+            return self._warned
+        found: set[type[UserWarning]] = self.__dict__.setdefault("_clones_warned", set())
+        return found
 
     def fit(
         self,
@@ -158,7 +166,7 @@ noise_decay, tolerance, label_noise, square_noise
             The index of each record's server; by default they are dealt out.
         people : array, optional
             A name for each record, by which a `PrivacyLedgerSession` recognises it in other fits;
-            by default its values.
+            by default its values, those before the first step of a pipeline.
 
         Returns
         -------
@@ -175,6 +183,7 @@ noise_decay, tolerance, label_noise, square_noise
             servers=servers,
             people=people,
             leaks=fitted_before(),
+            before=rows_before(self),
         )
 
     def _read(self, X: Any, y: Any) -> tuple[Form, Matrix, NDArray[Any]]:

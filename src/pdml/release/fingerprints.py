@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from pdml._types import IntArray, Matrix
+from pdml._types import IntArray
 from pdml.errors import InvalidInput, UncountedTrainingWarning
 
 _KEY = os.urandom(32)
@@ -30,15 +30,15 @@ UNCOUNTED = (
 )
 
 
-def fingerprints(x: Matrix, y: Any) -> IntArray:
+def fingerprints(x: Any, y: Any) -> IntArray:
     """One number for each record with its label: the same for the same values, in whatever storage.
 
     Values are compared as float32 has them, so that a copy of less precision is the same record.
 
     Parameters
     ----------
-    x : matrix
-        Records, dense or sparse.
+    x : matrix, or anything with a row for each record
+        Records, dense or sparse; of other things than numbers what Python writes of them.
     y : array
         Their labels.
 
@@ -46,6 +46,12 @@ def fingerprints(x: Matrix, y: Any) -> IntArray:
     -------
     array of int64
     """
+    if not sp.issparse(x):
+        x = _table(x)
+    if x.dtype == object:
+        pairs = zip(label_prints(y).tolist(), x.tolist(), strict=True)
+        texts = (repr(pair).encode("utf-8", "surrogatepass") for pair in pairs)
+        return np.array([_number(text) for text in texts], dtype=np.int64)
     found, whole = label_prints(y), sp.csr_array(x) if sp.issparse(x) else x
     step = max(1, _AT_ONCE // max(1, x.shape[1]))
     for start in range(0, len(found), step):
@@ -132,6 +138,16 @@ def _digest(name: Any) -> int:
 def _number(content: bytes) -> int:
     digest = blake2b(content, digest_size=8, key=_KEY).digest()
     return int.from_bytes(digest, "little", signed=True)
+
+
+def _table(x: Any) -> Any:
+    """An array of numbers, or of objects where some are none."""
+    whole = np.asarray(x)
+    whole = whole[:, None] if whole.ndim == 1 else whole
+    try:
+        return whole if whole.dtype.kind in "biuf" else whole.astype(float)
+    except (TypeError, ValueError):
+        return whole.astype(object)
 
 
 def _single(values: Any) -> Any:

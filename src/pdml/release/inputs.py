@@ -4,7 +4,6 @@ Every step looks at one record and at public settings only, so preparing leaks n
 taken from the records themselves (``"from_data"``) is a leak, and is named as one.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,7 @@ from pdml._types import Array, Matrix
 from pdml.core import decimal_grid, maps, rows, scaling
 from pdml.core.expansion import Expansion
 from pdml.core.maps import FeatureMap
-from pdml.errors import ClippingWarning, InvalidInput
+from pdml.errors import InvalidInput
 from pdml.study.encoder import Encoder
 
 SCALES_LEAK = (
@@ -291,8 +290,8 @@ def _found_scales(x: Matrix) -> Array:
     return np.array(found, dtype=float).reshape(-1, 2)
 
 
-def warn_of_clipping(lengths: Array, norm_bound: float) -> None:
-    """Say it if shrinking undeclared rows may have thrown away what they tell.
+def clipping(lengths: Array, norm_bound: float) -> str:
+    """Whether shrinking undeclared rows may have thrown away what they tell, in a sentence.
 
     Parameters
     ----------
@@ -300,21 +299,24 @@ def warn_of_clipping(lengths: Array, norm_bound: float) -> None:
         Of the rows before they were shrunk, in units of the norm bound.
     norm_bound : float
         As it was set.
+
+    Returns
+    -------
+    str
+        "" if it is not so.
     """
     for factor, share in _LONG:
         long = int(np.count_nonzero(lengths > factor))
         if long > share * len(lengths):
-            warnings.warn(
+            return (
                 f"{long:,} of {len(lengths):,} rows are more than {factor:g} times as long as "
                 f"norm_bound={norm_bound:g} and were shrunk to it, by which columns in units of "
                 "their own, or far from 0, can lose most of what they tell: declare "
                 "feature_scales=[(typical, spread), ...], which is (0, 1) for a column that is "
                 "standardised already, or feature_ranges; or take them from the records by "
-                "feature_scales='from_data', which is a release that no noise protects",
-                ClippingWarning,
-                stacklevel=4,
+                "feature_scales='from_data', which is a release that no noise protects"
             )
-            return
+    return ""
 
 
 def unnamed(many: int) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
@@ -34,10 +35,28 @@ def fitted_before() -> list[str]:
     return list(dict.fromkeys(leaks))
 
 
+def rows_before(estimator: object) -> Any:
+    """X as it was before the pipeline whose last step is this estimator, or the outermost of
+    several in one another; None without one.
+
+    Folds of a search have the same values here, whatever is fitted to each of them on the way.
+    Behind anything else, which may choose rows (bagging), it cannot be told which rows are left.
+    """
+    found, step = None, estimator
+    for pipeline, frame in _fitting():
+        if pipeline is not step and pipeline.steps[-1][1] is step:
+            found, step = frame.f_locals.get("X"), pipeline
+    return found
+
+
 def _pipelines() -> Iterator[Pipeline]:
+    return (pipeline for pipeline, _ in _fitting())
+
+
+def _fitting() -> Iterator[tuple[Pipeline, FrameType]]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         caller = frame.f_locals.get("self")
         if isinstance(caller, Pipeline) and frame.f_code.co_name.startswith("fit"):
-            yield caller
+            yield caller, frame
         frame = frame.f_back

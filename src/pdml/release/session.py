@@ -32,6 +32,14 @@ ELSEWHERE = (
     "n_jobs=1, or threads, which a session asks of joblib where no other backend is named"
 )
 
+STRANGERS = (
+    "No record of this fit has values as in an earlier fit of its PrivacyLedgerSession, and a "
+    "pipeline fitted transformers to them before: if these are the same people, the ledger takes "
+    "them for others and says too little. Name them by fit(..., people=names), through a search "
+    "by fit(x, y, STEP__people=names) with the name of the step, or transform the records before "
+    "the session."
+)
+
 _OTHER_LABELS = 0.1  # share of known records with labels that were never seen beside their values
 
 _open: list["PrivacyLedgerSession"] = []
@@ -108,8 +116,9 @@ class PrivacyLedgerSession:
     - Sessions that are open together know people and their reports in common, by the randomness of
       the one that was opened first.
     - Two records are one person's if their values, in single precision, and their label are the
-      same, the k-th of equal ones always the k-th. Behind a step that is fitted to each fold, which
-      changes values, pass ``people`` to ``fit``: in every fit of a session, or in none.
+      same, the k-th of equal ones always the k-th. In a pipeline values are those before its first
+      step. Behind anything else that is fitted to each fold, which changes values, pass ``people``
+      to ``fit``: in every fit of a session, or in none.
     - A session counts one label: whoever is named and has another one than before is refused, and
       so are records of which many have labels that were never seen beside their values.
 
@@ -392,6 +401,12 @@ def _of_report(event: Event, epsilon: float) -> Event:
 def open_sessions() -> tuple[PrivacyLedgerSession, ...]:
     """All that are open, the one that was opened first before the others."""
     return tuple(_open)  # without a lock, which another thread may have held when this was forked
+
+
+def strangers(sessions: Sequence[PrivacyLedgerSession], people: IntArray) -> bool:
+    """Whether there were earlier fits, and none of these people was in one."""
+    earlier = [fit.people for fit in (sessions[0].fits if sessions else ())]
+    return bool(earlier) and not np.isin(people, np.concatenate(earlier)).any()
 
 
 def sessions_of_a_fit() -> tuple[PrivacyLedgerSession, ...]:

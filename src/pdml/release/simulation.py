@@ -8,13 +8,15 @@ takes a second: a third of what it takes to train on a table of 45,000 people.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
+from threading import Lock
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import _num_samples
 
 from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
@@ -23,7 +25,12 @@ from pdml.accounting.provenance import SIMULATION
 from pdml.core import labels, rows
 from pdml.core.graph import Graph, build
 from pdml.core.ranges import Range
-from pdml.errors import InvalidInput, PrivacyUtilityWarning
+from pdml.errors import (
+    ClippingWarning,
+    InvalidInput,
+    PrivacyUtilityWarning,
+    UncountedTrainingWarning,
+)
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, TOPOLOGY, Source, source_named
 from pdml.plan.place import Place, RowSpec
@@ -34,7 +41,14 @@ from pdml.release.form import Form
 from pdml.release.history import NO_ROUNDS, History, noise_level
 from pdml.release.intervals import Intervals
 from pdml.release.model import THIS_TRAINING, Model
-from pdml.release.session import Fit, Origin, PrivacyLedgerSession, sessions_of_a_fit
+from pdml.release.session import (
+    STRANGERS,
+    Fit,
+    Origin,
+    PrivacyLedgerSession,
+    sessions_of_a_fit,
+    strangers,
+)
 from pdml.release.settling import AUTO, OVERRIDES, Settled, doubts, settled
 from pdml.train.engines import local
 
@@ -45,10 +59,14 @@ CLASSES_LEAK = (
 )
 
 
+_warning = Lock()
+
+
 class Simulation:
     """Settings of a training, and what came of it; `PDMLClassifier` says what each means."""
 
     _origin = Origin(0, session=False)  # of what is no clone
+    _warned: Set[type[UserWarning]] = frozenset()  # of what, by clones of the same estimator
     _notes: tuple[str, ...] = ()  # what the reader of any ledger of it must know
 
     def __init__(
@@ -153,6 +171,7 @@ class Simulation:
         servers: Any = None,
         people: Any = None,
         leaks: Sequence[str] = (),
+        before: Any = None,
     ) -> Self:
         """Train on simulated users.
 
@@ -166,6 +185,8 @@ class Simulation:
             As for `PDMLClassifier.fit`.
         leaks : sequence of str
             What happened to the records before, in sentences for ``leaks_``.
+        before : array or frame, optional
+            The records as they were before that, by which people are recognised in other fits.
 
         Returns
         -------
@@ -184,11 +205,15 @@ class Simulation:
         unscaled = False
         if not self.declared:
             lengths = rows.norms(x) / self.norm_bound
-            inputs.warn_of_clipping(lengths, self.norm_bound)
+            if clipped := inputs.clipping(lengths, self.norm_bound):
+                self._warn(clipped, ClippingWarning)
             unscaled = bool(2 * np.count_nonzero(lengths > 1) > len(lengths))
         chosen = self.epsilon if epsilons is None else epsilons
         label_epsilons = labels.check_epsilons(np.inf if chosen is None else chosen, len(index))
-        whose = self._recognised(sessions, people, x, y)
+        whole = before is not None and _num_samples(before) == len(index)
+        whose = self._recognised(sessions, people, before if whole else x, y)
+        if leaks and people is None and not whole and strangers(sessions, whose):
+            self._warn(STRANGERS, UncountedTrainingWarning)
         if sessions and servers is None:
             servers = sessions[0].memory.servers(whose, self.n_servers)
         order, cuts = dealing.groups_of(servers, len(index), self.n_servers, source)
@@ -240,8 +265,17 @@ class Simulation:
         self.coef_, self.intercept_ = self._bare.coefficients, self._bare.intercepts
         self.doubts_ = doubts(agreed.proposal, self._gain, unscaled=unscaled)
         if self.doubts_:
-            warnings.warn(" ".join(self.doubts_), PrivacyUtilityWarning, stacklevel=3)
+            self._warn(" ".join(self.doubts_), PrivacyUtilityWarning)
         return self
+
+    def _warn(self, sentence: str, kind: type[UserWarning]) -> None:
+        """Warn; of each kind once for all clones of one estimator, of which a search fits many."""
+        with _warning:
+            if kind in self._warned:
+                return
+            if isinstance(self._warned, set):
+                self._warned.add(kind)
+        warnings.warn(sentence, kind, stacklevel=4)
 
     def _settled(self, places: Sequence[Place], epsilons: Array) -> Settled:
         """The plan and its budget, from public settings and sizes alone."""
@@ -415,14 +449,14 @@ class Simulation:
         return self._shown[1]
 
     def _recognised(
-        self, sessions: Sequence[PrivacyLedgerSession], people: Any, x: Matrix, y: Any
+        self, sessions: Sequence[PrivacyLedgerSession], people: Any, x: Any, y: Any
     ) -> IntArray:
         """Each record's person in a session; without one, a clone's records are only noticed."""
         if not sessions and self._origin.process == 0:
             return np.zeros(0, dtype=np.int64)
-        prints = fingerprints(x, y) if people is None else named(people, x.shape[0])
+        prints = fingerprints(x, y) if people is None else named(people, len(y))
         if sessions:
-            keys = fingerprints(x, np.zeros(x.shape[0])) if people is None else prints
+            keys = fingerprints(x, np.zeros(len(y))) if people is None else prints
             return sessions[0].memory.recognise(
                 prints, keys, label_prints(y), by_name=people is not None
             )
