@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,28 @@ def reports(count: int, token: str = "") -> list[str]:
     assert {outcome.code for outcome in store.commit(entries)} == {"stored"}
     store.close()
     return [each.report for each in entries]
+
+
+@pytest.mark.parametrize(
+    ("opens", "closes", "sentence"),
+    [
+        (2024, 2025, "the study closed at 2025-01-01 00:00 UTC"),
+        (2088, 2089, "the study opens at 2088-01-01 00:00 UTC"),
+        (2024, 2089, ""),
+    ],
+)
+def test_reopening_outside_the_study_s_times_says_that_nothing_is_taken(
+    capsys: pytest.CaptureFixture[str], opens: int, closes: int, sentence: str
+) -> None:
+    times = {
+        "opens": datetime(opens, 1, 1, tzinfo=UTC),
+        "closes": datetime(closes, 1, 1, tzinfo=UTC),
+    }
+    Path(AT[0]).write_text(render(replace(TRIAL, **times)))
+    run(capsys, "collect", "invite", *AT, "--count", "1", "--out", "links.csv")
+    code, out, err = run(capsys, "collect", "close", *AT, "--reopen")
+    assert code == 0, err
+    assert sentence in " ".join(out.split()) and ("no report is taken" in out) == bool(sentence)
 
 
 def test_a_collection_s_whole_life(capsys: pytest.CaptureFixture[str]) -> None:

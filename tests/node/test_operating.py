@@ -8,11 +8,13 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from joined import join
+from joined import join, people, spend
 
 from pdml.errors import InvalidInput
 from pdml.node import desk, operating
+from pdml.node.account import look
 from pdml.node.home import Home
+from pdml.node.importing import import_table
 from pdml.node.questions import STOP
 
 ENDED = [
@@ -137,6 +139,28 @@ def test_only_a_job_that_goes_on_is_stopped(asked: Home) -> None:
     operating.refuse(asked, "first")
     with pytest.raises(InvalidInput, match="is in no job"):
         operating.stop(asked)
+
+
+@pytest.mark.parametrize("state", [desk.ACCEPTED, desk.BEGUN])
+def test_the_job_that_a_node_is_in_is_stopped_whatever_waits(asked: Home, state: str) -> None:
+    put(asked, attempt="b" * 32, job="under-way", state=state)
+    put(asked, job="later", offerer="alice", state=desk.ALLOWED)
+    assert operating.stop(asked) == "under-way"
+    assert [wish.about for wish in desk.Desk(asked.folder).take_wishes()] == ["b" * 32]
+    assert look(asked).attempt.job == "under-way"
+
+
+def test_a_job_runs_only_while_the_node_is_in_it(tmp_path: Path) -> None:
+    home = join(tmp_path)
+    import_table(home, people(), label="diagnosed", epsilon=2.0, randomise=True)
+    home = Home.open(home.folder)
+    spend(home)
+    attempt = put(home, job="job", state=desk.BEGUN)
+    states = []
+    for state in (desk.BEGUN, desk.FAILED):
+        desk.Desk(home.folder).move(attempt.attempt, state)
+        states += [job["state"] for job in look(home).to_dict()["jobs"]]
+    assert states == ["running", "stopped"]
 
 
 def test_nobody_makes_a_node_forget_what_has_ended(

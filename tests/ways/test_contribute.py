@@ -83,3 +83,18 @@ def test_two_people_answer_in_the_terminal_and_one_withdraws(walk: Walk) -> None
     said = walk.pdml("contribute", *HERE, "--token", first, code=1)
     assert "was withdrawn on this device" in said  # and chance does not decide again
     assert "had erased" in walk.pdml("contribute", "withdraw", STUDY, "--receipt", "mine.json")
+
+
+def test_a_closed_collection_takes_a_late_report_once_it_is_reopened(walk: Walk) -> None:
+    walk.environment |= {"PDML_STATE_DIR": str(walk.folder / "device")}
+    link, _ = serve(walk)
+    given = ("--answer", "age=44", "--answer", "shift=night", "--epsilon", 1, "--label", "yes")
+    report = ("contribute", *HERE, "--token", link, *given, "--agree", "--yes")
+    assert "is closed" in walk.pdml("collect", "close", *HERE)
+    refused = walk.pdml(*report, code=1)
+    assert "closed" in refused and count(walk, "reports") == 0
+    assert not (walk.folder / "device").exists(), "chance has decided nothing yet"
+
+    assert "is open" in walk.pdml("collect", "close", *HERE, "--reopen")
+    assert "Stored by north" in walk.pdml(*report)
+    assert count(walk, "reports") == 1

@@ -6,32 +6,14 @@ import pytest
 
 pytest.importorskip("nats")
 
-from walking import Walk, free_ports, write_study
+from walking import Walk, start_consortium
 
 NAMES = ("north", "south")
 PLAN = "\n[plan]\nrounds = 10\npenalty = 0.1\nobjective_bound = 0.2\nnoise_scale = 0.3\n"
 
 
 def test_the_third_training_is_refused(walk: Walk) -> None:
-    ports = dict(zip(NAMES, free_ports(2), strict=True))
-    write_study(walk, ports)
-    with open(walk.folder / "study.toml", "a") as file:
-        file.write(PLAN)
-    for name in NAMES:
-        walk.pdml("node", "init", name, "--name", name)
-    walk.pdml("study", "add-server", "study.toml", *(f"{name}/{name}.card" for name in NAMES))
-    (port,) = free_ports(1)
-    walk.pdml("relay", "config", "study.toml", "--out", "relay", "--address", f"127.0.0.1:{port}")
-    shifts = ("day", "evening", "night")
-    rows = [f"{18 + i % 50},{shifts[i % 3]},{'yes' if i % 3 else 'no'}" for i in range(600)]
-    (walk.folder / "people.csv").write_text("\n".join(["age,shift,asleep", *rows]) + "\n")
-    for name in NAMES:
-        walk.pdml("node", "join", name, "study.toml", "--accept", "study")
-        table = ("--csv", "people.csv", "--label", "asleep", "--epsilon", 1, "--randomise")
-        walk.pdml("node", "data", name, *table)
-    walk.start("relay", "run", "relay")
-    for name in NAMES:
-        walk.start("node", "run", name)
+    start_consortium(walk, NAMES, plan=PLAN, join=("--accept", "study"))
     train = ("train", "study.toml", "--engine", "nodes", "--node", "north")
     for job in ("first", "second"):
         walk.pdml(*train, "--job", job, "--out", job)

@@ -62,6 +62,32 @@ def write_study(walk: "Walk", ports: Mapping[str, int], *words: object) -> None:
         file.write(TOLD)
 
 
+def start_consortium(
+    walk: "Walk", names: Sequence[str], *, plan: str = "", join: Sequence[object] = ()
+) -> None:
+    """Nodes of these names in one study, each with 600 people of a table, and their relay, all
+    running. ``plan``: appended to the study; ``join``: more words to `pdml node join`.
+    """
+    write_study(walk, dict(zip(names, free_ports(len(names)), strict=True)))
+    with open(walk.folder / "study.toml", "a") as file:
+        file.write(plan)
+    for name in names:
+        walk.pdml("node", "init", name, "--name", name)
+    walk.pdml("study", "add-server", "study.toml", *(f"{name}/{name}.card" for name in names))
+    (port,) = free_ports(1)
+    walk.pdml("relay", "config", "study.toml", "--out", "relay", "--address", f"127.0.0.1:{port}")
+    shifts = ("day", "evening", "night")
+    rows = [f"{18 + i % 50},{shifts[i % 3]},{'yes' if i % 3 else 'no'}" for i in range(600)]
+    (walk.folder / "people.csv").write_text("\n".join(["age,shift,asleep", *rows]) + "\n")
+    for name in names:
+        walk.pdml("node", "join", name, "study.toml", *join)
+        table = ("--csv", "people.csv", "--label", "asleep", "--epsilon", 1, "--randomise")
+        walk.pdml("node", "data", name, *table)
+    walk.start("relay", "run", "relay")
+    for name in names:
+        walk.start("node", "run", name)
+
+
 class Walk:
     """Somebody in an empty folder, who types commands; `close` ends what runs in the background."""
 

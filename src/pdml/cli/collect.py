@@ -3,6 +3,7 @@ it to training.
 """
 
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +16,7 @@ from pdml.cli.options import Force, Json, StudyFile, flag, group, option, second
 if TYPE_CHECKING:
     from pdml.collect.collection import Collection, Status
     from pdml.collect.serving import Ready
+    from pdml.study import Study
 
 collect = group(
     "Collect reports for one server of a study, and hand them to training.",
@@ -354,9 +356,23 @@ def close(
     """
     with _opened(study, server, db, keys) as collection:
         collection.set_open(reopen)
+        times = _outside_times(collection.study, collection.now) if reopen else ""
     state = "open" if reopen else "closed"
-    told = {"server": collection.server, "state": state}
-    screen.answer(as_json, told, f"The collection of {collection.server} is {state}.")
+    told = {"server": collection.server, "state": state, "outside_study_times": times}
+    said = f"The collection of {collection.server} is {state}."
+    screen.answer(as_json, told, said, *([times] if times else []))
+
+
+def _outside_times(study: "Study", now: datetime) -> str:
+    """Why an open collection takes no reports by the study's own times; empty if it does."""
+    if study.opens is not None and now < study.opens:
+        return f"But no report is taken yet: the study opens at {study.opens:%Y-%m-%d %H:%M} UTC."
+    if study.closes is not None and now >= study.closes:
+        return (
+            f"But no report is taken: the study closed at {study.closes:%Y-%m-%d %H:%M} UTC, which "
+            "people were told."
+        )
+    return ""
 
 
 @collect.command()

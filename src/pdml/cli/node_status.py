@@ -44,7 +44,7 @@ def show(account: Account) -> None:
             screen.say("the others, as they say: " + ", ".join(each))
     for job in account.jobs:
         used = f"{job.round} vectors released (data set {job.dataset[:12]})"
-        screen.say(f"job {job.job}: {job.state}, {used}")
+        screen.say(f"job {job.job}: {account.state_of(job)}, {used}")
     for found in account.datasets:
         what = "this node's data set" if found.current else "an earlier data set"
         heading = f"{found.digest[:12]}, {what}: {found.releases} vectors released"

@@ -16,14 +16,15 @@ from pdml.accounting.events import (
 )
 from pdml.accounting.provenance import UNSAID
 from pdml.errors import PDMLError
-from pdml.node.desk import ASKED, DESK, ENDED, Attempt, Desk
+from pdml.node.desk import ASKED, DESK, ENDED, Attempt, Desk, current_attempt
 from pdml.node.home import JOURNAL, Home
-from pdml.node.journal import Job, Journal
+from pdml.node.journal import FINISHED, Job, Journal
 from pdml.node.party import Holdings
 from pdml.plan.place import Place
 from pdml.study import Study
 
 _SENT = IterateReleased | SumsReleased | CountsReleased
+STOPPED = "stopped"  # of a job that has no result and can be resumed
 WARN_DAYS = 30  # before the relay's certificate ends
 
 
@@ -59,6 +60,14 @@ class Account:
     problem: str  # with the study or the data, if any
     jobs: tuple[Job, ...]
     datasets: tuple[DataSet, ...]
+
+    def state_of(self, job: Job) -> str:
+        """What the journal says; but a job that it has not finished runs only if it is the one that
+        the node is in.
+        """
+        last = self.attempt
+        here = last is not None and last.job == job.job and last.state not in ENDED
+        return job.state if here or job.state == FINISHED else STOPPED
 
     @property
     def running(self) -> bool:
@@ -116,7 +125,12 @@ class Account:
             "labels_randomised_by": self.labels,
             "problem": self.problem,
             "jobs": [
-                {"job": job.job, "state": job.state, "released": job.round, "dataset": job.dataset}
+                {
+                    "job": job.job,
+                    "state": self.state_of(job),
+                    "released": job.round,
+                    "dataset": job.dataset,
+                }
                 for job in self.jobs
             ],
             "datasets": [
@@ -177,7 +191,7 @@ def look(home: Home) -> Account:
         study=study,
         pid=Journal.holder(home.path(JOURNAL)),
         connection=connection,
-        attempt=attempts[-1] if attempts else None,
+        attempt=current_attempt(attempts),
         waiting=tuple(each for each in attempts if each.state == ASKED),
         unfinished=unfinished,
         progress=progress,

@@ -8,7 +8,7 @@ writes what it is doing.
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +75,12 @@ class Attempt:
         """What an operator wants to know, for JSON."""
         told = {"job": self.job, "offered_by": self.offerer, "state": self.state}
         return told | {"sentence": self.sentence, "digest": self.digest}
+
+
+def current_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
+    """The job that a node is in, whatever was offered since; else what was offered last."""
+    under_way = [each for each in attempts if each.state in (ACCEPTED, BEGUN)]
+    return next(reversed(under_way or attempts), None)
 
 
 @dataclass(frozen=True, kw_only=True)

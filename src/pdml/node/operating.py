@@ -3,7 +3,7 @@
 from contextlib import closing
 
 from pdml.errors import InvalidInput, plain
-from pdml.node.desk import ALLOWED, ASKED, ENDED, REFUSED, Attempt, Desk
+from pdml.node.desk import ALLOWED, ASKED, ENDED, REFUSED, Attempt, Desk, current_attempt
 from pdml.node.home import Home
 from pdml.node.questions import STOP
 
@@ -137,11 +137,11 @@ def stop(home: Home) -> str:
         If the node is in no job.
     """
     with closing(Desk(home.folder)) as desk:
-        going = [each for each in desk.attempts() if each.state not in ENDED]
-        if not going:
+        current = current_attempt([each for each in desk.attempts() if each.state not in ENDED])
+        if current is None:
             raise InvalidInput(f"the node in {home.folder} is in no job")
-        desk.wish(STOP, going[-1].attempt)
-        return going[-1].job
+        desk.wish(STOP, current.attempt)
+        return current.job
 
 
 def _decide(home: Home, offer: str, state: str, sentence: str) -> Attempt:
