@@ -114,6 +114,13 @@ def test_a_file_more_or_less_is_noticed(result):
     assert "'README' is no part" in told and "'statements/eve.statement' is no part" in told
 
 
+def test_an_empty_folder_of_evidence_is_refused(result):
+    (result / "evidence").mkdir()
+    found = verified(result)
+    assert [problem.kind for problem in found.problems] == ["evidence"]
+    assert "evidence is empty" in found.problems[0].sentence
+
+
 def test_a_linked_folder_is_refused(result, tmp_path):
     """Its files were read, and what else lay in it was not listed."""
     elsewhere = tmp_path / "elsewhere"

@@ -108,7 +108,7 @@ def test_two_nodes_and_what_follows(reader: Reader) -> None:
     shown = reader.paste("consortium.md")
     result = reader.folder / "result"
     assert (result / "report.html").exists()
-    assert shown.count("Verified: signatures, messages, spending, model and page.") == 2
+    assert shown.count("model.json is what the statements give, compared to the byte") == 2
     assert "job first: finished, 30 vectors released" in shown
     model = json.loads((result / "model.json").read_text())
     assert model["provenance"]["noise_source"] == "secure"

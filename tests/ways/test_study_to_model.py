@@ -143,7 +143,7 @@ def start_nodes(walk: Walk) -> None:
 def use_result(walk: Walk) -> None:
     """All that the finished model is for."""
     said = walk.pdml("verify", "result", "--study", "study.toml")
-    assert "Verified: signatures, messages, spending, model and page." in said
+    assert "model.json is what the statements give, compared to the byte" in said
     walk.pdml("node", "result", "west", "first", "--out", "result-west")
     for file in ("model.json", "report.html"):
         mine, theirs = (walk.folder / folder / file for folder in ("result", "result-west"))

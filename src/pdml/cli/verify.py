@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _EVALUATION = "What a member released of this model (`pdml node evaluate`); once for each member."
 
 _ALLOW = (
-    "Accept a result whose page cannot be checked because another machine's last digits differ."
+    "Accept a model of sums whose last digits are not those that this machine computes, and the "
+    "page beside it."
 )
 
 
@@ -31,8 +32,11 @@ def verify(
     what was spent, the model, the page.
 
     Whoever said different things to different servers is named, if one of them
-    has shown the signatures. A refused result ends with exit code 1, and so does
-    one whose page cannot be checked, unless --allow-unchecked says otherwise.
+    has shown the signatures. A refused result ends with exit code 1.
+
+    Model and page are made again and compared to the byte. Another machine may
+    compute another last digit of a model of sums: such a result is refused here,
+    unless --allow-unchecked accepts these digits and the page.
 
     The folder cannot prove that its study is yours: compare the hash that is
     printed, or give your own copy with --study.
@@ -69,16 +73,10 @@ def _show(found: "Verification", wanted: str, checked: "Evaluated | None") -> No
         said.append(f"study {found.study_id}, hash {found.study}: {whose}")
     said += [f"- {plain(problem.sentence)}" for problem in found.problems]
     if found.ok:
-        servers, last = (
-            ", ".join(found.servers),
-            "and model" if found.unchecked else "model and page",
-        )
         rounds = numbers.count(found.rounds, "round")
-        said.append(f"job {found.job}, {rounds}, signed by {servers}")
-        said.append(f"Verified: signatures, messages, spending, {last}.")
-        unsure = "Not checked, do not rely on it"
-        why = "which is not the page that this machine draws"
-        said += [f"{unsure}: {name}, {why}." for name in found.unchecked]
+        said.append(f"job {found.job}, {rounds}, signed by {', '.join(found.servers)}")
+        said += ["Verified:", *(f"- {sentence}" for sentence in found.checked)]
+        said += ["Not checked:", *(f"- {sentence}" for sentence in found.not_checked)]
     screen.say(*said, whole=True)
     if checked is not None:
         from pdml.cli import evaluated_words

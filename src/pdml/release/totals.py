@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict
-from math import ceil, log2
+from math import ceil, isclose, log2
 from typing import Any
 
 import msgspec
@@ -128,7 +128,7 @@ def _weights(model: SumsModel, place: Place) -> Array:
     largest = float(np.abs(found).max(initial=0.0))
     if not largest:
         return found
-    grid = 2.0 ** (ceil(log2(largest)) - _BITS)
+    grid = _step(largest)
     return np.asarray(np.rint(found / grid) * grid)
 
 
@@ -174,9 +174,9 @@ def near(model: bytes, own: bytes) -> bool:
     Returns
     -------
     bool
-        True if all but weights and expectations is equal to the byte, weights differ by at most
-        two units of their grid (2^-23 of the largest), and expectations by at most two of their
-        last digits.
+        True if all but weights and expectations is equal to the byte, weights lie on the same grid
+        and differ by at most one step of it (2^-24 of the largest, rounded up to a power of two),
+        and expectations by at most one of their last digits.
     """
     try:
         said, made = decode(model, by=json.loads), json.loads(own)
@@ -185,10 +185,10 @@ def near(model: bytes, own: bytes) -> bool:
     if not isinstance(said, dict) or list(said) != list(made) or spelt(said) != model:
         return False
     largest = max(np.abs(made[name]).max(initial=0.0) for name in ("coefficients", "intercepts"))
-    grid = 2.0 ** (1 - _BITS) * float(largest)
-    within = {"coefficients": grid, "intercepts": grid, "expected": 2 * 10.0**-_DIGITS}
+    grid = _step(float(largest))
+    steps = {"coefficients": grid, "intercepts": grid, "expected": 10.0**-_DIGITS}
     return all(
-        _alike(said.pop(name), made.pop(name), limit) for name, limit in within.items()
+        _alike(said.pop(name), made.pop(name), step) for name, step in steps.items()
     ) and spelt(said) == spelt(made)
 
 
@@ -197,16 +197,21 @@ def spelt(values: dict[str, Any]) -> bytes:
     return json.dumps(values, indent=1, ensure_ascii=False).encode()
 
 
-def _alike(one: Any, other: Any, within: float) -> bool:
-    """Whether two trees of JSON have the same form, and numbers within a distance of each other."""
+def _step(largest: float) -> float:
+    """The distance of two neighbours on the grid of weights."""
+    return 2.0 ** (ceil(log2(largest)) - _BITS) if largest else 1.0
+
+
+def _alike(one: Any, other: Any, step: float) -> bool:
+    """Whether two trees of JSON have the same form, and numbers that are equal or neighbours."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
         keys = list(one) == list(other)
-        return keys and all(_alike(one[name], other[name], within) for name in one)
+        return keys and all(_alike(one[name], other[name], step) for name in one)
     if isinstance(one, list):
         both = zip(one, other, strict=False)
-        return len(one) == len(other) and all(_alike(a, b, within) for a, b in both)
+        return len(one) == len(other) and all(_alike(a, b, step) for a, b in both)
     if isinstance(one, float):
-        return bool(abs(one - other) <= within)
+        return one == other or isclose(abs(one - other), step, rel_tol=1e-6)
     return bool(one == other)

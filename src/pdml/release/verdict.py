@@ -6,6 +6,7 @@ from typing import Any
 from pdml.errors import NotVerified
 from pdml.node.evidence import Equivocated
 from pdml.release.agreement import Flaw
+from pdml.release.result import EVIDENCE, MODEL, PAGE, STATEMENTS, STUDY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,8 +14,9 @@ class Verification:
     """What was found. Without problems every word is proved, or somebody's signed claim."""
 
     problems: tuple[Flaw, ...]
-    unchecked: tuple[str, ...] = ()  # files that were allowed to be: nothing vouches for them
-    study: str = ""  # its hash: the one you agreed on?
+    unchecked: tuple[str, ...] = ()  # files that may differ: a model by last digits, a page wholly
+    study: str = ""  # its hash
+    agreed: bool = False  # whether it was compared with that of the study you agreed on
     study_id: str = ""
     job: str = ""
     rounds: int = 0
@@ -24,6 +26,45 @@ class Verification:
     @property
     def ok(self) -> bool:
         return not self.problems
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """What was checked and is right, in sentences; nothing where there are problems."""
+        if not self.ok:
+            return ()
+        digits = " but for last digits" if MODEL in self.unchecked else " to the byte"
+        return (
+            f"{STUDY} is one study, in the one spelling that a result has"
+            + (", and the one that you agreed on." if self.agreed else "."),
+            f"{STATEMENTS}/ holds a statement of every server, signed by the key that the study "
+            "pins for it.",
+            "What each server says it sent is what the others say they heard.",
+            "What each server says it spent is the plan's for the records it states, over all "
+            "jobs it states, within the study's budget.",
+            f"{MODEL} is what the statements give, compared{digits}: weights, expected accuracy, "
+            "privacy figures, all of it.",
+            *([] if PAGE in self.unchecked else [f"{PAGE} is what they give, to the byte."]),
+            f"There is no other file, and no {EVIDENCE}/ against anybody.",
+        )
+
+    @property
+    def not_checked(self) -> tuple[str, ...]:
+        """What nothing in the folder vouches for, in sentences."""
+        found = []
+        if not self.agreed:
+            found.append(f"whether {STUDY} is the study you agreed on: compare its hash.")
+        if MODEL in self.unchecked:
+            found.append(
+                f"the last digits of {MODEL}: weights differ by one step of their grid (2^-24 of "
+                "the largest), or expected figures by 0.0001, from what this machine computes."
+            )
+        if PAGE in self.unchecked:
+            found.append(f"{PAGE}: it is not the page that this machine draws. Do not rely on it.")
+        found.append(
+            "what each server claims of itself: how many records it has and whose, who randomised "
+            "them, that it drew its noise, and that it left out no job."
+        )
+        return tuple(found)
 
     def check(self) -> None:
         """Raise `NotVerified` if there are problems.
@@ -48,6 +89,8 @@ class Verification:
             "rounds": self.rounds,
             "servers": list(self.servers),
             "unchecked": list(self.unchecked),
+            "checked": list(self.checked),
+            "not_checked": list(self.not_checked) if self.ok else [],
             "equivocated": [each.sender for each in self.equivocated],
             "problems": [
                 {

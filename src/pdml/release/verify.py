@@ -42,10 +42,17 @@ _MOST_EVIDENCE = 1 << 20  # bytes, beyond two statements
 _MOST_PAGE = 1 << 24  # bytes of a page that another machine has drawn
 _LISTED = 20  # unknown files that are told
 _CHANGED = "is not what the statements give: it was changed"
+_ELSEWHERE = (
+    "Verify on the machine where the result was made, or accept {what} with --allow-unchecked "
+    "(allow_unchecked=True)"
+)
+_LAST_DIGITS = (
+    "is not what the statements give here: numbers in it differ in their last digit. Another "
+    "machine computed it, or somebody changed it. " + _ELSEWHERE.format(what="these digits")
+)
 _CANNOT_CHECK = (
     "cannot be checked: it is not the page that this machine draws, and the last digits of "
-    f"{MODEL} are another machine's. Verify where the result was made, or accept everything but "
-    "the page with --allow-unchecked (allow_unchecked=True)"
+    f"{MODEL} are not this machine's. " + _ELSEWHERE.format(what="everything but the page")
 )
 
 
@@ -67,7 +74,8 @@ def verify_result(
     study : str, optional
         The hash of the study that you agreed on; "" takes the folder's.
     allow_unchecked : bool, optional
-        Accept a result whose page cannot be checked, and name the page in ``unchecked``.
+        Accept a model of sums whose last digits are not those that this machine computes, and the
+        page beside it; they are named in ``unchecked``.
 
     Returns
     -------
@@ -87,9 +95,9 @@ def verify_result(
       sent, its neighbours say they heard; model and page are what the statements give; everybody's
       spending is the plan's for the records it states, over all jobs it states, within the budget.
     - A changed, missing or additional byte or file is a problem.
-    - A model of sums is computed again, and machines may differ in last digits: `totals.near` says
-      by how much its weights may. Where they do, a page that differs cannot be checked: a problem,
-      or with ``allow_unchecked`` a name in ``unchecked`` for which nothing vouches.
+    - A model of sums is rounded to a grid, computed again and compared to the byte. Machines may
+      still disagree by one step of the grid (`totals.near`): that is a problem, or with
+      ``allow_unchecked`` a name in ``unchecked``, and so is a page that differs beside it.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -124,6 +132,7 @@ class _Reading:
             problems=tuple(self.problems),
             unchecked=tuple(self.unchecked),
             study=study.hash,
+            agreed=bool(wanted),
             study_id=study.id,
             job="" if contract is None else contract.job,
             rounds=0 if contract is None else contract.plan.rounds,
@@ -172,6 +181,12 @@ class _Reading:
         for folder in (STATEMENTS, EVIDENCE):
             if (self.root / folder).is_symlink():
                 self._wrong("file", f"{folder} must be an ordinary folder, and is a link")
+        if _is_empty(self.root / EVIDENCE):
+            self._wrong(
+                "evidence",
+                f"{EVIDENCE} is empty: a result has this folder only for what proves something "
+                "against a server, which was taken out, or the folder was put there",
+            )
         known = {STUDY, MODEL, PAGE, STATEMENTS, EVIDENCE}
         known |= {f"{STATEMENTS}/{name}{STATEMENT}" for name in names}
         known |= {f"{EVIDENCE}/{name}{PROOF}" for name in names}
@@ -260,7 +275,11 @@ class _Reading:
         files = files_of(result, self.page)
         model = self._read(MODEL, len(files[MODEL]) * (1 + contract.sums) + _MOST_WORDS, "model")
         near = model != files[MODEL] and contract.sums and totals.near(model or b"", files[MODEL])
-        if model is not None and model != files[MODEL] and not near:
+        if near and self.allow_unchecked:
+            self.unchecked.append(MODEL)
+        elif near:
+            self._wrong("model", f"{MODEL} {_LAST_DIGITS}")
+        elif model is not None and model != files[MODEL]:
             why = FORMAT.refusal(_version(model), "it") or "it was changed"
             self._wrong("model", f"{MODEL} is not what the statements give: {why}")
         page = self._read(PAGE, _MOST_PAGE if near else len(files[PAGE]), "page")
@@ -297,6 +316,14 @@ def _proved(found: Equivocated) -> Flaw:
         servers=(found.sender,),
         round=found.round,
     )
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether it is a folder, and no link, with nothing in it."""
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    with os.scandir(folder) as entries:
+        return next(entries, None) is None
 
 
 def _names(root: Path) -> Iterator[str]:

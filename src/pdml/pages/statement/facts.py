@@ -48,6 +48,7 @@ class Spent:
     leaks: tuple[str, ...]
     expected: Expectation | None
     verified: bool  # signatures, messages, spending and model, from the folder of a result
+    last_digits: bool = False  # whether its numbers differ in these from what this machine computes
     evaluated: Evaluated | None = None  # by members, on other records
 
     @property
@@ -217,12 +218,12 @@ def told(
 ) -> Facts:
     """What a finished training has spent: from a model's file, or from the folder of a result,
     which is verified first; and what evaluations of its model have."""
-    path, verified = Path(result), False
+    path, verified, last_digits = Path(result), False, False
     if path.is_dir():
         # Of the page a statement says nothing.
         found = verify_result(path, page=result_page, study=study.hash, allow_unchecked=True)
         found.check()
-        path, verified = path / MODEL, True
+        path, verified, last_digits = path / MODEL, True, MODEL in found.unchecked
     model = load_model(path)
     if model.house:
         raise InvalidInput(
@@ -260,6 +261,7 @@ def told(
                 leaks=tuple(told.leaks),
                 expected=model.expected,
                 verified=verified,
+                last_digits=last_digits,
                 evaluated=(
                     check_evaluations(study, evaluations, model=digest_of(model))
                     if evaluations

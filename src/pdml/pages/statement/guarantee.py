@@ -93,7 +93,12 @@ def summary(facts: Facts) -> tuple[str, ...]:
         if spent.verified:
             said.append(
                 "The result was verified for this statement: signatures, what was sent and heard, "
-                "what was spent, and the model."
+                "what was spent, and the model"
+                + (
+                    ", whose last digits are not those that this machine computes."
+                    if spent.last_digits
+                    else "."
+                )
             )
         else:
             said.append(
