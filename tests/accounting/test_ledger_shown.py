@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from math import inf
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from pdml.accounting import Ledger
+from pdml.accounting import Ledger, Reports
 from pdml.plan.place import Place
 from pdml.plan.training_plan import TrainingPlan
 
@@ -34,6 +36,11 @@ def test_the_table_says_what_the_lines_say() -> None:
     assert told.endswith("\n\nA note that everybody must read.")
     assert len(told) < 1000 and len(repr(book)) < 80  # of 600 events
     assert repr(book) == "<Ledger of 6 servers: print it for the table>"
+    alone = replace(book, events=book.events[:1])
+    assert repr(alone) == "<Ledger of 1 server: print it for the table>"
+    ones = np.ones(1)
+    reported = replace(alone, reports=Reports(np.zeros(1, dtype=np.int64), ones, ones))
+    assert repr(reported) == "<Ledger of 1 server, 1 report: print it for the table>"
 
 
 def test_where_it_matters_how_many_collude_some_of_them_are_told() -> None:

@@ -28,6 +28,7 @@ from pdml.errors import BudgetExceeded, ClippingWarning, InvalidInput, Uncounted
 from pdml.release import fingerprints, session
 
 SUMS = TrainingPlan(method="sums", label_noise=3.0, square_noise=5.0)
+PRINT = "print it for the table>"
 ROUNDS = TrainingPlan(rounds=4, noise_scale=1.0)
 
 
@@ -118,6 +119,22 @@ def test_fits_with_two_epsilons_tell_no_more_than_both_added_up(plan):
         assert max(parts) * 0.9 < spent(counted.ledger, data) <= sum(parts)
     mine = counted.ledger.user_lines().features_other_servers
     assert max(mine) == pytest.approx(spent(counted.ledger), rel=1e-6)
+
+
+def test_a_session_tells_of_fits_and_people_not_of_servers():
+    """People of one server go through different events, and those of two through the same."""
+    x, y = people()
+    with PrivacyLedgerSession(budget=Budget(features_epsilon=1.0)) as counted:
+        classifier(plan=replace(SUMS, label_noise=9.0, square_noise=20.0)).fit(x, y)
+        assert repr(counted.ledger) == "<Ledger of 1 fit of a session on 240 people: " + PRINT
+        assert "One fit of a session on 240 people is counted" in str(counted.ledger)
+        classifier(plan=replace(SUMS, label_noise=9.0, square_noise=20.0)).fit(x, y)
+        assert repr(counted.ledger) == "<Ledger of 2 fits of a session on 240 people: " + PRINT
+        with pytest.raises(BudgetExceeded) as refused:
+            classifier(plan=replace(SUMS, label_noise=0.3, square_noise=0.5)).fit(x, y)
+    assert "server 1" not in str(refused.value)
+    alone = classifier().fit(x, y).privacy_
+    assert repr(alone) == "<Ledger of 3 servers, 240 reports: " + PRINT
 
 
 def test_people_with_different_epsilons_keep_them_through_a_search():

@@ -35,7 +35,8 @@ class Ledger:
 
     ``events[i]`` are those of server i; ``source`` says what the noise was drawn from ("simulated"
     protects nobody); ``reports``, where known, give every record its own line; ``notes`` are what
-    else its reader must know.
+    else its reader must know. ``scope`` says what is added up where it is no training: then an
+    entry of ``events`` is no server, but people who went through the same.
     """
 
     events: tuple[tuple[Event, ...], ...]
@@ -44,11 +45,13 @@ class Ledger:
     classes: int = 2
     reports: Reports | None = field(default=None, compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
+    scope: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
         """Short: the lines take a while to compute, and ``print`` shows them."""
-        many = f", {len(self.reports.servers):,} reports" if self.reports is not None else ""
-        return f"<Ledger of {len(self.events)} servers{many}: print it for the table>"
+        of = self.scope or _counted(len(self.events), "server")
+        many = "" if self.reports is None else f", {_counted(len(self.reports.servers), 'report')}"
+        return f"<Ledger of {of}{'' if self.scope else many}: print it for the table>"
 
     def __str__(self) -> str:
         """The table."""
@@ -310,7 +313,7 @@ class Ledger:
             what = "no bound at all" if isinf(spent[server]) else f"epsilon {spent[server]:.3g}"
             raise BudgetExceeded(
                 f"{self._amount()} would spend {what} on the {data} against {budget.whom} "
-                f"(delta {delta:g}, server {server + 1}), "
+                f"(delta {delta:g}{'' if self.scope else f', server {server + 1}'}), "
                 f"but the budget is epsilon {limit:.3g}{self._way_out(budget)}"
             )
 
@@ -409,6 +412,10 @@ class Ledger:
     def masked(self) -> bool:
         """Whether something appears in a total only, so that it matters how many collude."""
         return any(event.hidden_among > 1 for each in self._sent for event in each.sums)
+
+
+def _counted(many: int, noun: str) -> str:
+    return f"{many:,} {noun}{'' if many == 1 else 's'}"
 
 
 def _check_row(

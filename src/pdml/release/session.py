@@ -371,15 +371,18 @@ def added_up(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
         )
         events.append((*flips, *through))
     first = fits[0]
-    how = f"{len(fits)} fit{'' if len(fits) == 1 else 's'}"
+    how = many_fits(len(fits))
     return Ledger(
         tuple(events),
         source=first.source if len({fit.source for fit in fits}) == 1 else "mixed",
         delta=max(fit.delta for fit in fits),
         classes=first.classes,
         reports=Reports(owner.astype(np.int64), own, loud[asked]),
+        scope=f"{how} of a session on {len(asked):,} people",
         notes=(
-            f"{how} of a session on {seen:,} people are added up",
+            f"{how} of a session on {seen:,} people are added up"
+            if len(fits) > 1
+            else f"one fit of a session on {seen:,} people is counted",
             *dict.fromkeys(note for fit in fits for note in fit.notes),
         ),
     )
@@ -396,6 +399,11 @@ def _of_report(event: Event, epsilon: float) -> Event:
     if epsilon < 0 or isinstance(event, LabelFlipped | CountsReleased):
         return event
     return replace(event, report_epsilon=epsilon)
+
+
+def many_fits(many: int) -> str:
+    """So many fits."""
+    return f"{many:,} fit{'' if many == 1 else 's'}"
 
 
 def open_sessions() -> tuple[PrivacyLedgerSession, ...]:

@@ -46,6 +46,7 @@ from pdml.release.session import (
     Fit,
     Origin,
     PrivacyLedgerSession,
+    many_fits,
     sessions_of_a_fit,
     strangers,
 )
@@ -439,7 +440,7 @@ class Simulation:
         if self._shown is None or self._shown[0] != fits:
             plan = TrainingPlan.from_dict(self._bare.plan)
             told = plan.method == "sums" and self.fit_intercept
-            counted = THIS_TRAINING if self._session is None else f"{fits} fits of a session"
+            counted = THIS_TRAINING if self._session is None else f"{many_fits(fits)} of a session"
             model = replace(
                 self._bare,
                 privacy={**self.privacy_.to_dict(), "counted": counted},
