@@ -99,6 +99,19 @@ def test_without_privacy_softmax_is_scikit_learns_optimum():
     assert np.linalg.norm(ours.coef_ - theirs.coef_) <= 1e-6 * np.linalg.norm(theirs.coef_)
 
 
+def test_without_a_seed_the_plan_is_not_left_to_luck_and_noise_is(data):
+    """Links and dealing decide on the plan; coins and noise do not."""
+    epsilons = np.where(np.arange(len(data[1])) % 50, 1.0, 0.5)
+    settings = {"n_servers": 7, "plan": "auto", "features_epsilon": 4.0, "method": "rounds"}
+    one, other = (PDMLClassifier(**settings).fit(*data, epsilons=epsilons) for _ in range(2))
+    assert one.graph_.edges == other.graph_.edges
+    assert one.model_.plan == other.model_.plan
+    assert one.privacy_ == other.privacy_
+    assert (one.coef_ != other.coef_).any()
+    seeded = PDMLClassifier(**settings, random_state=5).fit(*data, epsilons=epsilons)
+    assert seeded.graph_.edges != one.graph_.edges
+
+
 def test_random_state_makes_it_reproducible_to_the_bit(data):
     x, y = data
     first, second = (PDMLClassifier(random_state=7, diagnostics=True).fit(x, y) for _ in range(2))

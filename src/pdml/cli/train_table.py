@@ -33,7 +33,10 @@ _FEATURES = (
 )
 _CHANCE = "But for this chance.  [default: 1e-06]"
 _DEALT = "How many servers the records are dealt to.  [default: 10]"
-_SEED = "Makes the run repeatable: who knows it can subtract the noise."
+_SEED = (
+    "Makes the run repeatable: who knows it can subtract the noise. Without one the plan is still "
+    "the same in every run."
+)
 _SAVED = "Plan, links and budget that `pdml plan --out` wrote."
 Texts = list[str] | None
 

@@ -97,7 +97,8 @@ noise_decay, tolerance, label_noise, square_noise
         new one on this machine). The result is the same to the bit.
     random_state
         Makes everything reproducible to the bit; with secure randomness only the dealing of records
-        and the graph.
+        and the graph. Without one these two, and with them the plan, are the same in every fit, and
+        flips and noise are drawn afresh.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ from pdml.errors import (
     UncountedTrainingWarning,
 )
 from pdml.mechanisms.label_flip import flip_labels
-from pdml.mechanisms.randomness import LABELS, TOPOLOGY, Source, source_named
+from pdml.mechanisms.randomness import LABELS, TOPOLOGY, Simulated, Source, source_named
 from pdml.plan.place import Place, RowSpec
 from pdml.plan.training_plan import TrainingPlan
 from pdml.release import dealing, inputs, intervals, totals
@@ -217,8 +217,10 @@ class Simulation:
             self._warn(STRANGERS, UncountedTrainingWarning)
         if sessions and servers is None:
             servers = sessions[0].memory.servers(whose, self.n_servers)
-        order, cuts = dealing.groups_of(servers, len(index), self.n_servers, source)
-        self.graph_ = build(self.topology, self.n_servers, source.public(TOPOLOGY), self.links)
+        # what decides on the plan must not depend on luck: without a seed only noise differs
+        public = source if self.random_state is not None else Simulated(0)
+        order, cuts = dealing.groups_of(servers, len(index), self.n_servers, public)
+        self.graph_ = build(self.topology, self.n_servers, public.public(TOPOLOGY), self.links)
         places = dealing.places_of(
             self.graph_,
             label_epsilons[order],
