@@ -50,3 +50,13 @@ def test_refusals_and_states_name_them_too(colluding):
     assert f"The budget (no limit, against {budget.whom})" in _next(
         5, 5, Budget(colluding=colluding)
     )
+
+
+def test_one_vector_is_no_vectors():
+    from pdml.cli.node_status import _released
+
+    assert [_released(n) for n in (0, 1, 30)] == [
+        "0 vectors released",
+        "1 vector released",
+        "30 vectors released",
+    ]

@@ -82,7 +82,7 @@ def test_new_from_a_table_writes_a_study_that_passes(
     assert (
         (code, err) == (0, "")
         and "is a valid study: a-study-of-diagnosis, 2 servers, 2 classes, 2 attributes in "
-        "5 features"
+        "4 features and a constant"
         in out
     )
     assert study.hash in out and "warning" not in out
@@ -418,7 +418,7 @@ def test_check_warns_of_what_is_allowed_but_unwise(
     file.write_text(text.replace('["female", "male", "other"]', f"[{levels}]"))
     code, out, _ = run(capsys, "study", "check", "--test", "--json")
     told = " ".join(row["text"] for row in json.loads(out)["warnings"])
-    assert code == 0 and "is a placeholder" in told and "1,002 features are many" in told
+    assert code == 0 and "is a placeholder" in told and "1,001 features are many" in told
     assert "epsilon 8 protects hardly anybody" in told and "becomes over 99.9% sure" in told
 
 
@@ -504,7 +504,9 @@ def test_show_says_it_in_words(file: Path, capsys: pytest.CaptureFixture[str]) -
     assert f"every server all other servers together can learn of {EVERYTHING}: epsilon" in told
     assert "never more than the epsilon that you choose, at most 2 on this menu" in told
     assert "From even odds nobody becomes more than 88.1% sure." in told
-    assert "at most 84.5% sure, but for a chance of 2e-06" in told
+    assert "at most 84.5% sure, but for a chance of 2e-06 (twice delta)" in told
+    assert told.index(study.hash) < told.index("What must be mended first?")
+    assert told.index("What must be mended first?") < told.index("has no [organiser]")
 
 
 def test_show_tells_a_budget_for_labels_where_it_limits_more_than_devices_do(

@@ -22,6 +22,7 @@ from jsonschema import Draft7Validator
 from markupsafe import escape
 
 from pdml import Budget, TrainingPlan, train_study
+from pdml.cli import budget_words
 from pdml.errors import DataError, InvalidInput, NotVerified
 from pdml.pages import numbers
 from pdml.pages.statement import said, statement
@@ -581,6 +582,15 @@ def test_no_row_contradicts_another(base, colluding, plan):
     if plan is None:
         assert figure("label", colluding) <= 1.0
     assert "| The sensitive answer | 2 |" not in told.markdown  # of a record that 1 is the limit of
+
+
+def test_a_budget_says_how_sure_it_lets_them_be_as_study_show_does():
+    """The same figure in both places: twice δ, since a limit is one point of a profile."""
+    budget = Budget(features_epsilon=1.0, features_delta=1e-6)
+    told = said_in(statement(planned(None, budget=budget)).markdown)[MUCH]
+    assert "at most 84.5% sure after, but for a chance of 2 × 10⁻⁶ (twice δ)" in told
+    shown = budget_words.features(planned(None, budget=budget))
+    assert "at most 84.5% sure, but for a chance of 2e-06 (twice delta)" in shown
 
 
 def test_a_plan_past_a_budget_against_one_says_whose_learning_is_limited():

@@ -50,4 +50,4 @@ def label(study: Study) -> str:
 def sure(epsilon: float, delta: float, of: str = "") -> str:
     """How sure somebody can become of features under a limit of (ε, δ)."""
     most = numbers.certainty(limit_certainty(epsilon))
-    return f"at most {most} sure{of}, but for a chance of {2 * delta:g}"
+    return f"at most {most} sure{of}, but for a chance of {2 * delta:g} (twice delta)"

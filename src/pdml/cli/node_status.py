@@ -43,11 +43,11 @@ def show(account: Account) -> None:
             each = (f"{name} round {t}" for name, t in others.items() if name != home.name)
             screen.say("the others, as they say: " + ", ".join(each))
     for job in account.jobs:
-        used = f"{job.round} vectors released (data set {job.dataset[:12]})"
+        used = f"{_released(job.round)} (data set {job.dataset[:12]})"
         screen.say(f"job {job.job}: {account.state_of(job)}, {used}")
     for found in account.datasets:
         what = "this node's data set" if found.current else "an earlier data set"
-        heading = f"{found.digest[:12]}, {what}: {found.releases} vectors released"
+        heading = f"{found.digest[:12]}, {what}: {_released(found.releases)}"
         screen.show_privacy(found.ledger.overview(), heading=heading)
         if found.next_job is not None and study and study.plan and study.budget:
             screen.say("", _next(found.next_job, study.plan.rounds, study.budget))
@@ -60,7 +60,7 @@ def show_members(found: Everybody) -> None:
     for each in found.released:
         heading = (
             f"{each.server}, data set {each.dataset[:12]}: {each.records:,} records, "
-            f"{each.releases} vectors released by the end of job {each.job}"
+            f"{_released(each.releases)} by the end of job {each.job}"
             + (", signed by earlier keys" if each.former_keys else "")
         )
         screen.show_privacy(each.ledger.overview(), heading=heading)
@@ -78,6 +78,10 @@ def show_members(found: Everybody) -> None:
         screen.say("", "As each has signed; what it has released since then is not counted.")
 
 
+def _released(vectors: int) -> str:
+    return f"{numbers.count(vectors, 'vector')} released"
+
+
 def _apart(name: str, accounts: Sequence[Released]) -> str:
     """Of a member that has begun with a whole budget more than once."""
     each = ", ".join(f"{one.releases} ({one.dataset[:12]})" for one in accounts)
@@ -85,8 +89,8 @@ def _apart(name: str, accounts: Sequence[Released]) -> str:
     anew = len({one.former_keys for one in accounts}) > 1
     return (
         f"{name} has begun anew{' with new keys' if anew else ''}: of {len(accounts)} data sets it "
-        f"has released {each}, {total} vectors together. Each has a budget of its own, on the word "
-        "of its operator that nobody's record is in two of them."
+        f"has released {each}, {numbers.count(total, 'vector')} together. Each has a budget of its "
+        "own, on the word of its operator that nobody's record is in two of them."
     )
 
 

@@ -28,8 +28,8 @@ def describe(terms: Terms) -> list[str]:
     """The terms, one a line."""
     offer, contract, study = terms.offer, terms.contract, terms.study
     again = ": it goes on with a job that was begun" if offer.resume else ""
-    classes, columns = numbers.count(contract.classes), numbers.count(contract.width, "column")
-    predicts = f"{study.question} ({classes} classes), from {columns}"
+    classes, features = contract.classes, numbers.count(study.encoder.n_features, "feature")
+    predicts = f"{study.question} ({numbers.count(classes)} classes), from {features}"
     why = terms.attempt.sentence
     return [
         f"job {contract.job}, offered by {offer.offerer}{again}",

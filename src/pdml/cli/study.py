@@ -82,6 +82,8 @@ def show(file: StudyFile = Path("study.toml"), as_json: Json = False) -> None:
     from pdml.cli.study_words import tell
 
     tell(found.study, facts)
+    if found.mistakes or found.warnings:
+        screen.say("", ("What must be mended first?", screen.HEADING))
     _list(file, found.mistakes, "")
     _list(file, found.warnings, "warning: ")
 
@@ -149,5 +151,6 @@ def _sizes(study: "Study") -> str:
     from pdml.pages import numbers
 
     attributes = numbers.count(len(study.attributes), "attribute")
-    asked = f"{len(study.classes)} classes, {attributes} in {study.width} features"
+    features = numbers.count(study.encoder.n_features, "feature")
+    asked = f"{len(study.classes)} classes, {attributes} in {features} and a constant"
     return f"{study.id}, {len(study.servers)} servers, {asked}"

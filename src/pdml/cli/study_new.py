@@ -189,7 +189,7 @@ def _budget(study: "Study") -> str:
 
     budget = study.budget or Budget()
     limit = sure(*budget.limit("features"), of=" of somebody's answers")
-    learnt = f"By its budget {budget.whom}, from even odds, become {limit}."
+    learnt = f"By its budget, from even odds, {budget.whom} can become {limit}."
     return f"{learnt} After the first report another budget makes another study."
 
 

@@ -100,8 +100,8 @@ def _warnings(study: Study, *, told: bool) -> list[tuple[Key, str]]:
         found.append(
             (
                 ("attributes",),
-                f"{study.width:,} features are many: every report has "
-                f"{16 * study.width // 3:,} bytes of them",
+                f"{study.encoder.n_features:,} features are many: every report has "
+                f"{16 * study.width // 3:,} bytes of them and the constant",
             )
         )
     if study.plan is not None and study.budget is not None and not told:

@@ -4,6 +4,7 @@ from math import exp, isinf
 
 from pdml.accounting import Line, answers
 from pdml.accounting.budget import any_of
+from pdml.accounting.certainty import limit_certainty
 from pdml.pages import lines, numbers
 from pdml.pages.statement import coins
 from pdml.pages.statement.facts import LIMITED, OTHERS, OWN, TOGETHER, Facts
@@ -239,6 +240,15 @@ def _factor(epsilon: float) -> str:
     return numbers.significant(exp(epsilon)) if epsilon < 700 else "over 10³⁰⁰"
 
 
+def _sure(epsilon: float, delta: float) -> str:
+    """What a limit lets them believe: it says one point of a profile, a ledger's line all of it."""
+    most = numbers.certainty(limit_certainty(epsilon))
+    twice = f"a chance of {numbers.delta(2 * delta)} (twice δ)"
+    return f"at even odds before, at most {most} sure after" + (
+        f", but for {twice}" if delta else ""
+    )
+
+
 def _caption(facts: Facts) -> str:
     if facts.simulated:
         return "What a deployment with real noise would have guaranteed; this run protected nobody"
@@ -264,12 +274,13 @@ def _budget(facts: Facts) -> tuple[Part, ...]:
                 "no limit" if free else f"{limit:g}",
                 "–" if free else numbers.delta(delta),
                 "–" if free else _factor(limit),
+                "the budget sets no limit" if free else _sure(limit, delta),
             )
         )
     return (
         Sheet(
             f"The study's budget: what the other organisations may learn, {parties}",
-            ("Data", "ε", "δ", "Factor"),
+            ("Data", "ε", "δ", "Factor", "How sure they can be"),
             tuple(rows),
         ),
         "The budget holds for each data set, over all its trainings together: whatever these "
