@@ -334,6 +334,23 @@ def test_without_test_records_no_accuracy_is_claimed(capsys: pytest.CaptureFixtu
     assert outcome(capsys, *GOOD, *FAST, "--force")["accuracy"] is None
 
 
+def test_what_is_expected_has_no_middle_beside_a_measured_accuracy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    people(100).to_csv("test.csv", index=False)
+    given = [*GOOD, "--method", "sums", "--seed", "3"]
+    interval = r"\d+% to \d+%, an 80% interval"
+    line = "Accuracy to expect, by what was released alone: "
+    for more, shown in (
+        ([], rf"\d+% \({interval}\)\."),
+        (["--test", "test.csv"], rf"{interval}\."),
+    ):
+        code, out, _ = run(capsys, *given, *more, "--force")
+        told = " ".join(out.split())
+        assert code == 0 and re.search(f"{line}{shown}", told)
+        assert ("released model" in told) is bool(more)
+
+
 def test_a_file_of_test_records(capsys: pytest.CaptureFixture[str]) -> None:
     people(100).to_csv("test.csv", index=False)
     assert outcome(capsys, *GOOD, *FAST, "--test", "test.csv")["test_records"] == 100

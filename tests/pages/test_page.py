@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pdml import markup
 from pdml.accounting import Line
+from pdml.core.sums_expectation import Expectation, Range
 from pdml.errors import InvalidInput
 from pdml.pages import numbers
 from pdml.pages.page import Page, ServerRow, render, write
@@ -161,6 +162,32 @@ def test_every_number_of_the_summary_is_the_input():
         "Features, against all other servers together": ("ε = 16.7", 16.714),
     }
     assert "the released model loses 0.3 percentage points" in render(PAGE)
+
+
+EXPECTED = Expectation(
+    accuracy=Range(low=0.7012, middle=0.7634, high=0.8156), auc=None, confidence=0.8
+)
+
+
+def test_what_is_expected_is_no_rival_to_what_was_measured():
+    """An interval, printed smaller than an accuracy on any screen, and without a middle beside
+    one."""
+    measured, alone = (
+        render(replace(PAGE, expected=EXPECTED, released_accuracy=accuracy))
+        for accuracy in (PAGE.released_accuracy, None)
+    )
+    for page in (measured, alone):
+        assert [e[2] for e in Tree(page).classed("estimate")] == ["70.1% to 81.6%"]
+        assert "an 80% interval" in page
+    assert "76.3%" not in measured and "about 76.3%" in alone
+    sizes = {
+        name: [
+            float(size) for size in re.findall(rf"dd\.{name} {{[^}}]*?font-size: (.+?)rem", alone)
+        ]
+        for name in ("big", "estimate")
+    }
+    assert len(sizes["big"]) == len(sizes["estimate"]) == 2  # a wide screen and a phone
+    assert max(sizes["estimate"]) < 0.75 * min(sizes["big"])
 
 
 def test_the_ledger_shows_every_line():
