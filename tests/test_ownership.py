@@ -1,25 +1,34 @@
 """What another user of the machine made beforehand is refused, for every file that must be ours."""
 
 import os
+import re
 import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
+from example_study import STUDY
 
 from pdml import ownership
 from pdml.collect.keys import KeyRing
 from pdml.collect.operator_token import operator_token
 from pdml.collect.sqlite_file import SqliteFile
+from pdml.contribute import crowd
 from pdml.errors import DataError, InvalidInput, StorageUnavailable
+from pdml.node import evidence, relay
 from pdml.node.home import Home
 from pdml.node.identity import create_secret, load_secret
 from pdml.node.journal import Journal
 from pdml.node.store import Store
 from pdml.ownership import check_ours, open_ours
+from pdml.tables import Table
 
 RING = "ab" * 16
 STRANGER = 65533
+SOMEBODY = 65534
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 
@@ -104,20 +113,70 @@ def _node(folder: Path) -> None:
     Home.open(folder / "node")
 
 
+def _relay(folder: Path) -> None:
+    relay.prepare(folder / "relay", "127.0.0.1:4222")
+    if not (folder / "relay" / relay.CONFIG).exists():
+        (folder / "relay" / relay.CONFIG).touch(0o600)
+    relay.command(folder / "relay")
+
+
+def _relay_run(folder: Path) -> None:
+    if not (folder / "relay").exists():
+        _relay(folder)
+    relay.command(folder / "relay")
+
+
+def _proof(folder: Path) -> None:
+    if not (folder / "bob.evidence").exists():
+        (folder / "bob.evidence").touch(0o600)
+    evidence.read_kept(folder / "bob.evidence")
+
+
+class _Service:
+    """Stores everything."""
+
+    def __enter__(self) -> "_Service":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def require_study(self, study: str) -> None:
+        pass
+
+
+def _crowd(folder: Path) -> None:
+    outbox = folder / "outbox"
+    table = Table(columns={"age": np.zeros(0), "sex": np.zeros(0, dtype=object)})
+    nobody = (np.zeros(0, dtype=np.int64), np.zeros(0))
+    crowd.fill(outbox, STUDY, table, *nobody, source="s")
+    crowd.deliver(outbox, folder / "receipts", _Service)
+
+
+FILES = [
+    (_collection, "reports.db"),
+    (_keys, "keys/ring"),
+    (_keys, "keys/0.keys"),
+    (_token, "token"),
+    (_journal, "journal.db"),
+    (_journal, "journal.db.lock"),
+    (_secret, "node.key"),
+    (_node, "node/node.json"),
+    (_relay, "relay/relay.key"),
+    (_relay, "relay/relay.crt"),
+    (_relay, "relay/relay.conf"),
+    (_relay_run, "relay/relay.key"),
+    (_relay_run, "relay/relay.crt"),
+    (_relay_run, "relay/relay.conf"),
+    (_proof, "bob.evidence"),
+    (_crowd, "outbox"),
+    (_crowd, "receipts"),
+]
+FOLDERS = [(_keys, "keys"), (_node, "node"), (_relay, "relay"), (_relay_run, "relay")]
+
+
 @pytest.mark.parametrize(("trick", "reason"), FILE_TRICKS)
-@pytest.mark.parametrize(
-    ("use", "name"),
-    [
-        (_collection, "reports.db"),
-        (_keys, "keys/ring"),
-        (_keys, "keys/0.keys"),
-        (_token, "token"),
-        (_journal, "journal.db"),
-        (_journal, "journal.db.lock"),
-        (_secret, "node.key"),
-        (_node, "node/node.json"),
-    ],
-)
+@pytest.mark.parametrize(("use", "name"), FILES)
 def test_a_file_of_another_user_is_refused(use, name, trick, reason, tmp_path):
     use(tmp_path)
     use(tmp_path)  # what we made ourselves will do
@@ -127,12 +186,52 @@ def test_a_file_of_another_user_is_refused(use, name, trick, reason, tmp_path):
 
 
 @pytest.mark.parametrize(("trick", "reason"), FOLDER_TRICKS)
-@pytest.mark.parametrize(("use", "name"), [(_keys, "keys"), (_node, "node")])
+@pytest.mark.parametrize(("use", "name"), FOLDERS)
 def test_a_folder_of_another_user_is_refused(use, name, trick, reason, tmp_path):
     use(tmp_path)
     trick(tmp_path / name)
     with pytest.raises(InvalidInput, match=f"{name} {reason}"):
         use(tmp_path)
+
+
+def _refusal(use: Callable[[Path], None], folder: Path) -> str:
+    """What a process of the user `SOMEBODY` hears; "" if nothing is refused."""
+    reader, writer = os.pipe()
+    if not (child := os.fork()):
+        try:
+            os.setgroups([])
+            os.setgid(SOMEBODY)
+            os.setuid(SOMEBODY)
+            use(folder)
+        except InvalidInput as error:
+            os.write(writer, str(error).encode()[:4000])
+        except BaseException as error:
+            os.write(writer, f"another failure: {error!r}".encode()[:4000])
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        told = file.read().decode()
+    os.waitpid(child, 0)
+    return told
+
+
+@only_root
+@pytest.mark.parametrize(("use", "name"), [*FILES, *FOLDERS])
+def test_an_ordinary_user_s_process_refuses_strangers_and_takes_its_own(use, name, tmp_path):
+    """As root nothing but the number of the owner tells files apart: here the system does, too."""
+    use(tmp_path)  # what is imported at its first use is imported by root
+    tricks = FOLDER_TRICKS if (use, name) in FOLDERS else FILE_TRICKS
+    for trick, reason in (one.values for one in tricks):
+        with TemporaryDirectory() as made:  # pytest's own folders are root's alone
+            folder = Path(made)
+            os.chown(folder, SOMEBODY, SOMEBODY)
+            assert _refusal(use, folder) == "" == _refusal(use, folder)
+            assert (folder / name).lstat().st_uid == SOMEBODY
+            trick(folder / name)
+            if trick is not _give_away:
+                os.chown(folder / name, SOMEBODY, SOMEBODY, follow_symlinks=False)
+            assert re.search(f"{name} {reason}", _refusal(use, folder))
 
 
 def test_another_owner_is_refused_without_root_too(tmp_path, monkeypatch):

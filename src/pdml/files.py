@@ -20,7 +20,7 @@ from pdml.errors import InvalidInput, because
 
 Name = str | os.PathLike[str]
 
-_MOST_BYTES = 1 << 26  # of a file that is parsed as a whole; tables have limits of their own
+MOST_BYTES = 1 << 26  # of a file that is parsed as a whole; tables have limits of their own
 _KINDS = (
     (stat.S_ISREG, "an ordinary file"),
     (stat.S_ISDIR, "a folder"),
@@ -60,7 +60,7 @@ def open_file(path: Name) -> BinaryIO:
     return file
 
 
-def read_file(path: Name, most: int = _MOST_BYTES) -> bytes:
+def read_file(path: Name, most: int = MOST_BYTES) -> bytes:
     """The bytes of an ordinary file that is not endless.
 
     Parameters

@@ -10,7 +10,7 @@ import stat
 import time
 
 from pdml.errors import DataError, because
-from pdml.files import Name, kind_of
+from pdml.files import MOST_BYTES, Name, kind_of
 
 _SIBLINGS = ("", "-wal", "-shm", "-journal")  # what SQLite reads beside a database
 _PATIENCE = 1.0  # seconds in which `write_private` takes the second name of a new file away
@@ -97,6 +97,32 @@ def open_ours(path: Name, what: str, flags: int = os.O_RDONLY) -> int:
         os.close(handle)
         raise
     return handle
+
+
+def read_ours(path: Name, what: str, most: int = MOST_BYTES) -> bytes:
+    """The bytes of a file of our own that is not endless.
+
+    Parameters
+    ----------
+    path, what
+        As in `open_ours`.
+    most : int
+        More bytes than this are refused.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    DataError, OSError
+        As from `open_ours`; and `DataError` for a file that is too long.
+    """
+    with open(open_ours(path, what), "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise DataError(f"{what} {os.fspath(path)} is longer than {most:,} bytes")
+    return data
 
 
 def _refuse_unless_ours(status: os.stat_result, path: Name, what: str, folder: bool) -> None:

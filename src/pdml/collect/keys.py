@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from pdml.errors import DataError, InvalidInput, StorageUnavailable, because
-from pdml.files import atomic_write, read_file, sync_folder
-from pdml.ownership import check_ours, open_ours
+from pdml.files import sync_folder, write_private
+from pdml.ownership import check_ours, open_ours, read_ours
 
 SLOT = 32  # bytes of a key
 PAGE = 4096  # bytes before the first slot, so that no slot lies across two sectors
@@ -280,11 +280,11 @@ def _prepare(folder: Path, ring: str, fresh: bool) -> None:
                 raise InvalidInput(f"{folder} holds other things: keys need a folder of their own")
             folder.mkdir(mode=0o700, exist_ok=True)
             check_ours(folder, _FOLDER, folder=True)  # somebody else may have been faster
-            atomic_write(name, ring)
+            write_private(name, ring, first=True)
             sync_folder(folder.parent)
         for path in (name, *folder.glob("*.keys")):
             check_ours(path, _FILE)
-        if read_file(name).decode("ascii") != ring:
+        if read_ours(name, _FILE).decode("ascii") != ring:
             raise InvalidInput(
                 f"{folder} holds the keys of another collection: each needs a folder of its own"
             )

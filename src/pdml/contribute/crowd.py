@@ -30,6 +30,7 @@ from pdml.files import open_file, read_file, write_private
 from pdml.formats import Format, decode
 from pdml.mechanisms.label_flip import flip_labels, micro
 from pdml.mechanisms.randomness import SecureStream
+from pdml.ownership import open_ours
 from pdml.study import Study, messages
 from pdml.study.messages import Receipt, Report, decode_report, encode_report, pack_features
 from pdml.tables import Table
@@ -162,7 +163,7 @@ def deliver(
     with (
         kept,
         ThreadPoolExecutor(connections) as pool,
-        open(os.open(receipts, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file,
+        _open(receipts, _RECEIPTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as file,
     ):
         while True:
             while (
@@ -211,7 +212,7 @@ def _unsent(
     """Row and bytes of each report without receipt; the invitation is put in now, because it may
     come later than the draw.
     """
-    with open(path, "rb") as file:
+    with _open(path, _OUTBOX) as file:
         next(file)
         for row, line in enumerate(file, start=1):
             report = decode_report(line)
@@ -239,12 +240,13 @@ def _report(study: Study, micro_epsilon: int, label: int, features: Array) -> Re
     )
 
 
+_OUTBOX, _RECEIPTS = "the outbox", "the file of receipts"
 _LONGEST_LINE = 1 << 16  # bytes of an outbox's first line
 
 
 def _origin(path: Path) -> Origin:
     try:
-        with open_file(path) as file:
+        with _open(path, _OUTBOX) as file:
             line = file.readline(_LONGEST_LINE)
         found: Origin = decode(line, Origin)
         return found
@@ -252,20 +254,27 @@ def _origin(path: Path) -> Origin:
         other = f"{path} must be an outbox that `pdml contribute --csv` wrote, got something else"
         why = FORMAT.refusal_of(line, str(path)) or f"{other}: name another --outbox"
         raise DataError(why) from None
+
+
+def _open(path: Path, what: str, flags: int = os.O_RDONLY) -> BinaryIO:
+    """A file of our own; to write to, at its end."""
+    try:
+        return open(open_ours(path, what, flags), "ab" if flags & os.O_WRONLY else "rb")
     except OSError as error:
-        raise DataError(f"cannot read {path}: {because(error)}") from None
+        raise DataError(f"cannot open {path}: {because(error)}") from None
 
 
 def _receipts(path: Path) -> set[str]:
     """Ids that a service holds already; a last line that an interrupt cut short is sent again,
     which is safe.
     """
-    if not path.exists():
+    if not os.path.lexists(path):
         return set()
     held = set()
-    for line in path.read_bytes().splitlines():
-        with suppress(msgspec.DecodeError):
-            held.add(decode(line, Receipt).id)
+    with _open(path, _RECEIPTS) as file:
+        for line in file:
+            with suppress(msgspec.DecodeError):
+                held.add(decode(line, Receipt).id)
     return held
 
 

@@ -171,7 +171,7 @@ class Memory:
         """All that can be read; the rest is nobody's who is asked for here."""
         for path in sorted(self._folder.glob("*.json")):
             with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-                yield path, msgspec.json.decode(path.read_bytes(), type=Memo)
+                yield path, msgspec.json.decode(read_file(path), type=Memo)
 
     def _adopt(self, study: str, record: str) -> bool:
         """Take over a draw whose writer was killed: two on a disk would say more than a report."""

@@ -15,6 +15,7 @@ from pdml.node.contract import Contract
 from pdml.node.exchange import LATER, OK, REFUSED, Answer, decoded_answer
 from pdml.node.gathering import cut_short, piece
 from pdml.node.questions import FETCH, PROOF, Fetch, Proof
+from pdml.ownership import check_ours
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,15 +80,19 @@ class Accuser:
     def _keep(self, job: str, peer: str, proof: bytes) -> None:
         path = self._path(job, peer)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_ours(path.parent, "the folder of proofs", folder=True)
         write_private(path, proof, first=True)
 
     def kept(self, job: "Job", peer: str, start: int) -> Answer:
         """A piece of the proof against a member, for who asks for it."""
-        if peer not in self._office.members or not (path := self._path(job.job, peer)).exists():
+        if peer not in self._office.members or not self._has(job.job, peer):
             raise InvalidInput(
                 f"{self._office.name} has no proof against {plain(peer, 64)!r}"
             ).for_others()
-        return piece(path.read_bytes(), start)
+        return piece(evidence.read_kept(self._path(job.job, peer)), start)
+
+    def _has(self, job: str, peer: str) -> bool:
+        return check_ours(self._path(job, peer), evidence.KEPT)
 
     def told(self, sender: str, proof: Proof, job: "Job") -> Answer:
         """``sender`` has a proof against somebody: it is fetched, and kept if it proves what it
@@ -96,7 +101,7 @@ class Accuser:
         about = sender, job.job, proof.peer
         if proof.peer not in self._office.members or about in self._worthless:
             return Answer(REFUSED, f"{self._office.name} is shown no proof")
-        if self._path(job.job, proof.peer).exists():
+        if self._has(job.job, proof.peer):
             return Answer(OK)
         with self._office.lock:  # one at a time from each member: it could announce thousands
             if not any(whom == sender for whom, _, _ in self._fetching):

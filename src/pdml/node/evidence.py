@@ -8,20 +8,31 @@ different statements on one job.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from pdml.errors import PDMLError, PeerError
+from pdml.errors import DataError, PDMLError, PeerError, because
 from pdml.formats import Format, decode
 from pdml.node import statement, wire
 from pdml.node.journal import Journal
 from pdml.node.statement import Statement
 from pdml.node.wire import Voucher
+from pdml.ownership import read_ours
 
 FORMAT = Format(name="evidence", version=1)
+KEPT = "the proof"
 _DOMAIN = b"pdml evidence 1\0"
+
+
+def read_kept(path: Path) -> bytes:
+    """A proof in a node's folder."""
+    try:
+        return read_ours(path, KEPT)
+    except OSError as error:
+        raise DataError(f"{KEPT} {path} cannot be read: {because(error)}") from None
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

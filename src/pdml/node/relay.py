@@ -18,11 +18,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
-from pdml.errors import InvalidInput
-from pdml.files import atomic_write, write_private
+from pdml.errors import InvalidInput, because
+from pdml.files import atomic_write, read_file, write_private
 from pdml.node import tls
 from pdml.node.carrier import heard_by, most_payload, most_subscriptions, said_by
 from pdml.node.identity import nkey
+from pdml.ownership import check_ours
 from pdml.study import Relay, Study, edit
 from pdml.study.contract import read_text
 
@@ -117,11 +118,17 @@ def prepare(
     """
     if (certificate is None) != (key is None):
         raise InvalidInput("a certificate needs its key: give both or neither")
+    check_ours(out, "the relay's folder", folder=True)
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_files(out)
     if certificate is not None and key is not None:
         shown = tls.read(certificate)
         for source, target in ((certificate, tls.CERTIFICATE), (key, tls.KEY)):
-            write_private(out / target, source.read_bytes())
+            try:
+                content = read_file(source)
+            except OSError as error:
+                raise InvalidInput(f"cannot read {source}: {because(error)}") from None
+            write_private(out / target, content)
     else:
         there = out / tls.CERTIFICATE
         shown = tls.read(there) if there.exists() else b""
@@ -226,8 +233,20 @@ def _version(path: str) -> tuple[int, ...]:
     return tuple(map(int, found.groups())) if found else ()
 
 
+def _check_files(folder: Path) -> None:
+    """Refuse a folder or file that another user made: whoever has the key is the relay."""
+    check_ours(folder, "the relay's folder", folder=True)
+    for name, what in (
+        (tls.KEY, tls.RELAY_KEY),
+        (tls.CERTIFICATE, "the relay's certificate"),
+        (CONFIG, "the relay's configuration"),
+    ):
+        check_ours(folder / name, what)
+
+
 def command(folder: Path) -> list[str]:
     """What runs the relay in ``folder``, which must be the working directory."""
+    _check_files(folder)
     if not (folder / CONFIG).exists():
         raise InvalidInput(f"{folder} is no relay: `pdml relay config` makes one")
     return [find_server(), "--config", CONFIG]

@@ -13,14 +13,16 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pdml.errors import InvalidInput
+from pdml.errors import InvalidInput, because
 from pdml.files import atomic_write, read_file, write_private
+from pdml.ownership import check_ours, read_ours
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.x509 import Certificate
 
 CERTIFICATE, KEY = "relay.crt", "relay.key"
+RELAY_KEY = "the relay's key"
 _YEARS = datetime.timedelta(days=2 * 365)
 
 
@@ -138,9 +140,11 @@ def _key(path: Path) -> "EllipticCurvePrivateKey":
         load_pem_private_key,
     )
 
-    if path.exists():
+    if check_ours(path, RELAY_KEY):
         try:
-            found = load_pem_private_key(path.read_bytes(), None)
+            found = load_pem_private_key(read_ours(path, RELAY_KEY), None)
+        except OSError as error:
+            raise InvalidInput(f"cannot read {path}: {because(error)}") from None
         except (ValueError, TypeError):
             found = None
         if not isinstance(found, ec.EllipticCurvePrivateKey):

@@ -13,7 +13,7 @@ from pathlib import Path
 from pdml import _validate
 from pdml.errors import EngineError, InvalidInput, PDMLError
 from pdml.node import desk as states
-from pdml.node import ending, holdings, summing
+from pdml.node import ending, evidence, holdings, summing
 from pdml.node.contract import Contract
 from pdml.node.desk import Desk
 from pdml.node.home import JOURNAL, Home
@@ -326,7 +326,8 @@ def _proofs(home: Home, job: str, *, wait: bool) -> dict[str, bytes]:
     deadline = time.monotonic() + (_SHOWING if wait else 0.0)
     while True:
         found = {
-            path.stem: path.read_bytes() for path in sorted(home.evidence(job).glob("*.evidence"))
+            path.stem: evidence.read_kept(path)
+            for path in sorted(home.evidence(job).glob("*.evidence"))
         }
         if found or time.monotonic() >= deadline:
             return found
