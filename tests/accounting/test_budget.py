@@ -1,5 +1,6 @@
 """Budgets: the last safe round is exact, and what goes past it is refused."""
 
+import pickle
 from dataclasses import replace
 from math import inf, sqrt
 
@@ -292,3 +293,19 @@ def test_objective_of_unknown_kind_is_refused():
     )
     with pytest.raises(InvalidInput, match="does not know objective noise"):
         last_safe_round([(odd, *events(3)[2:])], budget=Budget(labels_epsilon=inf))
+
+
+@pytest.mark.parametrize("wrong", [{"features": 1.0}, {"epsilon": 1.0, "colluding": 1}])
+def test_other_names_are_refused_with_those_that_there_are(wrong):
+    with pytest.raises(InvalidInput, match="features_epsilon, features_delta, labels_epsilon"):
+        Budget(**wrong)
+    with pytest.raises(InvalidInput, match=r"by the names .* got 2"):
+        Budget(2)
+    assert pickle.loads(pickle.dumps(Budget(colluding=2))) == Budget(colluding=2)
+
+
+@pytest.mark.parametrize("name", ["features_epsilon", "labels_epsilon"])
+@pytest.mark.parametrize("value", [0, -1.0, float("nan")])
+def test_a_limit_that_allows_no_release_is_refused(name, value):
+    with pytest.raises(InvalidInput, match=f"^{name} must be a number in .0, inf.*no release"):
+        Budget(**{name: value})

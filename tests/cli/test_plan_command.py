@@ -172,7 +172,10 @@ def test_records_may_differ_by_server(capsys: pytest.CaptureFixture[str]) -> Non
         (["--features", "0"], "--features must"),
         (["--features-epsilon", "-1"], "--features-epsilon must"),
         (["--features-delta", "2"], "--features-delta must"),
-        (["--epsilon", "0"], "epsilon must"),
+        (["--features-epsilon", "0"], "--features-epsilon must .* no release"),
+        (["--epsilon", "0"], "--epsilon must"),
+        (["--epsilon", "nan"], "--epsilon must"),
+        (["--labels-epsilon", "9"], "--labels-epsilon must be at most --epsilon, 1, or inf"),
         (["--classes", "1"], "classes must"),
         (["--topology", "tree"], "topology must"),
         (["--features-delta", "0"], "no Gaussian noise reaches it"),
@@ -252,6 +255,8 @@ def test_a_study_says_what_is_planned_for(capsys: pytest.CaptureFixture[str], fo
         (["--servers", "3"], "--servers must be left out with a study, which settles it"),
         (["--features-epsilon", "2"], "--features-epsilon must be left out: the study has a"),
         (["--like", str(file)], "--like needs --label"),
+        (["--records", "49"], "--records must be at least min_records of the study, 200, got 49"),
+        (["--records", "400,400,49"], "200, got 49: a server with fewer does not train"),
     ):
         code, _, err = run(capsys, "plan", str(file), "--records", "400", *more)
         assert code == 1 and said in err

@@ -251,6 +251,26 @@ def test_the_defaults_protect_features_and_say_what_they_cannot_do(
     assert 0.9 < spent <= 1.0
 
 
+def test_an_epsilon_that_hardly_protects_is_said_as_of_a_menu(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Above ln 19; where nothing is randomised the table says it."""
+    table = people()
+    table["wish"] = np.where(table["id"] == table["id"][7], 5.0, 1.0)
+    table.to_csv("people.csv", index=False)
+    column = [*GOOD[:-2], "--epsilon-column", "wish"]
+    hardly = "epsilon 5 protects hardly anybody"
+    for more, said in (
+        ([*GOOD, "--epsilon", "5"], f"--epsilon: {hardly}"),
+        ([*GOOD, "--epsilon", "2.9"], ""),
+        ([*GOOD, "--epsilon", "inf"], ""),
+        (column, f"--epsilon-column wish: {hardly}"),
+    ):
+        code, out, _ = run(capsys, *more, *FAST, "--force")
+        assert code == 0
+        assert (said in " ".join(out.split())) if said else "protects hardly" not in out
+
+
 def test_no_limit_on_features_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, *GOOD, "--seed", "3", "--features-epsilon", "inf")
     said = "No limit was set on what other servers may learn of features"

@@ -13,6 +13,7 @@ from example_study import ASKING, STUDY, TEXT, TOLD
 
 from pdml.errors import InvalidInput, StudyError, Unaskable
 from pdml.study import Study, people
+from pdml.study.encoder import Category, Encoder, Number
 from pdml.study.examined import examine
 from pdml.study.template import plain, render
 
@@ -125,3 +126,13 @@ def test_all_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
     assert examine(file, test=True).mistakes == ()
     file.write_text(TEXT + TOLD)
     assert examine(file).mistakes == ()
+
+
+def test_a_category_with_one_level_is_warned_of(tmp_path: Path) -> None:
+    """Where people may leave it out there are two answers."""
+    file, one = tmp_path / "study.toml", Category(name="country", levels=("here",))
+    for attribute, said in ((one, True), (replace(one, missing="level"), False)):
+        encoder = Encoder(attributes=(Number(name="age", low=18, high=100), attribute), version=2)
+        file.write_text(render(replace(ASKING, encoder=encoder, wording={})))
+        told = [text for _, text in examine(file).warnings]
+        assert any("“country” has one level: everybody" in text for text in told) == said

@@ -83,8 +83,8 @@ def test_public_records_have_true_answers():
 
 def test_there_is_one_budget():
     with pytest.raises(InvalidInput, match="left to the study's own"):
-        propose_for(study_of(STATUS, AGE), [100], budget=LIMITS)
+        propose_for(study_of(STATUS, AGE), [200], budget=LIMITS)
     with pytest.raises(InvalidInput, match="given where the study has none"):
-        propose_for(study_of(STATUS, AGE, budget=None), [100])
-    found = propose_for(study_of(STATUS, AGE, budget=None), [100], budget=LIMITS)
+        propose_for(study_of(STATUS, AGE, budget=None), [200])
+    found = propose_for(study_of(STATUS, AGE, budget=None), [200], budget=LIMITS)
     assert found.budget == LIMITS

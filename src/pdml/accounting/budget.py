@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Self
 
 from pdml import _validate
 from pdml.accounting import answers, spending
@@ -22,6 +23,20 @@ class Budget:
     through coins, have the ε of their devices, all else nothing. So these answers need no limit of
     their own; where every answer went through a coin, features are limited with the coins counted,
     the label's among them.
+
+    Parameters
+    ----------
+    features_epsilon, features_delta : float
+        (ε, δ) for the features of a record.
+    labels_epsilon, labels_delta : float
+        The same for labels.
+    colluding : int, optional
+        How many other servers put together what they see; by default all.
+
+    Raises
+    ------
+    InvalidInput
+        For other names than these, and for values outside (0, ∞] and [0, 1).
     """
 
     features_epsilon: float = inf
@@ -30,11 +45,23 @@ class Budget:
     labels_delta: float = 1e-6
     colluding: int | None = None  # k; None: all others
 
+    def __new__(cls, *unnamed: object, **given: object) -> Self:
+        """Refuse, in a sentence, what is no field of it."""
+        known = cls.__dataclass_fields__
+        other = [*map(str, unnamed), *(name for name in given if name not in known)]
+        if other:
+            raise InvalidInput(
+                f"a Budget must be given by the names {', '.join(known)}, got {other[0]}",
+                setting="budget",
+            )
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         if self.colluding is not None:
             _validate.integer("colluding", self.colluding, low=1, why="each server sees something")
         for name in ("features_epsilon", "labels_epsilon"):
-            _validate.real(name, getattr(self, name), low=0)
+            why = "0 would allow no release at all, and infinity is no limit"
+            _validate.real(name, getattr(self, name), low=0, open_low=True, why=why)
         for name in ("features_delta", "labels_delta"):
             _validate.real(
                 name,

@@ -81,8 +81,15 @@ def plan(
             "--target-accuracy needs --like FILE: accuracy is measured on public records of the "
             "same shape"
         )
+    from pdml import _validate
     from pdml.plan.planner import Budget, propose
 
+    _validate.real("--epsilon", epsilon, low=0, open_low=True, why="0 would report pure noise")
+    if study is None and labels_epsilon is not None and epsilon < labels_epsilon < inf:
+        raise InvalidInput(
+            f"--labels-epsilon must be at most --epsilon, {epsilon:g}, or inf, got "
+            f"{labels_epsilon:g}: the device keeps to --epsilon whatever is trained"
+        )
     coin = epsilon if study is None else inf  # of a label, which alone keeps to it
     budget = Budget(
         features_epsilon=features_epsilon,

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -194,6 +195,19 @@ def _told_below() -> Iterator[None]:
         yield
 
 
+def _weakness(trained: "Trained") -> Iterator[str]:
+    """As `pdml study check` says it of a menu; of no randomisation at all the table does."""
+    from pdml.mechanisms.label_flip import is_weak
+    from pdml.study.words import weakness
+
+    known = trained.ledger.reports
+    chosen = [] if known is None else known.epsilons[known.epsilons < inf].tolist()
+    micro = round(1e6 * max(chosen, default=0.0))
+    if is_weak(micro):
+        column = trained.epsilon_column
+        yield f"--epsilon{f'-column {column}' if column else ''}: {weakness(micro)}."
+
+
 def _show(trained: "Trained", files: dict[str, Path]) -> None:
     from pdml.cli import evaluated_words, trained_words
     from pdml.pages.trained import assessed, measured_on, table_lead
@@ -212,5 +226,6 @@ def _show(trained: "Trained", files: dict[str, Path]) -> None:
     if (view := assessed(trained)) is not None:
         evaluated_words.show(view, further=True)
     leaks = (*trained.model.provenance["leaks"], *trained.page_leaks)
-    trained_words.show(trained, *(f"Leak: {sentence}." for sentence in leaks))
+    told = [f"Leak: {sentence}." for sentence in leaks]
+    trained_words.show(trained, *told, *_weakness(trained))
     screen.list_files(files)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pdml.errors import BudgetExceeded, StudyError
 from pdml.mechanisms.label_flip import is_weak
 from pdml.study import Study, people, rules, trainable, words
+from pdml.study.attributes import Category
 from pdml.study.contract import line_of, parse, read_text
 from pdml.study.lines import Path as Key
 
@@ -96,6 +97,10 @@ def _warnings(study: Study, *, told: bool) -> list[tuple[Key, str]]:
     for i, micro_epsilon in enumerate(study.epsilon_micro):
         if is_weak(micro_epsilon):
             found.append((("label", "epsilon", "menu", i), words.weakness(micro_epsilon)))
+    for i, attribute in enumerate(study.encoder.attributes):
+        if isinstance(attribute, Category) and len(attribute.choices) == 1:
+            why = "everybody gives the same answer, which tells nothing: add others, or drop it"
+            found.append((("attributes", i, "levels"), f"“{attribute.name}” has one level: {why}"))
     if study.width > MANY_FEATURES:
         found.append(
             (

@@ -118,6 +118,12 @@ def propose_for(
     if (study.budget is None) == (budget is None):
         which = "given where the study has none" if budget is None else "left to the study's own"
         raise InvalidInput(f"budget must be {which}", setting="budget")
+    if min(records) < study.min_records:
+        raise InvalidInput(
+            f"records must be at least min_records of the study, {study.min_records:,}, got "
+            f"{min(records):,}: a server with fewer does not train",
+            setting="records",
+        )
     sizes = sizes_of(study, records)
     return propose(
         study.budget or budget or Budget(),
