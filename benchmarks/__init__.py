@@ -5,5 +5,5 @@ are shared and noisy. The reference is scikit-learn's LogisticRegression(lbfgs, 
 pooled data in the same storage, BLAS at one thread.
 
 `python -m benchmarks forecast strangers` measures something else: what forecasts of a model's worth
-are worth (docs/utility.md).
+are worth (docs/evaluation/forecasts.md).
 """

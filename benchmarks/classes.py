@@ -1,5 +1,5 @@
 """More than two classes: what an exchange of sums tells of its own model, on made-up people (for
-real ones see `benchmarks.declared`; docs/utility.md).
+real ones see `benchmarks.declared`; docs/evaluation/forecasts.md).
 
     python -m benchmarks.classes 202 10    # a seed, and how many populations of every size
 """

@@ -1,5 +1,5 @@
 """Accuracy to expect, as totals tell it, against the truth, on made-up people with correlated and
-one-hot columns (docs/utility.md).
+one-hot columns (docs/evaluation/forecasts.md).
 
     python -m benchmarks.expected 20000 250    # the first seed, and how many
 

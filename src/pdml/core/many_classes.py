@@ -33,7 +33,8 @@ from pdml.core.splitting import (
 from pdml.core.sums_model import Measured, SumsModel
 
 MOST = 50  # classes: what there is to compute grows with their cube
-BEYOND = 0.1  # what Gaussian classes, placed as the model believes, leave out (docs/utility.md)
+# What Gaussian classes, placed as the model believes, leave out (docs/evaluation/forecasts.md).
+BEYOND = 0.1
 _PART = 0.25  # a
 _POINTS = 512  # of all classes together, and no fewer than `_FEWEST` of each
 _FEWEST = 32
