@@ -63,5 +63,17 @@ def test_the_other_half_has_the_noise_that_it_is_said_to_have(classes, monkeypat
     assert abs(half_as_loud) > 4.5 / np.sqrt(MANY)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_split_is_as_long_as_it_is_on_average(classes):
+    """Else, of few columns, the one pair whose noise is always the same would leave its bias."""
+    given, model, loss = given_of(classes)
+    root = np.linalg.cholesky(splitting.noise_of_q(given, model.moments))
+    for half in splitting.halves(given, model, loss, 3):
+        draws = np.linalg.solve(root, splitting.PART * (half.q - given.q).T)
+        assert np.sum(draws**2) == pytest.approx(draws.size)
+        squares = splitting.PART * (half.s - given.s) / given.square
+        assert np.sum(squares**2) == pytest.approx(10)  # of 4 columns: 4 + 12/2
+
+
 def test_fewer_records_are_less_sure():
     assert splitting.widened(0.01) > splitting.widened(0.0) > 1

@@ -65,9 +65,9 @@ def halves(
     root, rng = np.linalg.cholesky(noise_of_q(given, model.moments)), np.random.default_rng(0)
     louder = 1 + part**2
     for _ in range(many):
-        label = rng.normal(size=(codes, width)) @ root.T
+        label = _resize(rng.normal(size=(codes, width)), codes * width) @ root.T
         fresh = rng.normal(size=(width, width))
-        fresh = (fresh + fresh.T) / 2 * given.square
+        fresh = _resize((fresh + fresh.T) / 2, width * (width + 1) / 2) * given.square
         first = replace(
             given,
             q=given.q + part * label,
@@ -81,6 +81,13 @@ def halves(
             q=given.q - label / part,
             s=given.s - fresh / part,
         )
+
+
+def _resize(draws: Array, square: float) -> Array:
+    """Draws with the sum of squares that is expected of them: of few columns, noise that happens
+    to be short would find too little of what a model owes to its own noise.
+    """
+    return np.asarray(draws * np.sqrt(square / np.sum(draws**2)))
 
 
 def widened(record: float) -> float:

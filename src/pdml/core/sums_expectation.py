@@ -22,7 +22,6 @@ from pdml.core.splitting import (
     halves,
     learnt,
     noise_of_q,
-    widened,
 )
 from pdml.core.sums_model import Measured, SumsModel
 
@@ -31,12 +30,12 @@ _NEAR = _BEYOND = 0.025  # what Gaussian classes leave out
 _BALANCE = 0.4  # E[y] about 0
 _MOST = 0.95  # |E[y]|
 _DRIFTS = (0.7, 0.4), (0.3, 1.0)  # E[z] about the model's own: chances and deviations
-_TYPICAL, _BELOW, _ABOVE = 0.05, 0.4, 1.2  # log variance of z, of the one the model relied on
+_TYPICAL, _BELOW, _ABOVE = 0.05, 0.4, 1.2  # log variance of z, of the one that is typical
 _LEAST = 0.02  # of that estimate
 _FLAT, _HUMP = 0.04, 0.1  # what rows of one norm take from Gaussian classes
 _POINTS = 5
 _PART = 0.25  # a
-_MORE = 1.15  # deviations: what is left of the difference between the models of splits
+_MORE = 1.3  # deviations: what is left of the difference between the models of splits
 _ANY = (0.0, ANY)  # mean of labels, where the constant column cannot be seen
 _WIDER = 2.0  # as `_ABOVE`: columns of few ones have a few long margins
 _CORRELATIONS = np.linspace(-0.3, 0.97, 52)
@@ -93,8 +92,8 @@ def expect(given: Measured, model: SumsModel, loss: Loss) -> Expectation:
     believed = _believed(_judged(given, model, loss, SPLITS))
     gap = believed.gap / (np.sqrt(2) * believed.within)
     return Expectation(
-        accuracy=ranged(believed.right, believed.chance, _BEYOND),
-        auc=ranged(_special.ndtr(gap), believed.chance, _BEYOND),
+        accuracy=_span(believed.right, believed),
+        auc=_span(_special.ndtr(gap), believed),
         confidence=_confidence(size, believed),
     )
 
@@ -153,6 +152,7 @@ class _Believed:
     """
 
     chance: Array
+    even: Array  # the same, if no E[y z] and no wide margins are likelier than others beforehand
     right: Array  # accuracy
     largest: Array  # the larger class's share
     inner: Array  # variance of z
@@ -166,19 +166,24 @@ def _believed(said: "_Said", *, below: float = _BELOW, above: float = _ABOVE) ->
     correlation, square = _CORRELATIONS[:, None, None, None], _squares(said)[:, None, None]
     balance, balanced = _nodes(*said.balance)
     balance, balanced = balance[:, None].clip(-_MOST, _MOST), balanced[:, None]
-    usual = max(1 - said.own**2, _LEAST)  # variance of z
-    centre, centred = _centres(said, np.sqrt(np.maximum(square - said.own**2, _LEAST) / usual))
+    usual, rest = max(1 - said.own**2, _LEAST), 1 - correlation**2  # variance of z
+    wider = np.sqrt(np.maximum(square - said.own**2, _LEAST) * rest / usual)
+    centre, centred = _centres(said, wider)
     inner = np.maximum(square - centre**2, _LEAST * square)
-    wide, mixed = np.log(inner / usual) - _TYPICAL, 1 - balance**2
+    typical = usual * (1 + said.unseen * correlation**2 / rest)
+    wide, mixed = np.log(inner / typical) - _TYPICAL, 1 - balance**2
     shared = correlation * np.sqrt(inner * mixed)  # cov(y, z)
-    log = np.log(square / inner) - 0.5 * (  # dlog(inner)/dlog(square)
-        ((said.told[0] - shared - balance * centre) / said.told[1]) ** 2
+    blur = np.sqrt(said.told[1] ** 2 + said.report * square)
+    log = np.log(square / inner / blur) - 0.5 * (  # dlog(inner)/dlog(square)
+        ((said.told[0] - shared - balance * centre) / blur) ** 2
         + ((said.square[0] - square) / said.square[1]) ** 2
-        + (wide / np.where(wide > 0, above, below)) ** 2
     )
     log = np.where(square > centre**2, log, -np.inf)
-    chance = np.exp(log - log.max()) * _PRIOR[:, None, None, None] * balanced * centred
-    chance /= chance.sum()
+    # E[y z] is measured with normal noise: by a prior even in it, quantiles are confidence limits.
+    slope = np.gradient(_CORRELATIONS * np.sqrt(typical.ravel()), _CORRELATIONS)
+    nodes = balanced * centred
+    chance = _weigh(log - 0.5 * (wide / np.where(wide > 0, above, below)) ** 2, _PRIOR, nodes)
+    even = _weigh(log - 0.5 * (wide / below) ** 2, slope, nodes)
 
     positive, gap = (1 + balance) / 2, 2 * shared / mixed
     within = np.sqrt(inner * (1 - (1 - said.humps) * correlation**2))
@@ -186,12 +191,31 @@ def _believed(said: "_Said", *, below: float = _BELOW, above: float = _ABOVE) ->
     right += (1 - positive) * _special.ndtr(-(centre - gap * positive) / within)
     return _Believed(
         chance=chance,
+        even=even,
         right=right,
         largest=np.maximum(positive, 1 - positive),
         inner=inner,
         within=within,
         gap=gap,
         centre=centre,
+    )
+
+
+def _weigh(log: Array, prior: Array, nodes: Array) -> Array:
+    """Chances by their logarithms, ``prior`` of correlations and the weights of nodes."""
+    chance = np.exp(log - log.max()) * prior[:, None, None, None] * nodes
+    return np.asarray(chance / chance.sum())
+
+
+def _span(values: Array, believed: _Believed) -> Range:
+    """What holds whether or not a model that has learnt nothing is likely: that decides where noise
+    hides what was learnt, and nothing that was released can tell.
+    """
+    ranges = [ranged(values, chance, _BEYOND) for chance in (believed.chance, believed.even)]
+    return Range(
+        low=min(part.low for part in ranges),
+        middle=sum(part.middle for part in ranges) / len(ranges),
+        high=max(part.high for part in ranges),
     )
 
 
@@ -211,9 +235,12 @@ def _nodes(mean: Number, deviation: Number) -> tuple[Array, Array]:
 
 
 def _squares(said: "_Said") -> Array:
-    """E[z²] that are possible, evenly in their logarithms: finely where it was measured well."""
-    value, deviation = said.square
-    ends = np.log(np.maximum([value - _FAR * deviation, value + _FAR * deviation], 1e-9))
+    """E[z²] that are possible, evenly in their logarithms: finely where it was measured well. None
+    is smaller than E[z]², whatever noise says of both.
+    """
+    (value, deviation), (centre, blur) = said.square, said.centre
+    most = max(value + _FAR * deviation, (abs(centre) + _FAR * blur) ** 2)
+    ends = np.log(np.maximum([value - _FAR * deviation, most], 1e-9))
     low, high = np.clip(ends, *_WIDTHS)
     return np.exp(np.linspace(low, max(high, low + 0.1), _STEPS))
 
@@ -238,13 +265,15 @@ class _Said:
     numbers with their deviations.
     """
 
-    told: tuple[float, float]  # E[y z]
+    told: tuple[float, float]  # E[y z]; the deviation without what `report` adds
+    report: float  # variance that labels' own noise adds to E[y z], of E[z²]
     square: tuple[float, float]  # E[z²]
     centre: tuple[float, float]  # E[z]
     own: float  # the same, as the model has it
     balance: tuple[float, float]  # E[y]
     counted: tuple[float, float]  # the same, whatever is typical
     humps: float  # by how much Gaussian classes are too far apart
+    unseen: float  # how little of what lies between classes the model's S can have
 
 
 def _judged(given: Measured, model: SumsModel, loss: Loss, splits: int) -> _Said:
@@ -256,18 +285,21 @@ def _judged(given: Measured, model: SumsModel, loss: Loss, splits: int) -> _Said
         told.append(half.q[0] @ w + q[0] @ own)
         square.append(w @ half.s @ w + own @ square_noise @ own)
         centre.append(w @ half.s[:, -1] + own @ square_noise[:, -1])
-    more = _MORE * widened(given.report / c**2)
+    length = float(np.linalg.norm(own))
+    alone = given.square * length**2  # deviation of E[z²]
     blurred = np.sqrt(noise[-1, -1]) / unit / c
-    counted = float(given.q[0, -1] / unit / c), float(more * blurred)
-    beside = given.square * np.linalg.norm(own) / np.sqrt(2) / unit
+    counted = float(given.q[0, -1] / unit / c), float(_MORE * blurred)
+    beside = given.square * length / np.sqrt(2) / unit
     return _Said(
-        told=(float(np.mean(told)) / c, max(float(more * np.sqrt(own @ noise @ own) / c), 1e-2)),
-        square=(float(np.mean(square)), max(float(more * given.square * (own @ own)), 1e-2)),
-        centre=(float(np.mean(centre)) / unit, float(more * beside)),
+        told=(float(np.mean(told)) / c, max(_MORE * given.label * length / c, 1e-2)),
+        report=_MORE**2 * given.report / c**2,
+        square=(float(np.mean(square)), max(_MORE * alone, 1e-2)),
+        centre=(float(np.mean(centre)) / unit, float(_MORE * beside)),
         own=float(own @ s[:, -1] / unit),
         balance=both(*counted, 0.0, _BALANCE),
         counted=counted,
         humps=_humps(s),
+        unseen=alone**2 / (1 + alone**2),
     )
 
 
