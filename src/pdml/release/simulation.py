@@ -16,7 +16,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import _num_samples
 
 from pdml import _validate
 from pdml._types import Array, IntArray, Matrix
@@ -211,7 +210,7 @@ class Simulation:
             unscaled = bool(2 * np.count_nonzero(lengths > 1) > len(lengths))
         chosen = self.epsilon if epsilons is None else epsilons
         label_epsilons = labels.check_epsilons(np.inf if chosen is None else chosen, len(index))
-        whole = before is not None and _num_samples(before) == len(index)
+        whole = before is not None and np.shape(before)[0] == len(index)
         whose = self._recognised(sessions, people, before if whole else x, y)
         if leaks and people is None and not whole and strangers(sessions, whose):
             self._warn(STRANGERS, UncountedTrainingWarning)
