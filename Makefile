@@ -39,19 +39,19 @@ test-deep: $(READY) ## look for examples that break a property: random ones, and
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=deep $(PROPERTIES)
 
 # Rooms without processes, services and trainings of many servers, and without the planner's searches; few examples of each property.
-SEARCHES := tests/plan/test_planner.py tests/plan/test_sums_forecast.py
-FAST := tests/accounting tests/core tests/mechanisms tests/study tests/tables tests/test_formats.py $(filter-out $(SEARCHES), $(wildcard tests/plan/test_*.py))
+SEARCHES := tests/planning/test_planner.py tests/planning/test_utility.py
+FAST := tests/accounting tests/numerics tests/mechanisms tests/study tests/tables tests/test_formats.py $(filter-out $(SEARCHES), $(wildcard tests/planning/test_*.py))
 
 test-fast: $(READY) ## the inner loop: the rooms that carry the proofs, in under a minute on two idle cores
 	$(BIN)/pytest -n $$(getconf _NPROCESSORS_ONLN) --dist loadfile --hypothesis-profile=fast $(FAST)
 
 # What runs lines of the rooms below. Processes that tests start are measured, too, and write files of their own: pyproject.toml, tool.coverage.
-MEASURED := tests/study/test_sensitive.py tests/core tests/mechanisms tests/accounting tests/train tests/node tests/cli/test_node_command.py tests/release/test_equivocation.py tests/test_formats.py
+MEASURED := tests/study/test_sensitive.py tests/numerics tests/mechanisms tests/accounting tests/training tests/node tests/cli/test_node_command.py tests/consortium/test_equivocation.py tests/test_formats.py
 
 coverage: $(READY) ## measure which lines of core, mechanisms, accounting and node no test runs: docs/coverage.md (minutes)
 	@set -e; scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
 	COVERAGE_FILE="$$scratch/data" $(BIN)/pytest -n $(WORKERS) --dist loadfile $(MEASURED) --cov-report=term --cov-report=json:"$$scratch/report.json" \
-		--cov=pdml.core --cov=pdml.mechanisms --cov=pdml.accounting --cov=pdml.node; \
+		--cov=pdml.numerics --cov=pdml.mechanisms --cov=pdml.accounting --cov=pdml.node; \
 	$(BIN)/python tests/uncovered.py "$$scratch/report.json"
 
 test-pythons: ## the fast tests on every Python from 3.11 on that is found (needs the package index the first time)
@@ -96,7 +96,7 @@ reproduce: $(READY) ## measure the paper's table, its figures and its rivals (mi
 	$(BIN)/pdml reproduce all
 
 torture: $(READY) ## kill the collection service a thousand times under load (half an hour)
-	$(BIN)/python tests/collect/torture.py --kills 1000
+	$(BIN)/python tests/collector/torture.py --kills 1000
 
 torture-train: $(READY) ## kill nodes and the relay a thousand times in training
 	$(BIN)/python tests/node/torture_train.py 1000 3 5 10

@@ -25,12 +25,12 @@ from benchmarks.table import table_speed
 from benchmarks.timing import fresh_process, interleaved
 from pdml import PDMLClassifier
 from pdml.accounting import Budget, Ledger
-from pdml.core import steps
-from pdml.core.losses import LOGISTIC
-from pdml.core.solver import compiled_loops
 from pdml.mechanisms.randomness import ITERATES, Simulated
-from pdml.plan.place import Place
-from pdml.train.engines import local
+from pdml.numerics.admm import steps
+from pdml.numerics.admm.losses import LOGISTIC
+from pdml.numerics.admm.solver import compiled_loops
+from pdml.planning.server_spec import Place
+from pdml.training.engines import local_engine
 
 console = Console(width=160)
 HARD_LEDGER = replace(HARD, objective_noise="truncated_gaussian", noise_decay=0.95)
@@ -51,7 +51,7 @@ def ratios(problems, fit, repeats, **options):
     for name, problem in problems.items():
 
         def work(name=name, problem=problem):
-            last[name] = local.train(problem.graph, problem.run, **options)
+            last[name] = local_engine.train(problem.graph, problem.run, **options)
 
         sides[name] = work
     with threadpool_limits(1):
@@ -160,10 +160,10 @@ def author_way():
                 sent[i] = steps.release_step(point[i][None], noise)
         return np.array(sent)
 
-    ours = local.train(graph, run)
+    ours = local_engine.train(graph, run)
     difference = float(np.abs(author() - ours.released).max())
     with threadpool_limits(1):
-        medians = interleaved({"author": author, "pdml": lambda: local.train(graph, run)}, 3)
+        medians = interleaved({"author": author, "pdml": lambda: local_engine.train(graph, run)}, 3)
     cells = (
         medians["author"] * 1e3,
         medians["pdml"] * 1e3,
@@ -195,7 +195,7 @@ def sweep_speed():
             with threadpool_limits(1):
                 medians = interleaved(
                     {
-                        "sweep": lambda b=base, r=runs: local.sweep(b.graph, r),
+                        "sweep": lambda b=base, r=runs: local_engine.sweep(b.graph, r),
                         "reference": lambda x=x, y=y: reference(x, y),
                     },
                     3,
@@ -309,7 +309,7 @@ MEMORY = """
 import json, resource, sys
 import numpy as np
 from benchmarks.__main__ import many, federation, reference
-from pdml.train.engines import local
+from pdml.training.engines import local
 x, y = many({count})
 data = (x.data.nbytes + x.indices.nbytes + x.indptr.nbytes) / 1e9
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9

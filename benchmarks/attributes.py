@@ -9,19 +9,21 @@ import sys
 
 import numpy as np
 
-from pdml.core import coded, labels, sums
-from pdml.core.losses import LOGISTIC
-from pdml.core.sums_model import Noise, fit_sums
-from pdml.datasets import adult
+from pdml.encoding import device_encoding
+from pdml.encoding.encoder import Category, Encoder, Menu, Number
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, SUMS, Simulated
-from pdml.plan import sums_search
-from pdml.plan.answers import Answer
-from pdml.plan.populations import populations
-from pdml.plan.sizes import Sizes
-from pdml.plan.training_plan import TrainingPlan
-from pdml.study import device
-from pdml.study.encoder import Category, Encoder, Menu, Number
+from pdml.numerics import coded_rows
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.losses import LOGISTIC
+from pdml.numerics.sums import statistics
+from pdml.numerics.sums.fit import Noise, fit_sums
+from pdml.planning.forecast.attribute_noise import Answer
+from pdml.planning.forecast.synthetic import populations
+from pdml.planning.search import sums_search
+from pdml.planning.sizes import Sizes
+from pdml.planning.training_plan import TrainingPlan
+from pdml.research.datasets import adult
 from pdml.tables import Table
 
 SENSITIVE = ("marital-status", "relationship")
@@ -72,11 +74,11 @@ def accuracy(how, seed, columns, levels, y):
     learnt, held = order[:LEARNT], order[LEARNT:]
     tables = [Table(columns={k: v[part] for k, v in columns.items()}) for part in (learnt, held)]
     one = encoder(levels, how)
-    x = device.encode_table(one, tables[0], source.stream(SUMS)).astype(float)
+    x = device_encoding.encode_table(one, tables[0], source.stream(SUMS)).astype(float)
     test, _ = one.finished(one.given(tables[1]))
     said = flip_labels(y[learnt], np.full(LEARNT, EPSILON), 2, source.stream(LABELS))
-    found = sums.exact(x, labels.codes(said, EPSILON, 2), LOGISTIC, one.blocks)
-    noise = Noise(label=0.0, square=0.0, coded=coded.variance(one.blocks, x.shape[1]))
+    found = statistics.exact(x, labels.codes(said, EPSILON, 2), LOGISTIC, one.blocks)
+    noise = Noise(label=0.0, square=0.0, coded=coded_rows.variance(one.blocks, x.shape[1]))
     weights = fit_sums(found, noise, loss=LOGISTIC).weights[0]
     return float(np.mean((test @ weights > 0) == y[held]))
 

@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 from pdml.mechanisms.randomness import Simulated
-from pdml.node import running
-from pdml.node.exchange import Exchange
-from pdml.node.home import Home
-from pdml.node.office import Office
-from pdml.node.sealing import Context
+from pdml.node.crypto.hpke import Context
+from pdml.node.daemon import __main__
+from pdml.node.daemon.daemon import Office
+from pdml.node.job.round_exchange import Exchange
+from pdml.node.storage.node_dir import Home
 
 TIMES = "times.json"
 
@@ -151,7 +151,7 @@ def main():
         Simulated(int(options["--simulated-noise"])),
         relay=options.get("--relay", ""),
     )
-    running._obey_signals(office)
+    __main__._obey_signals(office)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     office.run()
 

@@ -16,13 +16,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from pdml.core import labels
-from pdml.core.graph import Graph
 from pdml.mechanisms.randomness import Simulated
-from pdml.plan.training_plan import TrainingPlan
-from pdml.train.engines import local, ray
-from pdml.train.engines.cluster import connected
-from pdml.train.node import Server
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.graph import Graph
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training.engines import local_engine, ray_engine
+from pdml.training.engines.cluster import connected
+from pdml.training.server import Server
 
 RECORDS, WIDTH = 200, 105
 PLAN = TrainingPlan(rounds=20)
@@ -37,7 +37,7 @@ def problem(n):
         x /= np.linalg.norm(x, axis=1, keepdims=True) * (1 + 1e-9)
         codes = labels.codes(rng.integers(2, size=RECORDS), 1.0, 2)
         servers.append(Server.of(graph, i, x, codes, epsilons=(1.0,)))
-    return graph, local.Run(PLAN, servers, Simulated(1))
+    return graph, local_engine.Run(PLAN, servers, Simulated(1))
 
 
 def rounds_of(train):
@@ -62,13 +62,13 @@ def cluster(sizes=(10, 100, 1000)):
         for n in sizes:
             graph, run = problem(n)
             here = rounds_of(
-                lambda observe, graph=graph, run=run: local.train(
+                lambda observe, graph=graph, run=run: local_engine.train(
                     graph, run, observe=observe, use_numba=False
                 )
             )
-            shards = ray.shards_of(run)
+            shards = ray_engine.shards_of(run)
             there = rounds_of(
-                lambda observe, graph=graph, run=run, shards=shards: ray.train(
+                lambda observe, graph=graph, run=run, shards=shards: ray_engine.train(
                     graph, run.plan, run.source, shards, observe=observe, use_numba=False
                 )
             )

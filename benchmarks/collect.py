@@ -28,16 +28,16 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the tests have a study
 sys.path.insert(
-    0, str(Path(__file__).parents[1] / "tests" / "collect")
+    0, str(Path(__file__).parents[1] / "tests" / "collector")
 )  # and know how to start PostgreSQL
 
 from example_study import STUDY
 
-from pdml.collect.rules import collection_id
-from pdml.collect.stores import open_store
-from pdml.study.encoder import Category, Encoder
+from pdml.collector.intake.report_rules import collection_id
+from pdml.collector.storage.stores import open_store
+from pdml.encoding.encoder import Category, Encoder
 from pdml.study.messages import FORMAT, Report, encode_report, pack_features
-from pdml.study.template import render
+from pdml.study.schema.template import render
 
 WIDTH = 105
 SINGLE, BATCH = 96, 10  # connections
@@ -56,7 +56,7 @@ import sys
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
-from pdml.collect.server import serve
+from pdml.collector.http.http_server import serve
 async def echo(request):
     await request.body()
     return Response(b"x" * 250, status_code=201, media_type="application/json")

@@ -8,7 +8,7 @@ from sklearn.model_selection import train_test_split
 
 from benchmarks.problems import adult_records
 from pdml import PDMLClassifier
-from pdml.release.settling import doubts
+from pdml.simulation.resolve_plan import doubts
 
 # records, servers, columns
 SIZES = (

@@ -16,14 +16,16 @@ from functools import lru_cache
 import numpy as np
 
 from pdml.accounting import Budget
-from pdml.core import labels, scaling, sums
-from pdml.core.graph import Graph
-from pdml.core.losses import LOGISTIC
-from pdml.core.sums_model import fit_sums
+from pdml.encoding import scaling
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
-from pdml.plan.sizes import Sizes
-from pdml.plan.sums_search import calibrated
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.graph import Graph
+from pdml.numerics.admm.losses import LOGISTIC
+from pdml.numerics.sums import statistics
+from pdml.numerics.sums.fit import fit_sums
+from pdml.planning.search.sums_search import calibrated
+from pdml.planning.sizes import Sizes
 
 EPSILON = 1.0
 BUDGET = Budget(features_epsilon=1.0, features_delta=1e-6)
@@ -195,11 +197,11 @@ def accuracy(x, table, seed, constant=0.0):
     m, y = table.records, table.y
     epsilons = np.full(m, EPSILON)
     said = flip_labels(y[:m], epsilons, 2, Simulated(seed).stream(LABELS))
-    exact = sums.exact(x[:m], labels.codes(said, epsilons, 2), LOGISTIC)
+    exact = statistics.exact(x[:m], labels.codes(said, epsilons, 2), LOGISTIC)
     added = noise(1 << (m - 1).bit_length(), table.servers)
     rng = np.random.default_rng([seed, 3])
     fresh = rng.normal(size=exact.square_sum.shape) * added.square
-    noisy = sums.Sums(
+    noisy = statistics.Sums(
         label_sum=exact.label_sum + rng.normal(size=exact.label_sum.shape) * added.label,
         square_sum=exact.square_sum + (fresh + fresh.T) / 2,
         size=exact.size,

@@ -4,8 +4,8 @@ one-hot columns (docs/evaluation/forecasts.md).
     python -m benchmarks.expected 70000 600    # made-up people: the first seed, and how many
     python -m benchmarks.expected 500          # real sets and the tutorial: the first of 24 splits
 
-`core.sums_expectation` was chosen by seeds below 1,200 and 30,000 to 40,800. A truth is measured on
-6,000 other records, of real sets on all that are left.
+`numerics.sums.expected_accuracy` was chosen by seeds below 1,200 and 30,000 to 40,800. A truth is
+measured on 6,000 other records, of real sets on all that are left.
 """
 
 import sys
@@ -19,14 +19,16 @@ from threadpoolctl import threadpool_limits
 
 from pdml import PDMLClassifier
 from pdml.accounting import Budget
-from pdml.core import labels, rows, scaling, sums
-from pdml.core.sums_expectation import expect
-from pdml.core.sums_model import fit_measured, measured
-from pdml.datasets import raetsch
+from pdml.encoding import scaling
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
-from pdml.plan.place import Place
-from pdml.plan.sums_search import SHARES, calibrated
+from pdml.numerics.admm import labels, rows
+from pdml.numerics.sums import statistics
+from pdml.numerics.sums.expected_accuracy import expect
+from pdml.numerics.sums.fit import fit_measured, measured
+from pdml.planning.search.sums_search import SHARES, calibrated
+from pdml.planning.server_spec import Place
+from pdml.research.datasets import raetsch
 
 TESTED = 6000
 COLUMNS = ("numbers", "even numbers", "long tails", "categories", "mixed")
@@ -158,10 +160,10 @@ def case(seed, classes=2):
         y[:records], np.full(records, epsilon), classes, Simulated(seed).stream(LABELS)
     )
     loss = plan.loss_for(classes)
-    totals = sums.exact(x[:records], labels.codes(said, epsilon, classes), loss)
+    totals = statistics.exact(x[:records], labels.codes(said, epsilon, classes), loss)
     noise = plan.noise_of_total(place)
     square = rng.normal(size=totals.square_sum.shape) * noise.square
-    totals += sums.Sums(
+    totals += statistics.Sums(
         label_sum=rng.normal(size=totals.label_sum.shape) * noise.label,
         square_sum=(square + square.T) / 2,
         size=0.0,

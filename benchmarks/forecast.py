@@ -24,15 +24,15 @@ from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
 from benchmarks import strangers as unknown
-from pdml.core import rows
-from pdml.paper import setting
-from pdml.paper.baselines import FIRST_SEED
-from pdml.paper.rivals import pdml_plans, pooled, task
-from pdml.paper.rivals.pdml_plans import Asked
-from pdml.paper.rivals.roster import EPSILON
-from pdml.plan import planner
-from pdml.release import totals
-from pdml.train.engines.jobs import spread
+from pdml.numerics.admm import rows
+from pdml.planning.search import planner
+from pdml.research.baselines import pdml_plans, pooled, task
+from pdml.research.baselines.pdml_plans import Asked
+from pdml.research.baselines.roster import EPSILON
+from pdml.research.paper import experiment
+from pdml.research.paper.baselines import FIRST_SEED
+from pdml.training import sums_fit
+from pdml.training.engines.processes import spread
 
 SEEDS, WITH_PUBLIC = 20, 5  # splits, and on how many of them public records are tried
 WITHIN = 6.0  # points
@@ -79,7 +79,7 @@ def measured(name, seed, colluding):
         with_public = planner.propose(
             pdml_plans.budget(EPSILON, colluding),
             given.sizes(EPSILON),
-            setting.graph(),
+            experiment.graph(),
             like=(rows.take(given.test_x, 0, half), given.test_y[:half]),
         )
         found += _before(with_public, name, seed, slice(half, None))
@@ -107,8 +107,8 @@ def _after(plan, given):
     if plan.method != "sums":
         return NOTHING, NOTHING, NOTHING
     total, place = pdml_plans.exchanged(given, plan, EPSILON)
-    margins = given.test_x @ totals.weights(total, plan, place)[0]
-    said = totals.expected(total, plan, place)
+    margins = given.test_x @ sums_fit.weights(total, plan, place)[0]
+    said = sums_fit.expected(total, plan, place)
     sure = 100 * float(np.mean(expit(np.abs(margins))))
     return (
         _against(said.accuracy, np.mean((margins > 0) == (given.test_y == 1))),

@@ -11,11 +11,11 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.problems import HARD, adult_records, federation
 from benchmarks.timing import interleaved
-from pdml.core import steps
 from pdml.mechanisms.iterate_noise import draw_round
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import ITERATES, LABELS, Secure, Simulated
-from pdml.train.engines import local
+from pdml.numerics.admm import steps
+from pdml.training.engines import local_engine
 
 
 def noise_speed(repeats=9):
@@ -40,7 +40,7 @@ def noise_speed(repeats=9):
             steps.release_step(source.settle(point), draw_round(noises, t, out, streams))
 
     def train(plan, source):
-        local.train(base.graph, local.Run(plan, base.run.servers, source))
+        local_engine.train(base.graph, local_engine.Run(plan, base.run.servers, source))
 
     truth, epsilons = np.arange(10**6) % 2, np.full(10**6, 1.0)
     sides = {

@@ -6,14 +6,14 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 
-from pdml.core import labels, rows
-from pdml.core.graph import Graph
-from pdml.datasets import adult
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
-from pdml.plan.training_plan import TrainingPlan
-from pdml.train.engines import local
-from pdml.train.node import Server
+from pdml.numerics.admm import labels, rows
+from pdml.numerics.admm.graph import Graph
+from pdml.planning.training_plan import TrainingPlan
+from pdml.research.datasets import adult
+from pdml.training.engines import local_engine
+from pdml.training.server import Server
 
 EPSILON = 1.0
 HARD = TrainingPlan(
@@ -30,7 +30,7 @@ HARD = TrainingPlan(
 @dataclass(frozen=True)
 class Problem:
     graph: Graph
-    run: local.Run
+    run: local_engine.Run
 
     @property
     def pooled(self):
@@ -74,7 +74,7 @@ def federation(x, y, n=10, *, relative=None, seed=0, plan=HARD):
             for server in servers
         )
         plan = replace(plan, tolerance=tuple(relative * norm for norm in first))
-    return Problem(graph, local.Run(plan, servers, source))
+    return Problem(graph, local_engine.Run(plan, servers, source))
 
 
 def reference(x, y, plan=HARD, n=10):

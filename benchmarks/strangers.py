@@ -13,9 +13,9 @@ from importlib.util import find_spec
 import numpy as np
 from sklearn import datasets
 
-from pdml.core import rows
-from pdml.paper import setting
-from pdml.paper.rivals.task import Task
+from pdml.numerics.admm import rows
+from pdml.research.baselines.task import Task
+from pdml.research.paper import experiment
 
 KEEL = (
     "australian",
@@ -61,7 +61,7 @@ def _whole(name):
     spread = x.std(axis=0)
     numbers = ~np.isin(x, (0.0, 1.0)).all(axis=0)  # columns of names stay 0 and 1
     x = np.where(numbers, (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0), x)
-    return setting.bounded(x), y.astype(np.int64)
+    return experiment.bounded(x), y.astype(np.int64)
 
 
 def _keel(name):
@@ -83,6 +83,6 @@ def _columns(cells):
 def load(name, seed):
     """A set split at random into training and test records."""
     whole, classes = _whole(name)
-    x, y = setting.shuffled(whole, classes, seed)
+    x, y = experiment.shuffled(whole, classes, seed)
     tested = len(y) // 3
     return Task(rows.as_rows(x[tested:]), y[tested:], rows.as_rows(x[:tested]), y[:tested], seed)

@@ -14,9 +14,9 @@ from benchmarks.problems import adult_records, federation, reference
 from benchmarks.timing import interleaved
 from pdml import PDMLClassifier
 from pdml.mechanisms.randomness import Secure
-from pdml.plan.training_plan import TrainingPlan
-from pdml.release import totals
-from pdml.train.engines import local
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training import sums_fit
+from pdml.training.engines import local_engine
 
 PLAN = TrainingPlan(method="sums")
 
@@ -24,7 +24,7 @@ MEMORY = """
 import json, resource
 from benchmarks.sums import exchanged, many
 from benchmarks.problems import federation
-from pdml.plan.training_plan import TrainingPlan
+from pdml.planning.training_plan import TrainingPlan
 problem = federation(*many({count}), plan=TrainingPlan(method="sums"))
 x = problem.pooled
 data = (x.data.nbytes + x.indices.nbytes + x.indptr.nbytes) / 1e9
@@ -45,9 +45,9 @@ def many(count):
 
 def exchanged(problem):
     """From dealt records to the model: sums, secure noise, total, weights."""
-    run = local.Run(PLAN, problem.run.servers, Secure())
+    run = local_engine.Run(PLAN, problem.run.servers, Secure())
     place = problem.run.servers[0].place
-    return lambda: totals.weights(local.exchange(run).total, PLAN, place, intercept=False)
+    return lambda: sums_fit.weights(local_engine.exchange(run).total, PLAN, place, intercept=False)
 
 
 def sums_speed():

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pdml.datasets import adult, local
+from pdml.research.datasets import adult, local
 
 ROWS, REPEATS = 45_000, 5
 _PLAIN = """
@@ -33,9 +33,9 @@ _PDML = "from pdml.cli import main; main()"
 _PAGE = """
 import sys, time
 from pdml import TrainingPlan
-from pdml.pages.page import render
-from pdml.pages.trained import table_page
-from pdml.release.table import train_table
+from pdml.pages.training_page import render
+from pdml.pages.training_text import table_page
+from pdml.simulation.table_training import train_table
 for plan in (TrainingPlan(), TrainingPlan(method="sums", label_noise=5.0, square_noise=9.0)):
     trained = train_table(
         sys.argv[1], "income", from_data=True, test_fraction=0.2, plan=plan, diagnostics=True,

@@ -29,13 +29,13 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import far
 from benchmarks.bare import TIMES
-from pdml.core.graph import Graph
+from pdml.encoding.encoder import Encoder, Number
 from pdml.mechanisms.randomness import Simulated
-from pdml.node import wire
-from pdml.node.journal import FINISHED
-from pdml.plan.training_plan import TrainingPlan
-from pdml.study.encoder import Encoder, Number
-from pdml.train.engines import local
+from pdml.node.protocol import wire_messages
+from pdml.node.storage.journal import FINISHED
+from pdml.numerics.admm.graph import Graph
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training.engines import local_engine
 
 console = Console(width=150)
 ROUNDS, WIDTH, RECORDS = 100, 105, 500
@@ -159,19 +159,19 @@ def _finished(federation, job):
 
 def by_local(federation):
     servers, graph = federation.servers(), federation.study.graph()
-    local.train(graph, local.Run(PLAN, servers, Simulated(1)))
+    local_engine.train(graph, local_engine.Run(PLAN, servers, Simulated(1)))
     with threadpool_limits(1):
         began = time.perf_counter()
-        local.train(graph, local.Run(PLAN, servers, Simulated(1)))
+        local_engine.train(graph, local_engine.Run(PLAN, servers, Simulated(1)))
     return (time.perf_counter() - began) / ROUNDS
 
 
 def message(federation):
     """Bytes of one signed release, before it is sealed."""
     contract, home = federation.contract("job"), federation.homes["node0"]
-    payload = bytes(len(wire.packed(np.zeros((1, WIDTH)))))
+    payload = bytes(len(wire_messages.packed(np.zeros((1, WIDTH)))))
     about = {"sender": "node0", "recipient": contract.neighbours("node0")[0], "t": 1}
-    return len(wire.vector(contract, home.identity(), payload=payload, **about))
+    return len(wire_messages.vector(contract, home.identity(), payload=payload, **about))
 
 
 def started(n=3):

@@ -16,17 +16,18 @@ from pathlib import Path
 
 import numpy as np
 
-from pdml.accounting import Budget, records
-from pdml.core.graph import build
+from pdml.accounting import Budget, event_codec
+from pdml.consortium.result_folder import assemble, write_result
+from pdml.consortium.verification import verify_result
+from pdml.encoding.encoder import Encoder, Number
 from pdml.mechanisms.exact_gaussian import settle
-from pdml.node import holdings, statement, wire
-from pdml.node.identity import Identity
-from pdml.pages.result import result_page
-from pdml.plan.training_plan import TrainingPlan
-from pdml.release.result import assemble, write_result
-from pdml.release.verify import verify_result
+from pdml.node.crypto.signing import Identity
+from pdml.node.job import training_data
+from pdml.node.protocol import signed_statement, wire_messages
+from pdml.numerics.admm.graph import build
+from pdml.pages.result_page import result_page
+from pdml.planning.training_plan import TrainingPlan
 from pdml.study import ServerEntry, Study
-from pdml.study.encoder import Encoder, Number
 
 WIDTH, ROUNDS, RECORDS = 105, 100, 500
 
@@ -59,7 +60,7 @@ def study_of(identities):
 
 
 def digest(vector):
-    return bytes.fromhex(wire.hash_of(wire.packed(vector)))
+    return bytes.fromhex(wire_messages.hash_of(wire_messages.packed(vector)))
 
 
 def statements(study, contract, identities):
@@ -71,7 +72,7 @@ def statements(study, contract, identities):
     signed = {}
     for name, identity in identities.items():
         heard = [
-            statement.Heard(
+            signed_statement.Heard(
                 sender=peer,
                 digests=digests[peer],
                 apart=np.linalg.norm(sent[name] - sent[peer], axis=(1, 2)).tolist(),
@@ -81,7 +82,7 @@ def statements(study, contract, identities):
             for peer in contract.neighbours(name)
         ]
         events = contract.plan.events(contract.place(name, records=RECORDS, epsilons=(1.0,)))
-        said = statement.Statement(
+        said = signed_statement.Statement(
             terms=contract.digest,
             study=contract.study,
             job=contract.job,
@@ -95,18 +96,18 @@ def statements(study, contract, identities):
             source="secure",
             sent=digests[name],
             heard=heard,
-            release=wire.packed(sent[name][-1]),
-            events=[records.plain(event) for event in events],
+            release=wire_messages.packed(sent[name][-1]),
+            events=[event_codec.plain(event) for event in events],
             earlier=[],
         )
-        signed[name] = statement.sign(said, identity)
+        signed[name] = signed_statement.sign(said, identity)
     return signed
 
 
 def measure(n, folder):
     identities = {f"node-{i:03}": Identity(secrets.token_bytes(32)) for i in range(n)}
     study = study_of(identities)
-    contract = holdings.agreed(study, study.plan, "job")
+    contract = training_data.agreed(study, study.plan, "job")
     result = assemble(study, contract, statements(study, contract, identities))
     assembling = processor(lambda: write_result(folder, result, result_page))
     found = verify_result(folder, page=result_page)

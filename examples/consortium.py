@@ -22,8 +22,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from pdml import PDMLClassifier, TrainingPlan
-from pdml.datasets import waveform
 from pdml.errors import PrivacyUtilityWarning
+from pdml.research.datasets import waveform
 
 warnings.simplefilter("ignore", PrivacyUtilityWarning)  # its sentences are printed below
 SERVERS, RECORDS, SEEDS = 10, 100, 5

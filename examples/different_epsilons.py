@@ -12,8 +12,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from pdml import PDMLClassifier
-from pdml.datasets import waveform
 from pdml.errors import PrivacyUtilityWarning
+from pdml.research.datasets import waveform
 
 warnings.simplefilter("ignore", PrivacyUtilityWarning)  # what it warns of is measured below
 SERVERS, RECORDS = 5, 2000

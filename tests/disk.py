@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from pdml.collect import keys
+from pdml.collector.storage import report_keys
 
 FULL, IOERR, READONLY = 13, 10, 8  # SQLite's result codes
 
@@ -106,7 +106,7 @@ class Disk:
         """Log what is done to files of keys too, which SQLite knows nothing of; without ``synced``
         they never are.
         """
-        write, sync, name_it = keys._write, keys._sync, keys.sync_folder
+        write, sync, name_it = report_keys._write, report_keys._sync, report_keys.sync_folder
 
         def name(handle: int) -> str:
             path = Path(os.readlink(f"/proc/self/fd/{handle}"))
@@ -125,9 +125,9 @@ class Disk:
             name_it(folder)
             self.log.append(("named", folder.name))
 
-        monkeypatch.setattr(keys, "_write", on_write)
-        monkeypatch.setattr(keys, "_sync", on_sync)
-        monkeypatch.setattr(keys, "sync_folder", on_name)
+        monkeypatch.setattr(report_keys, "_write", on_write)
+        monkeypatch.setattr(report_keys, "_sync", on_sync)
+        monkeypatch.setattr(report_keys, "sync_folder", on_name)
 
     def mark(self, what: object) -> None:
         """Note in the log that something has been promised to the outside world."""

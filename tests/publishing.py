@@ -20,8 +20,8 @@ _CLIENT = """
 import importlib.util, sys
 import pdml
 from pdml import Study
-from pdml.contribute.client import prepare
-from pdml.contribute.memo import Memory
+from pdml.device.client import prepare
+from pdml.device.memo import Memory
 from pathlib import Path
 from pdml.study.messages import decode_report
 study = Study.from_text(Path("study.toml").read_text())
@@ -31,11 +31,11 @@ assert decode_report(sent).study == study.hash
 _COLLECT = """
 from pathlib import Path
 from pdml import Study
-from pdml.collect.app import create
-from pdml.collect.rules import Rules, collection_id
-from pdml.collect.sqlite import SqliteStore
-from pdml.contribute.client import prepare
-from pdml.contribute.memo import Memory
+from pdml.collector.http.application import create
+from pdml.collector.intake.report_rules import Rules, collection_id
+from pdml.collector.storage.sqlite import SqliteStore
+from pdml.device.client import prepare
+from pdml.device.memo import Memory
 study = Study.from_text(Path("study.toml").read_text())
 sent = prepare(study, Memory(Path("memory")), {"age": 40, "sex": "male"}, 1, 1_000_000)
 (entry,) = Rules.of(study, require_tokens=False).read([sent], 1_780_000_000.0)
@@ -46,16 +46,16 @@ store.close()
 """
 _NODE = """
 from pathlib import Path
-from pdml.node.card import Card
-from pdml.node.home import Home
-from pdml.node import leading, party, running, statement
+from pdml.node.crypto.public_card import Card
+from pdml.node.storage.node_dir import Home
+from pdml.node.job import coordinator as leading; from pdml.node.job import participant as party; from pdml.node.daemon import __main__ as running; from pdml.node.protocol import signed_statement as statement
 home = Home.create(Path("node"), "alice")
 assert Card.load(Path("node/alice.card")).name == "alice"
 """
 _ALL = """
 import numpy as np
 from pdml import PDMLClassifier, load_model
-from pdml.datasets import twonorm
+from pdml.research.datasets import twonorm
 x, y = twonorm(2000, np.random.default_rng(0))
 fitted = PDMLClassifier(n_servers=4, random_state=0).fit(x, y)
 assert fitted.score(x, y) > 0.8
@@ -64,7 +64,7 @@ model = load_model("model.json")
 assert len(model.privacy["lines"]) == 6
 assert (model.to_sklearn().predict(x) == fitted.predict(x)).all()
 model.to_onnx("model.onnx")
-import pdml.release.tracking, mlflow.pyfunc
+import pdml.model.export.mlflow, mlflow.pyfunc
 """
 # What is installed, how it is used, and what must not have come along.
 KINDS = {

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from pdml.contribute.page import ContributorPage
+from pdml.device.page import ContributorPage
 from pdml.study.messages import decode_report, problem
 
 Answer = tuple[int, bytes]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from federation import NAMES, freeze, study_of
 
-from pdml.study import template
+from pdml.study.schema import template
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -84,9 +84,9 @@ def test_the_extra_of_the_caller_comes_first_and_mistakes_pass_through() -> None
 # Every party in a fresh interpreter
 
 PARTIES = {
-    "device": "import pdml.contribute.client, pdml.contribute.crowd",
-    "collector": "import pdml.collect.app, pdml.collect.serving, pdml.contribute.page, pdml.pages.operator",
-    "node": "import pdml.node.running, pdml.node.office, pdml.node.party",
+    "device": "import pdml.device.client, pdml.device.simulated_participants",
+    "collector": "import pdml.collector.http.application, pdml.collector.http.serving, pdml.device.page, pdml.pages.operator_page",
+    "node": "import pdml.node.daemon.__main__, pdml.node.daemon.daemon, pdml.node.job.participant",
 }
 FOREIGN = {
     "device": (
@@ -139,8 +139,8 @@ def test_a_device_prepares_a_report_with_the_base_alone(tmp_path: Path) -> None:
 from pathlib import Path
 import numpy as np
 from pdml import Budget, Study, TrainingPlan
-from pdml.contribute.client import prepare, preview
-from pdml.contribute.memo import Memory
+from pdml.device.client import prepare, preview
+from pdml.device.memo import Memory
 from pdml.tables import Table
 study = Study.load(Path(sys.argv[1], "study.toml"))
 data = prepare(study, Memory(Path(sys.argv[1], "memory")), {"age": 40, "sex": "other"}, 1, 1_000_000)

@@ -8,24 +8,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from pdml.contribute import answers, receipt
-from pdml.contribute.crowd import read_tokens
-from pdml.contribute.memo import Memory
+from pdml.consortium.signed_counts import _read as read_counts
+from pdml.device import answers, receipt
+from pdml.device.memo import Memory
+from pdml.device.simulated_participants import read_tokens
+from pdml.encoding.declarations import read_encoder
 from pdml.errors import PDMLError
 from pdml.files import read_file
 from pdml.formats import Format, decode
-from pdml.node import tls
-from pdml.node.card import Card
-from pdml.node.home import Home
-from pdml.node.identity import load_secret
-from pdml.plan.saved import SavedPlan
-from pdml.release import totals
-from pdml.release.model import load_model
-from pdml.release.signed_counts import _read as read_counts
+from pdml.model.model import load_model
+from pdml.node.crypto import tls
+from pdml.node.crypto.public_card import Card
+from pdml.node.crypto.signing import load_secret
+from pdml.node.storage.node_dir import Home
+from pdml.planning.plan_file import SavedPlan
 from pdml.study import Study
-from pdml.study.declared import read_encoder
-from pdml.study.frozen import open_frozen
+from pdml.study.frozen_dataset import open_frozen
 from pdml.study.messages import decode_answer, decode_report
+from pdml.training import sums_fit
 
 DEEP = 100_000
 
@@ -87,7 +87,7 @@ def test_what_nobody_can_read_is_refused_by_a_sentence(
 
 
 def test_a_model_that_is_too_deep_is_not_near_to_another() -> None:
-    assert not totals.near(DOCUMENTS["array"], b"{}")
+    assert not sums_fit.near(DOCUMENTS["array"], b"{}")
 
 
 def test_whatever_is_read_can_be_walked() -> None:

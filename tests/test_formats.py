@@ -19,25 +19,26 @@ from consortium import MASKED, SUMS
 from results import sentences
 
 from pdml import Study, __version__, load_model
-from pdml.collect.sqlite import SqliteStore
-from pdml.collect.store import CollectionId
-from pdml.contribute import crowd
-from pdml.contribute import receipt as saved_receipts
-from pdml.contribute.memo import Memory
+from pdml.collector.storage.sqlite import SqliteStore
+from pdml.collector.storage.store import CollectionId
+from pdml.consortium.evaluation_release import add_up
+from pdml.device import receipt as saved_receipts
+from pdml.device import simulated_participants
+from pdml.device.memo import Memory
+from pdml.encoding.device_encoding import chosen
 from pdml.errors import NotDelivered, PDMLError
 from pdml.formats import Format
-from pdml.node import evidence, holdings, statement, wire
-from pdml.node import identity as node_identity
-from pdml.node.card import Card
-from pdml.node.desk import DESK, Desk
-from pdml.node.home import Home
-from pdml.node.journal import Journal
-from pdml.node.offers import Offer
-from pdml.node.sealing import Sealer, SealingKey
-from pdml.plan.saved import SavedPlan
-from pdml.release.node_evaluation import add_up
-from pdml.study.device import chosen
-from pdml.study.frozen import open_frozen
+from pdml.node.crypto import signing as node_identity
+from pdml.node.crypto.hpke import Sealer, SealingKey
+from pdml.node.crypto.public_card import Card
+from pdml.node.job import training_data
+from pdml.node.protocol import equivocation, signed_statement, wire_messages
+from pdml.node.protocol.job_offer import Offer
+from pdml.node.storage.control_db import DESK, Desk
+from pdml.node.storage.journal import Journal
+from pdml.node.storage.node_dir import Home
+from pdml.planning.plan_file import SavedPlan
+from pdml.study.frozen_dataset import open_frozen
 from pdml.study.messages import decode_report, encode_report, features_of, report_id
 from pdml.tables import Table
 
@@ -66,7 +67,7 @@ def contract(kind=""):
     plan = {".sums": SUMS, ".masked": MASKED}.get(kind, study.plan)
     assert plan is not None
     study = replace(study, plan=plan)
-    return study, holdings.agreed(study, plan, "job-1")
+    return study, training_data.agreed(study, plan, "job-1")
 
 
 def raised(data: bytes, was: int) -> bytes:
@@ -179,12 +180,12 @@ def read_message(path, version, newer, tmp_path):
     data = path.read_bytes()
     data = raised(data, version) if newer else data
     if path.suffix == ".hello":
-        assert wire.open_hello(data, job, **known).round == 3
+        assert wire_messages.open_hello(data, job, **known).round == 3
     else:
-        message, values = wire.open_vector(data, job, **known)
+        message, values = wire_messages.open_vector(data, job, **known)
         assert message.round == (1 if job.sums else 2) and values.shape == job.shape
         assert values.dtype == np.dtype(job.dtype)
-        assert wire.vouched(wire.voucher_of(message), study.signing_keys)
+        assert wire_messages.vouched(wire_messages.voucher_of(message), study.signing_keys)
 
 
 def read_offer(path, version, newer, tmp_path):
@@ -214,7 +215,7 @@ def read_statement(path, version, newer, tmp_path):
     data = path.read_bytes()
     if newer:
         data = data.replace(b"statement %d\0" % version, b"statement %d\0" % (version + 1), 1)
-    said = statement.open_statement(data, job, "alice", study.signing_keys)
+    said = signed_statement.open_statement(data, job, "alice", study.signing_keys)
     assert (said.records, said.job, len(said.spent)) == (40, "job-1", 1 if job.sums else 4)
 
 
@@ -223,7 +224,7 @@ def read_evidence(path, version, newer, tmp_path):
     data = path.read_bytes()
     if newer:
         data = data.replace(b"evidence %d\0" % version, b"evidence %d\0" % (version + 1), 1)
-    assert evidence.proof_of(data, job.digest, study.signing_keys).sender == "bob"
+    assert equivocation.proof_of(data, job.digest, study.signing_keys).sender == "bob"
 
 
 def read_collection(path, version, newer, tmp_path):
@@ -303,7 +304,7 @@ def read_outbox(path, version, newer, tmp_path):
             sent.extend(decode_report(report).id for report in reports)
             raise NotDelivered("the post is closed")
 
-    tally = crowd.deliver(outbox, receipts, lambda: Post(Post()))
+    tally = simulated_participants.deliver(outbox, receipts, lambda: Post(Post()))
     assert (tally.stored_before, sent, len(tally.undelivered)) == (1, ["4" * 32], 1)
 
 

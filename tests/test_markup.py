@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from jinja2 import DictLoader, UndefinedError
 from markupsafe import Markup
 
-from pdml.markup import plain_text, templates
+from pdml.formatting.markup import plain_text, templates
 
 
 def render(source, **context):

@@ -10,7 +10,16 @@ from mutants import Mutant
 from pdml.audit import ATTACKS
 
 MUTANTS = mutants.load()
-PACKAGES = ("core", "mechanisms", "accounting", "plan", "study", "node", "contribute", "collect")
+PACKAGES = (
+    "numerics",
+    "encoding",
+    "mechanisms",
+    "accounting",
+    "planning",
+    "node",
+    "device",
+    "collector",
+)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

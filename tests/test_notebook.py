@@ -1,6 +1,6 @@
 """Tables for people at a terminal or in a notebook."""
 
-from pdml.notebook import Sheet, as_html, as_text
+from pdml.formatting.notebook import Sheet, as_html, as_text
 
 SHEET = Sheet(caption="what", columns=("a", "long name"), rows=(("1", "x"), ("<b>", "yy")))
 

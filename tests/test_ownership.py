@@ -13,16 +13,17 @@ import pytest
 from example_study import STUDY
 
 from pdml import ownership
-from pdml.collect.keys import KeyRing
-from pdml.collect.operator_token import operator_token
-from pdml.collect.sqlite_file import SqliteFile
-from pdml.contribute import crowd
+from pdml.collector.http.operator_token import operator_token
+from pdml.collector.storage.report_keys import KeyRing
+from pdml.collector.storage.sqlite_file import SqliteFile
+from pdml.device import simulated_participants
 from pdml.errors import DataError, InvalidInput, StorageUnavailable
-from pdml.node import evidence, relay
-from pdml.node.home import Home
-from pdml.node.identity import create_secret, load_secret
-from pdml.node.journal import Journal
-from pdml.node.store import Store
+from pdml.node.crypto.signing import create_secret, load_secret
+from pdml.node.daemon import relay_server
+from pdml.node.protocol import equivocation
+from pdml.node.storage.journal import Journal
+from pdml.node.storage.node_dir import Home
+from pdml.node.storage.sqlite_store import Store
 from pdml.ownership import check_ours, open_ours
 from pdml.tables import Table
 
@@ -114,22 +115,22 @@ def _node(folder: Path) -> None:
 
 
 def _relay(folder: Path) -> None:
-    relay.prepare(folder / "relay", "127.0.0.1:4222")
-    if not (folder / "relay" / relay.CONFIG).exists():
-        (folder / "relay" / relay.CONFIG).touch(0o600)
-    relay.command(folder / "relay")
+    relay_server.prepare(folder / "relay", "127.0.0.1:4222")
+    if not (folder / "relay" / relay_server.CONFIG).exists():
+        (folder / "relay" / relay_server.CONFIG).touch(0o600)
+    relay_server.command(folder / "relay")
 
 
 def _relay_run(folder: Path) -> None:
     if not (folder / "relay").exists():
         _relay(folder)
-    relay.command(folder / "relay")
+    relay_server.command(folder / "relay")
 
 
 def _proof(folder: Path) -> None:
     if not (folder / "bob.evidence").exists():
         (folder / "bob.evidence").touch(0o600)
-    evidence.read_kept(folder / "bob.evidence")
+    equivocation.read_kept(folder / "bob.evidence")
 
 
 class _Service:
@@ -149,8 +150,8 @@ def _crowd(folder: Path) -> None:
     outbox = folder / "outbox"
     table = Table(columns={"age": np.zeros(0), "sex": np.zeros(0, dtype=object)})
     nobody = (np.zeros(0, dtype=np.int64), np.zeros(0))
-    crowd.fill(outbox, STUDY, table, *nobody, source="s")
-    crowd.deliver(outbox, folder / "receipts", _Service)
+    simulated_participants.fill(outbox, STUDY, table, *nobody, source="s")
+    simulated_participants.deliver(outbox, folder / "receipts", _Service)
 
 
 FILES = [

@@ -14,11 +14,11 @@ from example_study import TEXT, TOLD
 from markdown import Markdown
 
 from pdml import TrainingPlan
-from pdml.release.agreement import KINDS
-from pdml.study import rules
-from pdml.study.findings import Findings
-from pdml.study.keys import TABLES
+from pdml.consortium.consistency import KINDS
 from pdml.study.messages import PROBLEMS
+from pdml.study.schema import parse_study
+from pdml.study.schema.fields import TABLES
+from pdml.study.schema.validation import Findings
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -133,15 +133,15 @@ class Remembering(Findings):
 
 def test_every_setting_of_a_study_is_explained(monkeypatch):
     """Whatever the rules look for in a file stands in the reference, and nothing else does."""
-    monkeypatch.setattr(rules, "Findings", Remembering)
+    monkeypatch.setattr(parse_study, "Findings", Remembering)
     document = tomllib.loads(TEXT + TOLD) | {"relay": {"address": "relay.example:4222"}}
     document["budget"] |= {"labels": {"epsilon": 0.1}}
     document |= {"encoder": {"version": 2}, "maps": [{"map": "squares"}]}
     texts = {"notice": {}, "consent": {}, "attributes": [{"name": "age"}]}
     document |= {"languages": [{"code": "de"} | texts]}
-    rules.read(document)
+    parse_study.read(document)
     asked = Remembering.asked
-    assert asked.pop("plan") == set(rules.SETTINGS)
+    assert asked.pop("plan") == set(parse_study.SETTINGS)
     assert asked == {name: set(table) for name, table in TABLES.items()}
     for table in TABLES.values():
         for name, key in table.items():

@@ -22,23 +22,28 @@ from markdown.extensions import Extension
 DOCS = Path(__file__).parents[1]
 ROOMS = {
     "pdml": "What most programs need.",
-    "pdml.plan": "Plans: every letter of the paper, and what it will spend.",
+    "pdml.planning": "Plans: every letter of the paper, and what it will spend.",
     "pdml.accounting": "Who can learn what: events, profiles, the ledger, budgets.",
     "pdml.study": "The contract of a study, its messages and its frozen data sets.",
-    "pdml.contribute": "A person's device.",
-    "pdml.collect": "One organisation's service.",
+    "pdml.device": "A person's device.",
+    "pdml.collector": "One organisation's service.",
     "pdml.node": "One organisation's node in training.",
-    "pdml.train": "Trainings where all records are in one place.",
-    "pdml.release": "What leaves the system: models, results, and their verification.",
+    "pdml.training": "Trainings where all records are in one place.",
+    "pdml.simulation": "All parties in one process: estimators, tables, studies.",
+    "pdml.consortium": "What organisations make together: results and their verification.",
+    "pdml.model": "What leaves the system: models, evaluations, exports.",
+    "pdml.statement": "The privacy statement and DPIA.",
+    "pdml.encoding": "From answers to rows.",
     "pdml.pages": "What people look at.",
     "pdml.audit": "Attacks on the real code.",
-    "pdml.datasets": "Data for experiments.",
-    "pdml.paper": "The paper: its bounds, table, figures and rivals.",
-    "pdml.core": "Numerics: graphs, losses, the solver.",
+    "pdml.research.datasets": "Data for experiments.",
+    "pdml.research.paper": "The paper: its table and figures, measured again.",
+    "pdml.research.bounds": "The paper's bounds, and sharper ones.",
+    "pdml.numerics": "Numerics: graphs, losses, the solver.",
     "pdml.tables": "Tables of records, read from files.",
 }
 
-INNER = ("pdml.core", "pdml.tables")  # shown as far as calls take or return it
+INNER = ("pdml.numerics", "pdml.encoding", "pdml.tables")  # shown as far as calls take or return it
 
 
 @cache
@@ -245,7 +250,7 @@ def _fulls(room: str) -> set[str]:
 
 
 def problems() -> str:
-    from pdml.release.agreement import KINDS
+    from pdml.consortium.consistency import KINDS
     from pdml.study.messages import PROBLEMS
 
     text = [
@@ -299,7 +304,7 @@ def events() -> str:
 def settings() -> str:
     """Of a study, and of the plan in it."""
     from pdml import TrainingPlan
-    from pdml.study.keys import TABLES
+    from pdml.study.schema.fields import TABLES
 
     text = ["# Settings of a study", "", "All of them are public. Anything else is refused.", ""]
     for table, keys in TABLES.items():
@@ -308,7 +313,11 @@ def settings() -> str:
             needed = "required" if key.required else ""
             text.append(f"| `{name}` | {_escaped(key.says)} | {needed} |")
         text.append("")
-    text += ["## [plan]", "", "In Python [`TrainingPlan`][pdml.plan.training_plan.TrainingPlan]."]
+    text += [
+        "## [plan]",
+        "",
+        "In Python [`TrainingPlan`][pdml.planning.training_plan.TrainingPlan].",
+    ]
     text.append("")
     text += ["| key | | by default |", "|---|---|---|"]
     says = explained(TrainingPlan)

@@ -7,17 +7,17 @@ from pdml._version import __version__
 
 if TYPE_CHECKING:
     from pdml.accounting import Budget
-    from pdml.plan.training_plan import TrainingPlan
-    from pdml.release.estimator import PDMLClassifier
-    from pdml.release.model import load_model
-    from pdml.release.session import PrivacyLedgerSession
-    from pdml.release.table import (
+    from pdml.model.model import load_model
+    from pdml.planning.training_plan import TrainingPlan
+    from pdml.simulation.estimator import PDMLClassifier
+    from pdml.simulation.privacy_session import PrivacyLedgerSession
+    from pdml.simulation.study_training import train_study
+    from pdml.simulation.table_training import (
         evaluate_privately,
         evaluate_table,
         predict_table,
         train_table,
     )
-    from pdml.release.training import train_study
     from pdml.study import Study
 
 __all__ = [
@@ -37,16 +37,16 @@ __all__ = [
 
 _HOMES = {
     "Budget": "pdml.accounting",
-    "PDMLClassifier": "pdml.release.estimator",
-    "PrivacyLedgerSession": "pdml.release.session",
+    "PDMLClassifier": "pdml.simulation.estimator",
+    "PrivacyLedgerSession": "pdml.simulation.privacy_session",
     "Study": "pdml.study",
-    "TrainingPlan": "pdml.plan.training_plan",
-    "evaluate_privately": "pdml.release.table",
-    "evaluate_table": "pdml.release.table",
-    "load_model": "pdml.release.model",
-    "predict_table": "pdml.release.table",
-    "train_study": "pdml.release.training",
-    "train_table": "pdml.release.table",
+    "TrainingPlan": "pdml.planning.training_plan",
+    "evaluate_privately": "pdml.simulation.table_training",
+    "evaluate_table": "pdml.simulation.table_training",
+    "load_model": "pdml.model.model",
+    "predict_table": "pdml.simulation.table_training",
+    "train_study": "pdml.simulation.study_training",
+    "train_table": "pdml.simulation.table_training",
 }
 
 

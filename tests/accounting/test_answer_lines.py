@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 
 from pdml.accounting import Budget, Ledger, profiles
-from pdml.accounting.answers import TOGETHER
 from pdml.accounting.events import SumsReleased
-from pdml.core import labels, sums
-from pdml.core.losses import LOGISTIC
+from pdml.accounting.randomized_attributes import TOGETHER
+from pdml.encoding import device_encoding
+from pdml.encoding.encoder import Category, Encoder, Menu, Number
 from pdml.errors import BudgetExceeded
 from pdml.mechanisms.label_flip import WORD, LabelFlip
-from pdml.plan.place import Place
-from pdml.plan.training_plan import TrainingPlan
-from pdml.study import device
-from pdml.study.encoder import Category, Encoder, Menu, Number
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.losses import LOGISTIC
+from pdml.numerics.sums import statistics
+from pdml.planning.server_spec import Place
+from pdml.planning.training_plan import TrainingPlan
 
 RECORDS, DRAWS = 8, 40_000
 SEEN = 0.02  # δ at which divergences are compared: enough draws fall where they differ
@@ -108,12 +109,14 @@ def centre(case: Case, report: tuple[int, ...], event: SumsReleased) -> np.ndarr
     drawn = [rng.integers(levels) for _ in range(RECORDS - 1)]
     answers = {each.name: OLDEST for each in encoder.clear}
     x = [
-        device.encode(encoder, answers, [(int(k), e) for k, e in zip(each, micros, strict=True)])
+        device_encoding.encode(
+            encoder, answers, [(int(k), e) for k, e in zip(each, micros, strict=True)]
+        )
         for each in (report[1:], *drawn)
     ]
     said = np.concatenate([report[:1], rng.integers(0, 2, RECORDS - 1)])
     codes = labels.codes(said, case.label_epsilon, 2)
-    own = sums.exact(np.array(x, dtype=float), codes, LOGISTIC, encoder.blocks)
+    own = statistics.exact(np.array(x, dtype=float), codes, LOGISTIC, encoder.blocks)
     rows, columns = np.triu_indices(own.width)
     square = own.square_sum[rows, columns] * np.where(rows == columns, 1, sqrt(2))
     return np.concatenate(

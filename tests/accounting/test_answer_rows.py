@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from test_counts import COUNTS, SUMS
 
 from pdml.accounting import Budget, Ledger
-from pdml.accounting.answers import TOGETHER, names
 from pdml.accounting.events import AnswerFlipped, IterateReleased, LabelFlipped
+from pdml.accounting.randomized_attributes import TOGETHER, names
 from pdml.errors import BudgetExceeded, InvalidInput
 
 STATUS = AnswerFlipped("status", 3, 0.5)

@@ -13,15 +13,15 @@ from fitting import has_variance
 
 from pdml.accounting import Budget, Ledger, profiles
 from pdml.accounting.events import LabelFlipped, SumsReleased
-from pdml.accounting.lines import few_coalitions
-from pdml.core import labels
-from pdml.core.graph import Graph
+from pdml.accounting.ledger_row import few_coalitions
 from pdml.errors import BudgetExceeded, InvalidInput
-from pdml.mechanisms import masks, whole_noise
+from pdml.mechanisms import integer_gaussian, masks
 from pdml.mechanisms.randomness import source_named
-from pdml.plan.training_plan import TrainingPlan
-from pdml.train import sums
-from pdml.train.node import Server
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.graph import Graph
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training import sums_release
+from pdml.training.server import Server
 
 N, RECORDS, WIDTH = 6, 12, 2
 NAMES = tuple(f"s{i}" for i in range(N))
@@ -49,9 +49,9 @@ def seen(members: list[Server], coalition: range, job: str, source, noise: float
     """What a coalition makes of one exchange: the total less its own sums and noise."""
     rows = []
     for member in members:
-        own = sums.exact(member, PLAN)
-        clean = sums.released(own, member, TrainingPlan(method="sums", **SILENT), source)
-        drawn = sums.released(own, member, PLAN, source) - clean
+        own = sums_release.exact(member, PLAN)
+        clean = sums_release.released(own, member, TrainingPlan(method="sums", **SILENT), source)
+        drawn = sums_release.released(own, member, PLAN, source) - clean
         rows.append(clean + np.rint(noise * drawn).astype(np.int64))
     sent = {}
     for i, name in enumerate(NAMES):
@@ -62,7 +62,7 @@ def seen(members: list[Server], coalition: range, job: str, source, noise: float
         }
         sent[name] = masks.masked(rows[i], name, NAMES, seeds)
     heard = masks.total(sent, NAMES) - sum(rows[i] for i in coalition)
-    return whole_noise.valued(heard)[:-1]
+    return integer_gaussian.valued(heard)[:-1]
 
 
 SILENT = {"label_noise": 0.0, "square_noise": 0.0}
@@ -96,10 +96,12 @@ def test_a_coalition_sees_what_its_line_says(k, noise):
 
     def means(first):
         clean = [
-            sums.released(sums.exact(m, PLAN), m, TrainingPlan(method="sums", **SILENT), source)
+            sums_release.released(
+                sums_release.exact(m, PLAN), m, TrainingPlan(method="sums", **SILENT), source
+            )
             for m in servers(first)
         ]
-        return whole_noise.valued(sum(clean[i] for i in range(N - k)))[:-1]
+        return integer_gaussian.valued(sum(clean[i] for i in range(N - k)))[:-1]
 
     views = np.array([seen(members, coalition, f"{t}", source, noise) for t in range(TIMES)])
     assert has_variance((views - means(RECORD)) / scale, 1.0) == (noise == 1.0)

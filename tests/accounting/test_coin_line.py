@@ -10,14 +10,15 @@ import pytest
 from scipy.stats import norm
 
 from pdml.accounting import Ledger, Reports, bounds, profiles
-from pdml.accounting.coin import coin_profile
 from pdml.accounting.events import LabelFlipped, SumsReleased
-from pdml.core import labels, sums
-from pdml.core.losses import LOGISTIC
+from pdml.accounting.randomized_response import coin_profile
 from pdml.mechanisms.randomness import Simulated
-from pdml.plan.place import Place
-from pdml.plan.training_plan import TrainingPlan
-from pdml.train.node import Node, NodeState, Server
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.losses import LOGISTIC
+from pdml.numerics.sums import statistics
+from pdml.planning.server_spec import Place
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training.server import Node, NodeState, Server
 
 DELTA = 1e-6
 RECORDS, WIDTH = 8, 2
@@ -37,7 +38,7 @@ def centre(record: np.ndarray, said: int, epsilon: float, event: SumsReleased) -
     x /= np.linalg.norm(x, axis=1)[:, None]
     answers = rng.integers(0, 2, RECORDS)
     x[0], answers[0] = record, said
-    own = sums.exact(x, labels.codes(answers, epsilon, 2), LOGISTIC)
+    own = statistics.exact(x, labels.codes(answers, epsilon, 2), LOGISTIC)
     across = own.square_sum[np.triu_indices(WIDTH)] * np.array([1, sqrt(2), 1])
     return np.concatenate(
         [own.label_sum.ravel() / event.label_stddev, across / event.square_stddev]

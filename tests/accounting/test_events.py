@@ -12,10 +12,10 @@ from typing import get_args
 import msgspec
 import pytest
 
-from pdml.accounting import events, records
+from pdml.accounting import event_codec, events
 from pdml.accounting.events import Event
-from pdml.node.journal import Journal
-from pdml.node.statement import Events
+from pdml.node.protocol.signed_statement import Events
+from pdml.node.storage.journal import Journal
 
 STORED = json.loads((Path(__file__).parents[1] / "vectors" / "events.json").read_text())
 RULE = (
@@ -28,9 +28,9 @@ RULE = (
 @pytest.mark.parametrize("entry", STORED, ids=lambda entry: entry["written"]["event"])
 def test_every_event_ever_written_is_read_as_it_was(entry):
     text = json.dumps(entry["written"])
-    event = records.loads(text)
-    assert records.plain(event) == entry["read"], f"{text} means something else now.\n{RULE}"
-    assert records.loads(records.dumps(event)) == event
+    event = event_codec.loads(text)
+    assert event_codec.plain(event) == entry["read"], f"{text} means something else now.\n{RULE}"
+    assert event_codec.loads(event_codec.dumps(event)) == event
 
 
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
@@ -65,7 +65,7 @@ def test_a_journal_and_a_statement_take_every_event(tmp_path):
             )
         db.commit()
     with closing(Journal(path)) as journal:
-        assert [records.plain(e) for e in journal.spent("set")] == [e["read"] for e in STORED]
+        assert [event_codec.plain(e) for e in journal.spent("set")] == [e["read"] for e in STORED]
     packed = msgspec.msgpack.encode([entry["written"] for entry in STORED])
     told = msgspec.msgpack.decode(packed, type=Events)
-    assert [records.plain(records.event_of(e)) for e in told] == [e["read"] for e in STORED]
+    assert [event_codec.plain(event_codec.event_of(e)) for e in told] == [e["read"] for e in STORED]

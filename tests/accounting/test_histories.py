@@ -11,7 +11,7 @@ from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 from recount import Recount, View, kappa
 
-from pdml.accounting import Budget, Ledger, Reports, last_safe_round, spending
+from pdml.accounting import Budget, Ledger, Reports, event_groups, last_safe_round
 from pdml.accounting.events import (
     AnswerFlipped,
     CountsReleased,
@@ -21,7 +21,7 @@ from pdml.accounting.events import (
     ObjectiveNoised,
     SumsReleased,
 )
-from pdml.accounting.lines import Line
+from pdml.accounting.ledger_row import Line
 from pdml.errors import BudgetExceeded
 
 SEEN = 0.02  # δ at which the two are compared: enough draws fall where worlds differ
@@ -250,7 +250,7 @@ def test_no_budget_lets_more_be_seen_than_it_says(history, colluding):
         assert not book.keeps(budget)
         with pytest.raises(BudgetExceeded):
             book.check(budget)
-        assert not replace(book, events=(spending.summed(history.events),)).keeps(budget)
+        assert not replace(book, events=(event_groups.summed(history.events),)).keeps(budget)
         assert last_safe_round(**planned, budget=budget, classes=history.classes) < planned_rounds(
             planned
         )

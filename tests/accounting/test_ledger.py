@@ -20,16 +20,16 @@ from scipy.stats import norm
 from pdml.accounting import profiles
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
 from pdml.accounting.ledger import ADVERSARIES, DATA, Ledger
-from pdml.accounting.objective import objective_profile
-from pdml.core import labels
-from pdml.core.graph import Graph
-from pdml.core.losses import binary_loss
+from pdml.accounting.objective_loss import objective_profile
 from pdml.errors import InvalidInput
 from pdml.mechanisms.exact_gaussian import rounding_shift
 from pdml.mechanisms.randomness import ITERATES, OBJECTIVE, Secure, Simulated
-from pdml.plan.place import Place
-from pdml.plan.training_plan import TrainingPlan
-from pdml.train.node import Node, NodeState, Server
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.graph import Graph
+from pdml.numerics.admm.losses import binary_loss
+from pdml.planning.server_spec import Place
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training.server import Node, NodeState, Server
 
 DELTA = 1e-6
 

@@ -14,9 +14,9 @@ from scipy.special import ndtr
 
 from pdml.accounting import Ledger, profiles
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
-from pdml.accounting.objective import objective_profile
-from pdml.plan.place import Place
-from pdml.plan.training_plan import TrainingPlan
+from pdml.accounting.objective_loss import objective_profile
+from pdml.planning.server_spec import Place
+from pdml.planning.training_plan import TrainingPlan
 
 common = pytest.importorskip("dp_accounting.privacy_accountant")
 pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")

@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 from pdml.accounting import profiles
 from pdml.accounting.events import ObjectiveNoised
-from pdml.accounting.objective import objective_profile
+from pdml.accounting.objective_loss import objective_profile
 from pdml.errors import InvalidInput
 
 scales = st.floats(0.02, 8)  # μ

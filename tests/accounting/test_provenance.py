@@ -6,7 +6,7 @@ from math import inf, isinf
 import numpy as np
 import pytest
 
-from pdml.accounting import Ledger, Reports, provenance, records
+from pdml.accounting import Ledger, Reports, event_codec, provenance
 from pdml.accounting.events import LabelFlipped
 from pdml.accounting.provenance import (
     DEVICES,
@@ -17,8 +17,8 @@ from pdml.accounting.provenance import (
     UNSAID,
 )
 from pdml.errors import DataError, InvalidInput
-from pdml.plan.place import Place
-from pdml.plan.training_plan import TrainingPlan
+from pdml.planning.server_spec import Place
+from pdml.planning.training_plan import TrainingPlan
 
 PLACE = Place(server=0, n_servers=3, degree=2, records=400, epsilons=(1.0,), width=4)
 SENT = TrainingPlan(rounds=6, noise_scale=0.5).events(PLACE)
@@ -98,13 +98,15 @@ def test_a_persons_own_line_says_it_too():
 
 
 def test_events_of_older_journals_are_read():
-    assert records.loads('{"epsilon": 1.0, "event": "LabelFlipped"}') == LabelFlipped(epsilon=1.0)
+    assert event_codec.loads('{"epsilon": 1.0, "event": "LabelFlipped"}') == LabelFlipped(
+        epsilon=1.0
+    )
     seen = LabelFlipped(epsilon=1.0, by=OPERATOR)
-    assert records.loads(records.dumps(seen)) == seen
+    assert event_codec.loads(event_codec.dumps(seen)) == seen
     with pytest.raises(InvalidInput, match="by must be one of"):
         LabelFlipped(epsilon=1.0, by="angels")
     with pytest.raises(DataError, match="an event of the ledger"):
-        records.loads('{"epsilon": 1.0, "event": "LabelFlipped", "by": "angels"}')
+        event_codec.loads('{"epsilon": 1.0, "event": "LabelFlipped", "by": "angels"}')
 
 
 def test_notes_name_the_server():

@@ -14,11 +14,11 @@ from scipy.stats import norm
 
 from pdml.accounting import Ledger, profiles
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
-from pdml.core import labels
-from pdml.core.losses import LOGISTIC, SOFTMAX
 from pdml.mechanisms.exact_gaussian import rounding_shift
-from pdml.plan.place import Place
-from pdml.plan.training_plan import TrainingPlan
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX
+from pdml.planning.server_spec import Place
+from pdml.planning.training_plan import TrainingPlan
 
 DELTA = 1e-6
 PLACE = Place(server=0, n_servers=5, degree=2, records=400, epsilons=(1.0,), width=3)

@@ -11,18 +11,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pdml.accounting import spending
+from pdml.accounting import event_groups
 from pdml.accounting.events import IterateReleased
 from pdml.audit import ATTACKS, Effort, Finding
 from pdml.audit.inference import DELTA, MU, attack, flip_first, label_victim
 from pdml.audit.victim import Victim
-from pdml.core import kernel, rounding
-from pdml.core.solver import PrimalSolver
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.label_flip import LabelFlip
 from pdml.mechanisms.objective_noise import ObjectiveNoise
-from pdml.plan.training_plan import TrainingPlan
-from pdml.train.node import Node
+from pdml.numerics.admm import kernel, rounding
+from pdml.numerics.admm.solver import PrimalSolver
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training.server import Node
 
 EFFORT = Effort(transcripts=1_500, labels=100_000, pairs=200)
 
@@ -208,12 +208,13 @@ def test_a_certificate_that_trusts_its_own_arithmetic(monkeypatch):
 def test_a_sensitivity_that_forgets_kappa(monkeypatch):
     """The bound of plain labels, used for de-biased ones."""
     monkeypatch.setattr(
-        "pdml.core.labels.record_shift", lambda epsilon, norm_bound, loss, classes: 2 * norm_bound
+        "pdml.numerics.admm.labels.record_shift",
+        lambda epsilon, norm_bound, loss, classes: 2 * norm_bound,
     )
     assert "sensitivity: movement" in violated("sensitivity")
 
 
 def test_a_second_training_that_is_not_charged(monkeypatch):
-    real = spending.split
-    monkeypatch.setattr(spending, "split", lambda events: real(tuple(dict.fromkeys(events))))
+    real = event_groups.split
+    monkeypatch.setattr(event_groups, "split", lambda events: real(tuple(dict.fromkeys(events))))
     assert not label(replace(label_victim().with_noise(MU, "label"), trainings=4)).passed

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from pdml.accounting import answers as rows
-from pdml.audit import answers as attacks
-from pdml.contribute import answers as given
-from pdml.contribute import memo
-from pdml.core import coded
-from pdml.plan import place
-from pdml.train import sums
+from pdml.accounting import randomized_attributes as rows
+from pdml.audit import answer_attacks as attacks
+from pdml.device import answers as given
+from pdml.device import memo
+from pdml.numerics import coded_rows
+from pdml.planning import server_spec
+from pdml.training import sums_release
 
 DEVICES, RUNS = 1_000, 1_500
 
@@ -74,15 +74,15 @@ def test_a_ledger_that_counts_the_largest_epsilon_for_all(monkeypatch):
 
 
 def test_a_ledger_that_counts_too_many_levels(monkeypatch):
-    real = place.answers_of
+    real = server_spec.answers_of
     many = lambda blocks: tuple(each._replace(levels=16) for each in real(blocks))  # noqa: E731
-    monkeypatch.setattr(place, "answers_of", many)
+    monkeypatch.setattr(server_spec, "answers_of", many)
     assert not told_apart("one answer", 3_000).passed
 
 
 def test_half_the_noise(monkeypatch):
-    real = sums._stddevs
-    monkeypatch.setattr(sums, "_stddevs", lambda *args: real(*args) / 2)
+    real = sums_release._stddevs
+    monkeypatch.setattr(sums_release, "_stddevs", lambda *args: real(*args) / 2)
     assert not told_apart("one answer", 3_000).passed
 
 
@@ -100,6 +100,6 @@ def test_a_fresh_coin_for_every_training(monkeypatch):
 
 @pytest.mark.parametrize("name", ["one answer", "one of two", "label and answers"])
 def test_a_code_that_is_not_debiased_tells_nobody_more(monkeypatch, name):
-    """It makes the model wrong, not the ledger: tests/core/test_coded.py sees it."""
-    monkeypatch.setattr(coded, "weight", lambda micro_epsilon, levels: 1.0)
+    """It makes the model wrong, not the ledger: tests/numerics/test_coded_rows.py sees it."""
+    monkeypatch.setattr(coded_rows, "weight", lambda micro_epsilon, levels: 1.0)
     assert told_apart(name, 500).passed

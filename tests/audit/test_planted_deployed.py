@@ -14,9 +14,9 @@ from pdml.audit.finding import Finding
 from pdml.mechanisms.iterate_noise import IterateNoise
 from pdml.mechanisms.objective_noise import ObjectiveNoise
 from pdml.mechanisms.randomness import Secure
-from pdml.node.journal import Journal
-from pdml.node.party import Party
-from pdml.train.node import Node
+from pdml.node.job.participant import Party
+from pdml.node.storage.journal import Journal
+from pdml.training.server import Node
 
 THETA, ETA, FEATURES = "label, mostly theta", "label, mostly eta", "features"
 FEW, ENOUGH = 60, 500  # runs of either world: for the width of the noise, and for a bound on ε
@@ -125,7 +125,7 @@ def test_one_nth_too_much(monkeypatch):
 @pytest.mark.slow
 def test_a_sensitivity_that_forgets_kappa(monkeypatch):
     """The bound of plain one-hots, used for de-biased ones, 2.7 times as long at ε = 1."""
-    plain = "pdml.core.labels.label_shift"
+    plain = "pdml.numerics.admm.labels.label_shift"
     monkeypatch.setattr(plain, lambda epsilon, norm_bound, loss, classes: sqrt(2) * norm_bound)
     assert not told_apart(THETA).passed
 

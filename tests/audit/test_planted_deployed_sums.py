@@ -11,9 +11,9 @@ import numpy as np
 from pdml.audit.deployed_sums import findings, live, worlds
 from pdml.mechanisms import masks
 from pdml.mechanisms.randomness import SecureStream
-from pdml.node.journal import Journal
-from pdml.node.party import Party
-from pdml.train import sums
+from pdml.node.job.participant import Party
+from pdml.node.storage.journal import Journal
+from pdml.training import sums_release
 
 FEW = 60
 NOISE, WORDS = "deployed_sums: noise", "deployed_sums: single words"
@@ -38,13 +38,13 @@ def test_half_the_secure_noise(monkeypatch):
 
 def test_the_second_node_adds_no_noise(monkeypatch):
     """What hides the victim from the spy is then half as much."""
-    real = sums.released
+    real = sums_release.released
 
     def released(own, server, plan, source):
         quiet = replace(plan, label_noise=0.0, square_noise=0.0)
         return real(own, server, quiet if server.place.server else plan, source)
 
-    monkeypatch.setattr(sums, "released", released)
+    monkeypatch.setattr(sums_release, "released", released)
     assert NOISE in violated(4 * FEW)  # half the variance is seen later than half the deviation
 
 

@@ -9,14 +9,14 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from pdml.accounting import bounds, exposure, spending
-from pdml.audit import Effort, coalitions, exchange
-from pdml.audit import sums as attacks
+from pdml.accounting import bounds, event_groups, per_release_loss
+from pdml.audit import Effort, coalitions, sums_transcripts
+from pdml.audit import sums_attacks as attacks
 from pdml.audit.victim import Victim
-from pdml.core import sums as core
-from pdml.mechanisms import masks, whole_noise
-from pdml.plan.training_plan import TrainingPlan
-from pdml.train import sums
+from pdml.mechanisms import integer_gaussian, masks
+from pdml.numerics.sums import statistics as core
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training import sums_release
 
 EFFORT = Effort(transcripts=4_000, labels=0, pairs=0)
 NAMES = (
@@ -32,8 +32,10 @@ NAMES = (
 
 
 def told_apart(pair, runs=1_500):
-    seen = [exchange.releases(one, runs, 7, world, 1) for world, one in enumerate(pair.worlds)]
-    return exchange.told_apart("sums", pair, seen, pair.worlds[0].claims(pair.data))
+    seen = [
+        sums_transcripts.releases(one, runs, 7, world, 1) for world, one in enumerate(pair.worlds)
+    ]
+    return sums_transcripts.told_apart("sums", pair, seen, pair.worlds[0].claims(pair.data))
 
 
 def found(name, runs=1_500):
@@ -46,7 +48,9 @@ def noise(name="across", runs=300):
     """The width of the noise in one world of a pair."""
     pair = next(each for each in attacks.record_pairs() if each.name == name)
     victim = pair.worlds[0]
-    return exchange.width("noise", [(victim, exchange.releases(victim, runs, 7, 0, 1), 1.0)])
+    return sums_transcripts.width(
+        "noise", [(victim, sums_transcripts.releases(victim, runs, 7, 0, 1), 1.0)]
+    )
 
 
 def violated(attack=coalitions.coalition, effort=EFFORT):
@@ -61,7 +65,7 @@ def test_nothing_is_found_where_nothing_is_wrong(name):
 
 def scaled(change):
     """`sums._stddevs` with other deviations than the plan's: ``change`` of their kind and value."""
-    real = sums._stddevs
+    real = sums_release._stddevs
 
     def stddevs(plan, n_servers, label_size, width):
         each = real(plan, n_servers, label_size, width)
@@ -77,9 +81,9 @@ def scaled(change):
 )
 def test_half_the_noise(monkeypatch, kind, name):
     halved = scaled(lambda which, one: one / 2 if which == kind else one)
-    monkeypatch.setattr(sums, "_stddevs", halved)
+    monkeypatch.setattr(sums_release, "_stddevs", halved)
     assert not found(name).passed
-    assert not noise().passed and exchange.KINDS[kind] in noise().sentence
+    assert not noise().passed and sums_transcripts.KINDS[kind] in noise().sentence
 
 
 @pytest.mark.parametrize(
@@ -91,7 +95,7 @@ def test_half_the_noise(monkeypatch, kind, name):
     ids=["half beside the diagonal", "the diagonal's beside it and the other way round"],
 )
 def test_the_wrong_noise_in_a_part_of_s(monkeypatch, change, where):
-    monkeypatch.setattr(sums, "_stddevs", scaled(change))
+    monkeypatch.setattr(sums_release, "_stddevs", scaled(change))
     assert not noise().passed and noise().sentence.endswith(where)
 
 
@@ -122,8 +126,8 @@ def test_the_ledger_forgets_what_a_record_does_to_q(monkeypatch):
 
 
 def test_a_coin_of_the_wrong_epsilon(monkeypatch):
-    real = spending.Split.epsilon.fget
-    monkeypatch.setattr(spending.Split, "epsilon", property(lambda self: real(self) / 2))
+    real = event_groups.Split.epsilon.fget
+    monkeypatch.setattr(event_groups.Split, "epsilon", property(lambda self: real(self) / 2))
     assert not found("2 classes, jointly", 4_000).passed
 
 
@@ -135,12 +139,12 @@ def test_a_coin_of_the_wrong_epsilon_for_a_record(monkeypatch):
 
 
 def test_a_coin_that_shows_one_of_four_exchanges(monkeypatch):
-    real = exposure._coin
+    real = per_release_loss._coin
 
     def first(sent, loud, rest, sums, classes):
         return real(sent, loud, rest, sums[:1], classes)
 
-    monkeypatch.setattr(exposure, "_coin", first)
+    monkeypatch.setattr(per_release_loss, "_coin", first)
     assert not found("with the coin, trained four times", 2_000).passed
 
 
@@ -160,8 +164,8 @@ def test_a_fresh_coin_for_every_training(monkeypatch):
 
 
 def test_a_second_exchange_that_is_not_charged(monkeypatch):
-    real = spending.split
-    monkeypatch.setattr(spending, "split", lambda events: real(tuple(dict.fromkeys(events))))
+    real = event_groups.split
+    monkeypatch.setattr(event_groups, "split", lambda events: real(tuple(dict.fromkeys(events))))
     (plain, *_) = attacks.label_pairs()
     often = tuple(replace(one, trainings=4) for one in plain.worlds)
     assert not told_apart(replace(plain, worlds=often)).passed
@@ -200,7 +204,9 @@ def test_a_mask_with_the_wrong_sign(monkeypatch):
 
 
 def test_noise_that_gets_lost_on_the_way_to_the_mask(monkeypatch):
-    monkeypatch.setattr(whole_noise, "drawn", lambda stddevs, stream: np.zeros(stddevs.shape, "i8"))
+    monkeypatch.setattr(
+        integer_gaussian, "drawn", lambda stddevs, stream: np.zeros(stddevs.shape, "i8")
+    )
     assert violated() >= {"coalition: noise", "coalition of 1: label", "coalition of 1: record"}
 
 
@@ -208,7 +214,7 @@ def test_noise_for_another_number_of_honest_servers(monkeypatch):
     """A share of n servers where n - k must do, at each server: its event says otherwise."""
     n = len(coalitions.SERVERS)
     share = sqrt((n - coalitions.COLLUDING) / n)
-    monkeypatch.setattr(sums, "_stddevs", scaled(lambda which, one: share * one))
+    monkeypatch.setattr(sums_release, "_stddevs", scaled(lambda which, one: share * one))
     assert "coalition: noise" in violated()
 
 

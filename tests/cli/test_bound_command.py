@@ -10,9 +10,9 @@ import pytest
 from matplotlib.figure import Figure
 from running import run
 
-from pdml.core.graph import Graph
-from pdml.paper import bounds_check
-from pdml.paper.bounds import Setting, corrected, longest_best, plot, sharper
+from pdml.numerics.admm.graph import Graph
+from pdml.research.bounds import Setting, corrected, longest_best, plot, sharper
+from pdml.research.paper import bounds_check
 
 ARGUMENTS = [
     "bound",

@@ -12,10 +12,10 @@ import pytest
 from example_study import ASKING
 from reporting import make_report
 
-from pdml.collect.rules import Rules, collection_id
-from pdml.collect.sqlite import SqliteStore
+from pdml.collector.intake.report_rules import Rules, collection_id
+from pdml.collector.storage.sqlite import SqliteStore
 from pdml.study.messages import encode_report
-from pdml.study.template import render
+from pdml.study.schema.template import render
 
 TODAY = datetime(2026, 6, 1, 12, tzinfo=UTC)
 END = datetime(2027, 1, 1, tzinfo=UTC)

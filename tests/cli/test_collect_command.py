@@ -14,14 +14,14 @@ from example_study import STUDY
 from reporting import make_report
 from running import run
 
-from pdml.cli.collect import collect
-from pdml.collect.rules import Rules, collection_id
-from pdml.collect.sqlite import SqliteStore
-from pdml.collect.store import Entry
+from pdml.cli.commands.people.collect import collect
+from pdml.collector.intake.report_rules import Rules, collection_id
+from pdml.collector.storage.sqlite import SqliteStore
+from pdml.collector.storage.store import Entry
 from pdml.study import ServerEntry
-from pdml.study.frozen import open_frozen
+from pdml.study.frozen_dataset import open_frozen
 from pdml.study.messages import encode_report
-from pdml.study.template import render
+from pdml.study.schema.template import render
 
 ALICE = ServerEntry("alice", "https://alice.example/study/")
 TRIAL = replace(STUDY, servers=(ALICE, *STUDY.servers[1:]), min_records=4)

@@ -20,13 +20,14 @@ from example_study import ASKING, STUDY
 from recording import Answer, Recorder, receipt, refusal
 from running import PDML, run
 
-from pdml.contribute import page
-from pdml.core.maps import Squares
-from pdml.study import template, words
-from pdml.study.attributes import Menu
-from pdml.study.encoder import Category, Encoder, Number
-from pdml.study.languages import Question, Texts
+from pdml.device import page
+from pdml.encoding.attributes import Menu
+from pdml.encoding.encoder import Category, Encoder, Number
+from pdml.encoding.maps import Squares
+from pdml.study import study_summary
 from pdml.study.messages import Report, decode_report, features_of
+from pdml.study.schema import template
+from pdml.study.translations import Question, Texts
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_questions_are_asked_and_the_label_last(server: Recorder, study: str) ->
     parts = ("age (from 18 to 100)", "Your sex", "How private?", STUDY.question, "Send this?")
     order = [asked.stderr.index(part) for part in parts]
     assert order == sorted(order)
-    assert words.meaning(400_000, STUDY.classes) in asked.stderr
+    assert study_summary.meaning(400_000, STUDY.classes) in asked.stderr
     assert "lets a true answer stand with 59.9%" in asked.stdout
     report = decode_report(server.bodies[0])
     assert (report.epsilon, report.study) == (400_000, STUDY.hash)
@@ -393,7 +394,7 @@ def test_an_unreachable_server_keeps_the_report(
     state: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pdml.contribute.delivery._FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("pdml.device.delivery._FIRST_PAUSE", 0.0)
     code, _, err = run(
         capsys, "contribute", study, "--server", "http://127.0.0.1:9", *ANSWERS, "--yes"
     )

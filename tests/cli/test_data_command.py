@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from running import PDML, run
 
-from pdml.datasets import homes
-from pdml.datasets.homes import Home, plain
+from pdml.research.datasets import homes
+from pdml.research.datasets.homes import Home, plain
 
 CONTENT = b"1,2\n" * 50_000
 FILES = {"one.csv": hashlib.sha256(CONTENT).hexdigest()}
@@ -159,7 +159,7 @@ def test_help_shows_an_example(command: str, capsys: pytest.CaptureFixture[str])
 def test_a_terminal_shows_a_bar_in_bytes(folder: Path, url: str) -> None:
     """A real process in a pseudo-terminal; its standard output stays clean."""
     code = (
-        "import sys; from pdml.datasets import homes; sys.path.insert(0, sys.argv[1]); "
+        "import sys; from pdml.research.datasets import homes; sys.path.insert(0, sys.argv[1]); "
         "import test_data_command as t\n"
     )
     code += (

@@ -13,7 +13,7 @@ from running import run
 sys.path.insert(0, str(Path(__file__).parents[1] / "node"))
 from joined import join, people
 
-from pdml.release.model import Model
+from pdml.model.model import Model
 from pdml.tables import write_predictions
 
 DECLARED = ["--range", "age=18:100", "--levels", "sex=f,m", "--classes", "no,yes"]

@@ -10,7 +10,7 @@ import pytest
 from running import run
 
 from pdml import PDMLClassifier, load_model
-from pdml.datasets import twonorm
+from pdml.research.datasets import twonorm
 
 
 @pytest.fixture(autouse=True)

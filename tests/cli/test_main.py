@@ -286,7 +286,7 @@ def test_a_setting_nobody_typed_keeps_its_name(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = InvalidInput("n_servers must be a whole number >= 2, got 1", setting="n_servers")
-    monkeypatch.setattr("pdml.release.model.load_model", fail_with(error))
+    monkeypatch.setattr("pdml.model.model.load_model", fail_with(error))
     code, _, err = run(capsys, "predict", "model.json", "people.csv")
     assert (code, err) == (1, "pdml: n_servers must be a whole number >= 2, got 1\n")
 

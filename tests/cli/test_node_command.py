@@ -14,9 +14,10 @@ from running import run
 pytest.importorskip("nats")
 pytest.importorskip("cryptography")
 
-from pdml.node import desk, holdings
-from pdml.node.home import Home
-from pdml.node.offers import Offer
+from pdml.node.job import training_data
+from pdml.node.protocol.job_offer import Offer
+from pdml.node.storage import control_db
+from pdml.node.storage.node_dir import Home
 
 DOC = Path(__file__).parents[2] / "docs" / "consortium.md"
 BLOCKS = re.findall(r"```sh\n(.*?)```", DOC.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -84,7 +85,7 @@ def test_a_table_becomes_a_nodes_data_set(kit, capsys):
 )
 def test_who_randomised_the_labels_is_told_to_everybody(kit, capsys, option, by, said):
     """The manifest, the terminal, the node's ledger, model.json and the page."""
-    from pdml.release.model import load_model
+    from pdml.model.model import load_model
 
     folders = []
     for name, asked in (("alice", option), ("bob", "--randomised")):
@@ -156,13 +157,13 @@ def test_refuses_in_one_sentence(kit, capsys, arguments, reason):
 def waiting(kit, job="first"):
     """An offer of bob that alice's operator is asked about."""
     site, study = Home.open(Path(kit)), Home.open(Path(kit)).checked_study()
-    contract = holdings.agreed(study, study.plan, job)
+    contract = training_data.agreed(study, study.plan, job)
     terms = {"attempt": secrets.token_hex(16), "offerer": "bob", "resume": False}
     offer = Offer.of(contract, **terms, start_timeout=60.0, round_timeout=30.0)
     signed = offer.signed(Home.open(Path("bob")).identity())
     names = {"attempt": offer.attempt, "job": job, "contract": contract.digest, "offerer": "bob"}
-    asked = desk.Attempt(**names, offer=signed, state=desk.ASKED, sentence="")
-    with contextlib.closing(desk.Desk(site.folder)) as table:
+    asked = control_db.Attempt(**names, offer=signed, state=control_db.ASKED, sentence="")
+    with contextlib.closing(control_db.Desk(site.folder)) as table:
         table.put(asked)
     return asked.digest
 
@@ -231,8 +232,8 @@ def test_training_a_study_refuses_in_one_sentence(kit, capsys, arguments, reason
 
 
 def test_a_study_is_trained_in_one_process(kit, capsys):
-    from pdml.release.consortium import ONE_DOMAIN, THIS_JOB
-    from pdml.release.model import load_model
+    from pdml.consortium.outcome import ONE_DOMAIN, THIS_JOB
+    from pdml.model.model import load_model
 
     folders = []
     for name in ("alice", "bob"):
@@ -323,7 +324,7 @@ def test_a_changed_card_is_refused(kit, capsys):
 
 
 def test_the_relays_certificate_is_kept_renewed_and_pinned(kit, capsys, tmp_path):
-    from pdml.node import tls
+    from pdml.node.crypto import tls
     from pdml.study import Study
 
     pin, first = Study.load("study.toml").relay.fingerprint, Path("relay/relay.crt").read_bytes()

@@ -14,9 +14,9 @@ from example_study import STUDY
 from running import run
 
 from pdml import Budget, TrainingPlan, load_model
+from pdml.encoding.encoder import Category, Encoder, Menu, Number
 from pdml.study import Study
-from pdml.study.encoder import Category, Encoder, Menu, Number
-from pdml.study.template import plain
+from pdml.study.schema.template import plain
 
 GOOD = [
     "plan",

@@ -17,7 +17,7 @@ import pytest
 from running import PDML, run
 
 from pdml import PDMLClassifier, load_model
-from pdml.study.encoder import Encoder
+from pdml.encoding.encoder import Encoder
 from pdml.tables import read_table
 
 

@@ -13,9 +13,9 @@ from pdml import PDMLClassifier
 from pdml.accounting import Budget, Ledger
 from pdml.accounting.events import LabelFlipped
 from pdml.cli import main
-from pdml.pages import numbers
-from pdml.plan.place import Place
-from pdml.plan.training_plan import TrainingPlan
+from pdml.formatting import numbers
+from pdml.planning.server_spec import Place
+from pdml.planning.training_plan import TrainingPlan
 
 SETTINGS = [
     "--records",

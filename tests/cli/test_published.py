@@ -17,12 +17,12 @@ from federation import NAMES, freeze, study_of
 from running import run
 
 from pdml import PDMLClassifier, TrainingPlan
-from pdml.pages.page import write
-from pdml.pages.result import training_page
-from pdml.release import training
+from pdml.pages.result_page import training_page
+from pdml.pages.training_page import write
+from pdml.simulation import study_training
 from pdml.study import Study
-from pdml.study.frozen import FrozenWriter, open_frozen
-from pdml.train.engines import local
+from pdml.study.frozen_dataset import FrozenWriter, open_frozen
+from pdml.training.engines import local_engine
 
 ROWS, TESTED = 400, 100
 ARGUMENTS = (
@@ -36,10 +36,10 @@ class SameReleases:
     """The local engine, whose later trainings end with the releases of the first."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._train, self._sent, self._first = local.train, {}, None
-        self._exchange, self.rows = local.exchange, []
-        monkeypatch.setattr(local, "train", self)
-        monkeypatch.setattr(local, "exchange", self.exchange)
+        self._train, self._sent, self._first = local_engine.train, {}, None
+        self._exchange, self.rows = local_engine.exchange, []
+        monkeypatch.setattr(local_engine, "train", self)
+        monkeypatch.setattr(local_engine, "exchange", self.exchange)
 
     def exchange(self, run: Any, **options: Any) -> Any:
         done = self._exchange(run, **options)
@@ -167,7 +167,7 @@ def test_of_a_study(
     found = []
     for name, changes in (("one", {}), ("other", {"alice": another})):
         (tmp_path / name).mkdir()
-        trained = training.train_study(
+        trained = study_training.train_study(
             study, {**folders, **changes}, job="first", random_state=seed
         )
         trained.model.save(tmp_path / name / "model.json")

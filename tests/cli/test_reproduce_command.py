@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from running import run
 
-from pdml.paper import convergence
+from pdml.research.paper import convergence_figure
 
 SHORT = ["--seeds", "2", "--jobs", "1"]
 
@@ -40,7 +40,9 @@ def test_writes_the_figure_and_says_whether_the_claim_holds(
 def test_a_claim_that_fails_is_exit_code_1_and_json_says_which(
     capsys: pytest.CaptureFixture[str], data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(convergence, "VANISHED", 1e-30)  # more agreement than floating point has
+    monkeypatch.setattr(
+        convergence_figure, "VANISHED", 1e-30
+    )  # more agreement than floating point has
     code, out, _ = run(capsys, "reproduce", "fig3a", *SHORT, "--json")
     assert code == 1
     (found,) = json.loads(out)["outcomes"]
@@ -85,7 +87,7 @@ def test_without_data_it_says_what_to_do(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     monkeypatch.setenv("PDML_DATA_DIR", str(folder / "nowhere"))
-    from pdml.paper import curves
+    from pdml.research.paper import curves
 
     curves._records.cache_clear()
     code, out, err = run(capsys, "reproduce", "fig3a", *SHORT)

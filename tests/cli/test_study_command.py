@@ -15,10 +15,11 @@ from running import PDML, run
 
 from pdml import Study
 from pdml.accounting import Budget
-from pdml.plan.training_plan import TrainingPlan
-from pdml.study import Consent, Organiser, template
-from pdml.study.attributes import Menu
-from pdml.study.encoder import Category, Encoder, Number
+from pdml.encoding.attributes import Menu
+from pdml.encoding.encoder import Category, Encoder, Number
+from pdml.planning.training_plan import TrainingPlan
+from pdml.study import Consent, Organiser
+from pdml.study.schema import template
 
 EVERYTHING = "all answers together, the sensitive one included"
 

@@ -16,14 +16,14 @@ import pytest
 from running import PDML, run
 
 from pdml import PDMLClassifier, TrainingPlan, load_model
-from pdml.cli.train_study import train_study
-from pdml.cli.train_table import train_table
-from pdml.release.form import Form
-from pdml.release.records import CLASSES_LEAK
-from pdml.release.simulation import Simulation
-from pdml.release.table import SERVERS
-from pdml.release.trained import PAGE_LEAK
-from pdml.study.encoder import Category, Encoder, Number
+from pdml.cli.commands.training.train_study import train_study
+from pdml.cli.commands.training.train_table import train_table
+from pdml.encoding.encoder import Category, Encoder, Number
+from pdml.encoding.input_encoding import Form
+from pdml.simulation.simulation import Simulation
+from pdml.simulation.table_records import CLASSES_LEAK
+from pdml.simulation.table_training import SERVERS
+from pdml.simulation.training_result import PAGE_LEAK
 from pdml.tables import Table
 
 DECLARED = ["--range", "age=18:100", "--range", "bmi=10:60", "--levels", "sex=female,male"]
@@ -691,7 +691,7 @@ def test_an_interrupt_leaves_nothing_behind(
 def test_long_trainings_leave_a_line_now_and_then_in_a_log(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pdml.cli.screen._LOG_EVERY", -1.0)
+    monkeypatch.setattr("pdml.cli.render.console._LOG_EVERY", -1.0)
     code, out, err = run(capsys, *GOOD, *FAST, "--json")
     assert (
         code == 0

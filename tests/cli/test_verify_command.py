@@ -8,7 +8,7 @@ from consortium import SUMS
 from results import SHORT, Studied, counted
 from running import run
 
-from pdml.study import template
+from pdml.study.schema import template
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,9 @@ pytest.importorskip("nats")
 
 from federation import NAMES, PLAN, Ended, Federation, study_of
 
-from pdml.node import relay, tls
-from pdml.node.desk import ENDED
+from pdml.node.crypto import tls
+from pdml.node.daemon import relay_server
+from pdml.node.storage.control_db import ENDED
 
 pytestmark = [
     pytest.mark.skipif(bool(networks.missing()), reason=networks.missing() or "-"),
@@ -112,7 +113,9 @@ def test_a_renewed_certificate_keeps_its_key_so_that_nobody_need_agree_again(fed
     before = tls.read(federation.relay_folder / tls.CERTIFICATE)
     renewed = tls.make(federation.relay_folder, federation.study.relay.host)
     assert renewed != before
-    relay.configure(federation.study, federation.relay_folder, listen=federation.network.relay)
+    relay_server.configure(
+        federation.study, federation.relay_folder, listen=federation.network.relay
+    )
     federation.kill("relay")
     federation.start("relay")
     federation.wait(lambda: all(federation.connected(name) for name in NAMES))

@@ -13,10 +13,10 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import binom, chi2
 
 from pdml.accounting.events import LabelFlipped
-from pdml.core import labels
-from pdml.core.losses import BINARY, LOGISTIC, MATSUSHITA, SOFTMAX
 from pdml.errors import InvalidInput
 from pdml.mechanisms.label_flip import MILLION, WORD, LabelFlip, flip_labels, threshold
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.losses import BINARY, LOGISTIC, MATSUSHITA, SOFTMAX
 
 FALSE_ALARM = 1e-8  # of every single statistical check below; all of them together stay under 1e-6
 BITS = 512

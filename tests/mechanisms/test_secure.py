@@ -26,8 +26,6 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import binom, chi2, norm
 
 from pdml import PDMLClassifier
-from pdml.core import labels, rows
-from pdml.core.graph import Graph
 from pdml.errors import InvalidInput
 from pdml.mechanisms import exact_gaussian as exact
 from pdml.mechanisms.exact_gaussian import GRID, HEIGHT, LIMIT, SLOTS, STEPS
@@ -45,10 +43,12 @@ from pdml.mechanisms.randomness import (
     os_words,
     source_named,
 )
-from pdml.plan.place import Place
-from pdml.plan.training_plan import TrainingPlan
-from pdml.train.engines import local
-from pdml.train.node import Node, Server
+from pdml.numerics.admm import labels, rows
+from pdml.numerics.admm.graph import Graph
+from pdml.planning.server_spec import Place
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training.engines import local_engine
+from pdml.training.server import Node, Server
 
 FALSE_ALARM = 1e-6
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -657,14 +657,14 @@ def federation(source, classes=2, m=3000, n=3):
         )
         for i in range(n)
     ]
-    return graph, local.Run(PLAN, servers, source), x, truth
+    return graph, local_engine.Run(PLAN, servers, source), x, truth
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_secure_training_learns_and_stays_on_the_grid(classes):
     graph, run, x, truth = federation(Secure(), classes)
     seen = []
-    trained = local.train(
+    trained = local_engine.train(
         graph, run, observe=lambda t, released, point: seen.append((released.copy(), point.copy()))
     )
     assert all(on_grid(released) for released, _ in seen)
@@ -689,9 +689,11 @@ def test_a_secure_node_releases_grid_points():
 def test_a_sweep_may_mix_sources():
     """The simulated run is the one it is alone, within the solver's tolerance."""
     graph, simulated, _, _ = federation(Simulated(3))
-    secure = local.Run(simulated.plan, simulated.servers, Secure())
-    both = local.sweep(graph, [simulated, secure])
-    np.testing.assert_allclose(both[0].released, local.train(graph, simulated).released, atol=1e-3)
+    secure = local_engine.Run(simulated.plan, simulated.servers, Secure())
+    both = local_engine.sweep(graph, [simulated, secure])
+    np.testing.assert_allclose(
+        both[0].released, local_engine.train(graph, simulated).released, atol=1e-3
+    )
     assert on_grid(both[1].released) and not on_grid(both[0].released)
 
 

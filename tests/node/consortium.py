@@ -8,18 +8,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from pdml.core import labels
 from pdml.mechanisms.randomness import Simulated
-from pdml.node.contract import Contract
-from pdml.node.identity import Identity
-from pdml.node.journal import Journal
-from pdml.node.party import Holdings, Party
-from pdml.node.sealing import SealingKey
-from pdml.plan.place import RowSpec
-from pdml.plan.training_plan import TrainingPlan
-from pdml.train import sums
-from pdml.train.engines import local
-from pdml.train.node import Server
+from pdml.node.crypto.hpke import SealingKey
+from pdml.node.crypto.signing import Identity
+from pdml.node.job.participant import Holdings, Party
+from pdml.node.protocol.job_terms import Contract
+from pdml.node.storage.journal import Journal
+from pdml.numerics.admm import labels
+from pdml.planning.server_spec import RowSpec
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training import sums_release
+from pdml.training.engines import local_engine
+from pdml.training.server import Server
 
 NAMES = ("alice", "bob", "carol", "dave")
 EDGES = ((0, 1), (1, 2), (2, 3), (0, 3), (0, 2))
@@ -157,12 +157,12 @@ class Consortium:
         plan = self.contract.plan
         return np.array(
             [
-                sums.released(sums.exact(server, plan), server, plan, self.source)
+                sums_release.released(sums_release.exact(server, plan), server, plan, self.source)
                 for server in self.servers
             ]
         )
 
     def by_local_engine(self):
-        return local.train(
-            self.contract.graph, local.Run(self.contract.plan, self.servers, self.source)
+        return local_engine.train(
+            self.contract.graph, local_engine.Run(self.contract.plan, self.servers, self.source)
         ).released

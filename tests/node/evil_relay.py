@@ -10,7 +10,7 @@ import json
 import ssl
 import threading
 
-from pdml.node import tls
+from pdml.node.crypto import tls
 
 
 def honest(subject, payload):

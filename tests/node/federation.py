@@ -22,20 +22,23 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from pdml.accounting import Budget
+from pdml.encoding.encoder import LATEST, Category, Encoder, Number
 from pdml.mechanisms import masks
 from pdml.mechanisms.randomness import Simulated
-from pdml.node import ending, holdings, relay, running, statement
-from pdml.node.desk import DONE, ENDED, Desk
-from pdml.node.home import JOURNAL, Home
-from pdml.node.journal import FINISHED, Journal
-from pdml.node.questions import OFFER, STOP
-from pdml.plan.training_plan import TrainingPlan
-from pdml.study import ServerEntry, Study, template
-from pdml.study.encoder import LATEST, Category, Encoder, Number
-from pdml.study.frozen import FrozenWriter
-from pdml.train import sums
-from pdml.train.engines import local
-from pdml.train.node import compiles
+from pdml.node.daemon import __main__, relay_server
+from pdml.node.job import build_statement, training_data
+from pdml.node.protocol import signed_statement
+from pdml.node.protocol.requests import OFFER, STOP
+from pdml.node.storage.control_db import DONE, ENDED, Desk
+from pdml.node.storage.journal import FINISHED, Journal
+from pdml.node.storage.node_dir import JOURNAL, Home
+from pdml.planning.training_plan import TrainingPlan
+from pdml.study import ServerEntry, Study
+from pdml.study.frozen_dataset import FrozenWriter
+from pdml.study.schema import template
+from pdml.training import sums_release
+from pdml.training.engines import local_engine
+from pdml.training.server import compiles
 
 NAMES = ("alice", "bob", "carol")
 PLAN = TrainingPlan(rounds=12, penalty=0.5, noise_scale=0.05)
@@ -143,12 +146,12 @@ def small_disk(size):
 _SERVER = multiprocessing.get_context(
     "forkserver"
 )  # its children have the imports of a node already, so that they start at once
-_SERVER.set_forkserver_preload(["pdml.node.running"])
+_SERVER.set_forkserver_preload(["pdml.node.daemon.__main__"])
 
 
 def keep(home, job, held):
     """As `pdml node run` does."""
-    from pdml.release.nodes import keep_house
+    from pdml.consortium.job_client import keep_house
 
     keep_house(home, job, held)
 
@@ -159,7 +162,7 @@ def _become_node(folder, seed, log, keep):
     os.dup2(handle, 1)
     os.dup2(handle, 2)
     os.setsid()
-    running.run(folder, simulated_noise=seed, keep=keep)
+    __main__.run(folder, simulated_noise=seed, keep=keep)
 
 
 class Forked:
@@ -213,9 +216,9 @@ class Federation:
         servers = tuple(cards[server.name].entry(server.url) for server in study.servers)
         self.relay_folder = folder / "relay"
         self.study = replace(
-            study, servers=servers, relay=relay.prepare(self.relay_folder, address)
+            study, servers=servers, relay=relay_server.prepare(self.relay_folder, address)
         )
-        relay.configure(self.study, self.relay_folder, listen=address)
+        relay_server.configure(self.study, self.relay_folder, listen=address)
         text = template.render(self.study)
         (folder / "study.toml").write_text(text)
         sizes = dict.fromkeys(self.names, records) if isinstance(records, int) else records
@@ -227,17 +230,17 @@ class Federation:
 
     def contract(self, job):
         """Of the study's plan, or of the plan that alice's journal has for the job."""
-        return holdings.agreed(self.study, self.study.plan or self._plan(job), job)
+        return training_data.agreed(self.study, self.study.plan or self._plan(job), job)
 
     def _plan(self, job):
         with self.journal(self.names[0]) as journal:
-            return ending.plan_of(journal.job(job))[0]
+            return build_statement.plan_of(journal.job(job))[0]
 
     # Processes
 
     def command(self, name):
         if name == "relay":
-            return relay.command(self.relay_folder)
+            return relay_server.command(self.relay_folder)
         program = self.program or [sys.executable, "-c", RUN, "node", "run"]
         return [*program, str(self.homes[name].folder), "--simulated-noise", str(self.seed)]
 
@@ -405,7 +408,9 @@ class Federation:
         )
         signed = self.signed(job, name)
         return {
-            each: statement.open_statement(signed[each], contract, each, self.study.signing_keys)
+            each: signed_statement.open_statement(
+                signed[each], contract, each, self.study.signing_keys
+            )
             for each in self.names
         }
 
@@ -437,7 +442,7 @@ class Federation:
         with threadpool_limits(1):
             return np.array(
                 [
-                    sums.released(sums.exact(server, plan), server, plan, source)
+                    sums_release.released(sums_release.exact(server, plan), server, plan, source)
                     for server in self.servers()
                 ]
             )
@@ -451,10 +456,10 @@ class Federation:
         """What the local engine computes."""
         plan, servers = self.study.plan, self.servers()
         run, flags = (
-            local.Run(plan, servers, Simulated(self.seed)),
+            local_engine.Run(plan, servers, Simulated(self.seed)),
             [compiles(server, plan) for server in servers],
         )
-        return local.train(self.study.graph(), run, use_numba=flags).released
+        return local_engine.train(self.study.graph(), run, use_numba=flags).released
 
     def pdml(self, *arguments, env=None, **options):
         """A command as people type it."""

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pdml.node.home import Home
-from pdml.node.relay import set_up
-from pdml.study import edit
+from pdml.node.daemon.relay_server import set_up
+from pdml.node.storage.node_dir import Home
+from pdml.study.schema import toml_edit
 from pdml.tables import Table
 
 STUDY = """\
@@ -51,7 +51,7 @@ def join(folder: Path, text: str = STUDY, names: tuple[str, ...] = ("alice", "bo
     file = folder / "study.toml"
     file.write_text(text)
     homes = [Home.create(folder / name, name) for name in names]
-    edit.pin_in_file(file, [home.card().entry("") for home in homes])
+    toml_edit.pin_in_file(file, [home.card().entry("") for home in homes])
     set_up(file, folder / "relay", address="127.0.0.1:4870")
     joined = [home.join_file(file) for home in homes]
     return joined[0]

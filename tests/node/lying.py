@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from pdml.mechanisms.randomness import Simulated
-from pdml.node import wire
-from pdml.node.exchange import RELEASE
-from pdml.node.office import Office
+from pdml.node.daemon.daemon import Office
+from pdml.node.job.round_exchange import RELEASE
+from pdml.node.protocol import wire_messages
 
 ROUND = 3
 LIES = {  # what is said of carol
@@ -47,7 +47,7 @@ def bent(kind, message, before, identity):
         "as bob": {"sender": "bob"},
         "other job": {"contract": "0" * 64},
     }
-    return wire._signed(identity, msgspec.structs.replace(message, **changes[kind]))
+    return wire_messages._signed(identity, msgspec.structs.replace(message, **changes[kind]))
 
 
 class Bent(Office):
@@ -69,8 +69,8 @@ class Bent(Office):
 
     def signed(self, data, **changes):
         """Another release than ``data``, signed all the same."""
-        message = msgspec.msgpack.decode(data, type=wire.Vector)
-        return wire._signed(self.identity, msgspec.structs.replace(message, **changes))
+        message = msgspec.msgpack.decode(data, type=wire_messages.Vector)
+        return wire_messages._signed(self.identity, msgspec.structs.replace(message, **changes))
 
 
 class Liar(Bent):
@@ -83,7 +83,7 @@ class Liar(Bent):
         self.sent = {}
 
     def said(self, contract, peer, data):
-        message = msgspec.msgpack.decode(data, type=wire.Vector)
+        message = msgspec.msgpack.decode(data, type=wire_messages.Vector)
         self.sent[peer, message.round] = data
         if not self.kind or message.round != ROUND:
             return data
@@ -105,7 +105,7 @@ class TwoFaced(Bent):
         return re.search(rf"carol ({ways}) round {cls.round}\b", sentence) is not None
 
     def said(self, contract, peer, data):
-        message = msgspec.msgpack.decode(data, type=wire.Vector)
+        message = msgspec.msgpack.decode(data, type=wire_messages.Vector)
         if peer != "bob" or message.round != self.round:
             return data
         kept = message.payload[8:]  # all but the first number, which is a little larger for bob

@@ -8,16 +8,17 @@ import msgspec
 import numpy as np
 from consortium import EDGES, NAMES, PLAN, Consortium
 
+from pdml.consortium.consistency import KINDS
+from pdml.consortium.result_folder import assemble, write_result
+from pdml.consortium.signed_counts import Signed, digest_of
+from pdml.consortium.verification import verify_result
 from pdml.mechanisms.randomness import Simulated
-from pdml.node import holdings, statement
-from pdml.pages.result import result_page
-from pdml.release.agreement import KINDS
-from pdml.release.model import load_model
-from pdml.release.result import assemble, write_result
-from pdml.release.signed_counts import Signed, digest_of
-from pdml.release.verify import verify_result
+from pdml.model.model import load_model
+from pdml.node.job import training_data
+from pdml.node.protocol import signed_statement
+from pdml.pages.result_page import result_page
 from pdml.study import Study
-from pdml.train.counts import Counting
+from pdml.training.count_release import Counting
 
 SHORT = replace(PLAN, rounds=3)
 
@@ -79,7 +80,7 @@ class Studied(Consortium):
     def __init__(self, folder, *, plan=PLAN, job="job-1", settled=True, budget=1000, **others):
         super().__init__(folder, plan=plan, job=job, **others)
         self.study = study_of(self.keys, plan=plan, settled=settled, budget=budget)
-        self.contract = holdings.agreed(self.study, plan, job)
+        self.contract = training_data.agreed(self.study, plan, job)
         for i, (name, server) in enumerate(zip(NAMES, self.servers, strict=True)):
             sizes = {"records": server.place.records, "epsilons": server.place.epsilons}
             self.servers[i] = replace(server, place=self.contract.place(name, **sizes))
@@ -88,9 +89,9 @@ class Studied(Consortium):
         """The statements of all; ``changes`` by name are what that server says instead."""
         signed = {name: self.party(name).statement() for name in NAMES}
         for name, lies in changes.items():
-            said = statement.signed_by(signed[name], name, self.keys)
+            said = signed_statement.signed_by(signed[name], name, self.keys)
             said = msgspec.structs.replace(said, **(lies(said) if callable(lies) else lies))
-            signed[name] = statement.sign(said, self.identities[name])
+            signed[name] = signed_statement.sign(said, self.identities[name])
         return signed
 
     def write(self, folder, evidence=None, **changes):

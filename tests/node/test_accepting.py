@@ -17,11 +17,12 @@ pytest.importorskip("nats")
 from federation import RUN, Federation, study_of
 from lying import ROUND, Bent, at_work
 
-from pdml.node import desk as states
-from pdml.node import holdings, offers, questions, wire
-from pdml.node.exchange import LATER, REFUSED, Answer
-from pdml.node.office import Office
-from pdml.plan.training_plan import TrainingPlan
+from pdml.node.daemon.daemon import Office
+from pdml.node.job import training_data
+from pdml.node.job.round_exchange import LATER, REFUSED, Answer
+from pdml.node.protocol import job_offer, requests, wire_messages
+from pdml.node.storage import control_db as states
+from pdml.planning.training_plan import TrainingPlan
 
 MEMBERS = ("alice", "bob", "mallory")
 CHEAP, DEAR = (TrainingPlan(rounds=rounds, penalty=0.5, noise_scale=0.05) for rounds in (4, 40))
@@ -37,10 +38,10 @@ def federation(tmp_path_factory):
 
 
 def offer_of(federation, office, job, plan):
-    contract = holdings.agreed(federation.study, plan, job)
+    contract = training_data.agreed(federation.study, plan, job)
     limits = {"start_timeout": 600.0, "round_timeout": 20.0}
     terms = {"attempt": secrets.token_hex(16), "offerer": office.name, "resume": False, **limits}
-    return offers.Offer.of(contract, **terms)
+    return job_offer.Offer.of(contract, **terms)
 
 
 def ask(office, kind, content, whom="alice"):
@@ -88,7 +89,7 @@ def test_of_two_offers_of_one_name_the_operator_accepts_the_one_that_was_shown(f
         for name in ("alice", "mallory"):
             federation.wait(lambda name=name: "bob" in listed(federation, name))
         forged = offer_of(federation, mallory, "june", DEAR)
-        ask(mallory, questions.OFFER, forged.signed(mallory.identity))
+        ask(mallory, requests.OFFER, forged.signed(mallory.identity))
         waiting = listed(federation)
         assert sorted(waiting) == ["bob", "mallory"]
 
@@ -143,7 +144,7 @@ def test_the_name_of_a_job_is_shown_as_plain_text(federation):
     with at_work(federation, "mallory", Office) as mallory:
         named = "\x1b[2J\nyes" + "x" * 1000
         offer = msgspec.structs.replace(offer_of(federation, mallory, "ends", CHEAP), job=named)
-        ask(mallory, questions.OFFER, offer.signed(mallory.identity))
+        ask(mallory, requests.OFFER, offer.signed(mallory.identity))
     shown = operate(federation, "offers").stdout
     assert "\x1b" not in shown
     assert f"[2J yes{'x' * 56}, offered by mallory: refused" in shown
@@ -153,23 +154,23 @@ def test_few_offers_of_one_member_wait_at_a_time(federation):
     """An operator's list holds no more of them, and has room for everybody else's."""
     with at_work(federation, "mallory", Office) as mallory:
         made = [offer_of(federation, mallory, f"many-{i}", CHEAP) for i in range(12)]
-        answers = [ask(mallory, questions.OFFER, each.signed(mallory.identity)) for each in made]
+        answers = [ask(mallory, requests.OFFER, each.signed(mallory.identity)) for each in made]
         assert [each.state for each in answers] == [LATER] * 8 + [REFUSED] * 4
         assert answers[-1].sentence == (
             "8 offers of mallory wait for alice's operator: stop one, or wait for an answer"
         )
-        again = ask(mallory, questions.OFFER, made[0].signed(mallory.identity))
+        again = ask(mallory, requests.OFFER, made[0].signed(mallory.identity))
         assert again.state == LATER  # it is one of the eight
         assert federation.state(made[-1].attempt, "alice") == ("", "")
         attempt = federation.offer("bobs", by="bob", plan=CHEAP, start_timeout=600)
         federation.wait(lambda: federation.state(attempt, "alice")[0] == states.ASKED)
         federation.stop(attempt, by="bob")
-        stop = questions.Stop(attempt=made[0].attempt, sentence="never mind")
-        ask(mallory, questions.STOP, msgspec.msgpack.encode(stop))
-        assert ask(mallory, questions.OFFER, made[8].signed(mallory.identity)).state == LATER
+        stop = requests.Stop(attempt=made[0].attempt, sentence="never mind")
+        ask(mallory, requests.STOP, msgspec.msgpack.encode(stop))
+        assert ask(mallory, requests.OFFER, made[8].signed(mallory.identity)).state == LATER
         for each in made[1:9]:
-            stop = questions.Stop(attempt=each.attempt, sentence="never mind")
-            ask(mallory, questions.STOP, msgspec.msgpack.encode(stop))
+            stop = requests.Stop(attempt=each.attempt, sentence="never mind")
+            ask(mallory, requests.STOP, msgspec.msgpack.encode(stop))
 
 
 def test_an_offer_that_has_ended_stays_so_however_many_are_refused(federation):
@@ -183,7 +184,7 @@ def test_an_offer_that_has_ended_stays_so_however_many_are_refused(federation):
             ended["state"] = states.REFUSED
             for i in range(1_001):
                 table.put(states.Attempt(attempt=f"{i:032d}", offer=b"", **names, **ended))
-        answer = ask(mallory, questions.OFFER, content)
+        answer = ask(mallory, requests.OFFER, content)
         assert (answer.state, answer.sentence) == (REFUSED, "mallory stopped the job")
 
 
@@ -196,7 +197,7 @@ def test_a_day_is_too_long_to_hold_a_node(federation):
     with at_work(federation, "mallory", Office) as mallory:
         offer = offer_of(federation, mallory, "long", CHEAP)
         day = msgspec.structs.replace(offer, start_timeout=86_400.0)
-        answer = ask(mallory, questions.OFFER, day.signed(mallory.identity))
+        answer = ask(mallory, requests.OFFER, day.signed(mallory.identity))
     assert answer.state == REFUSED and "must lie in [1, 3600]" in answer.sentence
 
 
@@ -218,7 +219,7 @@ class Silent(Bent):
     quiet = True
 
     def said(self, contract, peer, data):
-        message = msgspec.msgpack.decode(data, type=wire.Vector)
+        message = msgspec.msgpack.decode(data, type=wire_messages.Vector)
         return b"" if self.quiet and message.round >= ROUND else data
 
 
@@ -294,7 +295,7 @@ def test_a_job_that_ended_before_it_released_anything_asks_nobody(ruled):
     with at_work(ruled, "mallory", Office) as mallory:
         plan = ruled.study.plan
         offer = offer_of(ruled, mallory, "never", plan)
-        assert ask(mallory, questions.OFFER, offer.signed(mallory.identity)).state == "ok"
-        stop = questions.Stop(attempt=offer.attempt, sentence="never mind")
-        ask(mallory, questions.STOP, msgspec.msgpack.encode(stop))
+        assert ask(mallory, requests.OFFER, offer.signed(mallory.identity)).state == "ok"
+        stop = requests.Stop(attempt=offer.attempt, sentence="never mind")
+        ask(mallory, requests.STOP, msgspec.msgpack.encode(stop))
         done_everywhere(ruled, ruled.offer("after-never", by="mallory", pardon=False))

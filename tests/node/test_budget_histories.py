@@ -20,16 +20,16 @@ from scipy.stats import norm
 from test_node_evaluation import released
 
 from pdml.accounting.events import IterateReleased
+from pdml.consortium.evaluation_release import evaluate_at_node
 from pdml.errors import BudgetExceeded, InvalidInput, JournalError
 from pdml.mechanisms.randomness import Secure
-from pdml.node import holdings
-from pdml.node.account import look
-from pdml.node.home import Home
-from pdml.node.importing import import_frozen, import_table
-from pdml.node.party import Party
-from pdml.plan.training_plan import TrainingPlan
-from pdml.release.node_evaluation import evaluate_at_node
-from pdml.train.counts import SHIFT
+from pdml.node.job import training_data
+from pdml.node.job.import_data import import_frozen, import_table
+from pdml.node.job.participant import Party
+from pdml.node.operator.node_status import look
+from pdml.node.storage.node_dir import Home
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training.count_release import SHIFT
 
 LIMIT, DELTA = 1.1, 1e-6
 OTHERS = people(180)
@@ -106,7 +106,7 @@ class Operator:
         """Begin or resume; ``further``: do the next round, as far as it needs nobody else."""
         data, home = self.held, self.home
         who, study, known = data.split("-")[0], home.study(), self.jobs.get(job)
-        contract = holdings.agreed(study, PLANS[plan], f"{plan}-{job}")
+        contract = training_data.agreed(study, PLANS[plan], f"{plan}-{job}")
         account = self.left[who][data]
         with closing(home.journal()) as journal:
             try:

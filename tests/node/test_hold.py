@@ -8,12 +8,12 @@ from example_study import STUDY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdml.core import labels
 from pdml.errors import DataError
-from pdml.node import holdings
-from pdml.plan.place import Place
-from pdml.plan.training_plan import TrainingPlan
-from pdml.study.frozen import FrozenWriter, open_frozen
+from pdml.node.job import training_data
+from pdml.numerics.admm import labels
+from pdml.planning.server_spec import Place
+from pdml.planning.training_plan import TrainingPlan
+from pdml.study.frozen_dataset import FrozenWriter, open_frozen
 
 PLAN = TrainingPlan()
 CLASSES = ("no", "yes", "unsure")
@@ -41,7 +41,7 @@ def test_the_most_private_record_fixes_the_sensitivity(tmp_path_factory, epsilon
     study = replace(STUDY, min_records=1, classes=CLASSES[:classes])
     data = frozen(tmp_path_factory.mktemp("held") / "data", study, epsilons)
     reported, each = np.array(data.labels), np.array(epsilons) / 1e6
-    held = holdings.hold(study, "bob", data)
+    held = training_data.hold(study, "bob", data)
     server, loss = held.server, PLAN.loss_for(classes)
     assert server.place == Place(
         server=1,  # bob, between alice and carol
@@ -80,12 +80,12 @@ def test_the_most_private_record_fixes_the_sensitivity(tmp_path_factory, epsilon
 def test_what_a_node_may_not_train_on_is_refused(tmp_path, study, epsilons, name, said):
     data = frozen(tmp_path / "data", study, epsilons, name)
     with pytest.raises(DataError, match=said):
-        holdings.hold(study, "bob", data)
+        training_data.hold(study, "bob", data)
 
 
 def test_records_of_another_study_are_refused(tmp_path):
     asked, other = replace(STUDY, min_records=1), replace(STUDY, min_records=1, title="Another")
     data = frozen(tmp_path / "data", other, [400_000])
     with pytest.raises(DataError, match=r"belongs to the study.* --revision.* --before") as error:
-        holdings.hold(asked, "bob", data)
+        training_data.hold(asked, "bob", data)
     assert data.manifest.study[:12] in str(error.value)

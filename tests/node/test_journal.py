@@ -9,9 +9,9 @@ import pytest
 from consortium import NAMES, PLAN, Consortium
 
 from pdml.errors import JournalError
-from pdml.node import evidence
-from pdml.node.journal import FORMAT, Journal
-from pdml.node.statement import open_statement
+from pdml.node.protocol import equivocation
+from pdml.node.protocol.signed_statement import open_statement
+from pdml.node.storage.journal import FORMAT, Journal
 
 FORMAT_2 = (Path(__file__).parent / "journal_2.sql").read_text()
 
@@ -66,8 +66,8 @@ def test_a_job_that_began_in_an_older_format_ends_with_the_same_bits(consortium)
         said = consortium.party(name).statement()
         open_statement(said, consortium.contract, name, consortium.keys)
     journal = consortium.journals["alice"]
-    assert evidence.kept(journal, "job-1", 4, "bob") is None  # nobody kept the signature then
-    assert evidence.kept(journal, "job-1", 12, "bob") is not None
+    assert equivocation.kept(journal, "job-1", 4, "bob") is None  # nobody kept the signature then
+    assert equivocation.kept(journal, "job-1", 12, "bob") is not None
 
 
 def test_a_journal_brought_up_to_date_has_the_tables_of_a_new_one(consortium, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from disk import Disk
 
 from pdml.accounting.events import IterateReleased
-from pdml.node.journal import Journal
+from pdml.node.storage.journal import Journal
 
 ROUNDS = 12
 TERMS = {"contract": "c", "server": "alice", "dataset": "data", "source": "secure", "terms": "{}"}

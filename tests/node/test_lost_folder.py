@@ -12,16 +12,16 @@ pytest.importorskip("cryptography")
 
 from joined import join, people
 
-from pdml.cli import node_status
+from pdml.cli.render import node_status_tables
 from pdml.errors import PeerError
 from pdml.mechanisms.randomness import Simulated
-from pdml.node import holdings
-from pdml.node.everybody import everybody
-from pdml.node.home import Home
-from pdml.node.importing import import_table
-from pdml.node.party import Party
-from pdml.plan.training_plan import TrainingPlan
-from pdml.study import edit
+from pdml.node.job import training_data
+from pdml.node.job.import_data import import_table
+from pdml.node.job.participant import Party
+from pdml.node.operator.consortium_status import everybody
+from pdml.node.storage.node_dir import Home
+from pdml.planning.training_plan import TrainingPlan
+from pdml.study.schema import toml_edit
 
 PLAN = TrainingPlan(method="sums", label_noise=20.0, square_noise=20.0)
 HOW = {"label": "diagnosed", "epsilon": 1.0, "randomise": False}
@@ -45,7 +45,7 @@ class Pair:
         """A study that pins these keys of alice, at both."""
         file, old = self.folder / "study.toml", self.folder / "old-study.toml"
         old.write_bytes(file.read_bytes())
-        edit.pin_in_file(file, [alice.card().entry("")], revision=True)
+        toml_edit.pin_in_file(file, [alice.card().entry("")], revision=True)
         alice.join_file(file, before=[old])
         self.homes = {"alice": alice, "bob": self.homes["bob"].join_file(file)}
 
@@ -63,7 +63,7 @@ class Pair:
             for name, home in self.homes.items():
                 study = home.checked_study()
                 made[name] = Party(
-                    holdings.agreed(study, PLAN, job),
+                    training_data.agreed(study, PLAN, job),
                     name,
                     home.holdings(),
                     journal=stack.enter_context(closing(home.journal())),
@@ -121,7 +121,7 @@ def test_with_the_operators_word_it_is_taken_and_everybody_sees_it(
     assert pair.releases("bob") == [(3, False)]
     found = everybody(pair.homes["bob"])
     assert found.to_dict()["several_data_sets"] == {"alice": 3}
-    node_status.show_members(found)
+    node_status_tables.show_members(found)
     shown = " ".join(capsys.readouterr().out.split())
     assert "alice has begun anew with new keys: of 2 data sets it has released" in shown
     assert "3 vectors together. Each has a budget of its own, on the word of its operator" in shown

@@ -19,14 +19,15 @@ pytest.importorskip("nats")
 from federation import NAMES, Ended, Federation, freeze, small_disk
 from lying import LIES, Liar, TwoFaced, at_work
 
-from pdml.node import desk as states
-from pdml.node import ending, offers, questions
-from pdml.node.carrier import most_payload, token
-from pdml.node.exchange import LATER, REFUSED, Answer
-from pdml.node.home import JOURNAL, Home
-from pdml.node.importing import import_frozen
-from pdml.node.sealing import Context
-from pdml.study.frozen import open_frozen
+from pdml.node.crypto.hpke import Context
+from pdml.node.daemon.nats_transport import most_payload, token
+from pdml.node.job import build_statement
+from pdml.node.job.import_data import import_frozen
+from pdml.node.job.round_exchange import LATER, REFUSED, Answer
+from pdml.node.protocol import job_offer, requests
+from pdml.node.storage import control_db as states
+from pdml.node.storage.node_dir import JOURNAL, Home
+from pdml.study.frozen_dataset import open_frozen
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +57,11 @@ def test_who_breaks_the_protocol_is_named_by_all_and_the_job_goes_on_without_lie
 
 def test_a_thousand_million_records_are_told_by_nobody(federation, monkeypatch):
     """They would make carol's own account look cheap."""
-    honest = ending.told
+    honest = build_statement.told
     monkeypatch.setattr(
-        ending, "told", lambda *given: msgspec.structs.replace(honest(*given), records=10**9)
+        build_statement,
+        "told",
+        lambda *given: msgspec.structs.replace(honest(*given), records=10**9),
     )
     with at_work(federation):
         attempt = federation.offer("boasting", round_timeout=5)
@@ -97,13 +100,13 @@ def test_a_proof_that_proves_nothing_is_fetched_once_and_kept_by_nobody(federati
         folder = carol.home.evidence("accused")
         folder.mkdir(mode=0o700, parents=True)
         (folder / "bob.evidence").write_bytes(bytes(100_000))
-        proof = msgspec.msgpack.encode(questions.Proof(job="accused", peer="bob"))
-        assert asked(carol, questions.PROOF, proof).state == LATER
+        proof = msgspec.msgpack.encode(requests.Proof(job="accused", peer="bob"))
+        assert asked(carol, requests.PROOF, proof).state == LATER
         federation.wait(lambda: "has against bob proves nothing" in log_of(federation, "alice"))
-        assert asked(carol, questions.PROOF, proof).state == REFUSED
+        assert asked(carol, requests.PROOF, proof).state == REFUSED
         for peer in ("mallory", "../carol", ""):
-            named = msgspec.msgpack.encode(questions.Proof(job="accused", peer=peer))
-            assert asked(carol, questions.PROOF, named).state == REFUSED
+            named = msgspec.msgpack.encode(requests.Proof(job="accused", peer=peer))
+            assert asked(carol, requests.PROOF, named).state == REFUSED
     assert not federation.homes["alice"].evidence("accused").exists()
 
 
@@ -133,7 +136,7 @@ def test_a_member_speaks_in_no_other_name(federation):
         federation.wait(
             lambda: log_of(federation, "relay").count("Violation") >= before.count("Violation") + 9
         )
-        context = Context(federation.study.hash, "", 0, questions.STOP, "bob", "alice", "0" * 16)
+        context = Context(federation.study.hash, "", 0, requests.STOP, "bob", "alice", "0" * 16)
         sealed = carol.carrier._sealer.seal(context, b"")
         publish = client.publish(f"pdml.alice.{token('carol')}.q.{'0' * 16}", sealed)
         asyncio.run_coroutine_threadsafe(publish, carol.carrier._loop).result(5)
@@ -188,7 +191,7 @@ def test_ten_thousand_messages_do_not_keep_the_others_out(federation):
                 await client.publish(f"pdml.alice.carol.q.{i:016x}", secrets.token_bytes(2000))
                 request = f"{i:016x}"
                 context = Context(
-                    federation.study.hash, "", 0, questions.ASK, "carol", "alice", request
+                    federation.study.hash, "", 0, requests.ASK, "carol", "alice", request
                 )
                 with carol.carrier._sealing:
                     data = carol.carrier._sealer.seal(context, b"x" * 64)
@@ -214,7 +217,7 @@ def offer_of(federation, carol, **changes):
         "start_timeout": 5.0,
         "round_timeout": 5.0,
     }
-    return msgspec.structs.replace(offers.Offer.of(contract, **terms), **changes)
+    return msgspec.structs.replace(job_offer.Offer.of(contract, **terms), **changes)
 
 
 def asked(carol, kind, content, whom="alice"):
@@ -241,7 +244,7 @@ def asked(carol, kind, content, whom="alice"):
 def test_an_offer_with_false_terms_is_refused(federation, changes, said):
     with at_work(federation) as carol:
         answer = asked(
-            carol, questions.OFFER, offer_of(federation, carol, **changes).signed(carol.identity)
+            carol, requests.OFFER, offer_of(federation, carol, **changes).signed(carol.identity)
         )
     assert answer.state == REFUSED and said in answer.sentence, answer
 
@@ -252,16 +255,16 @@ def test_nobody_begins_what_somebody_has_not_accepted(federation):
     """
     with at_work(federation) as carol:
         offer = offer_of(federation, carol, job="hasty")
-        mine = offers.acceptance(offer, "carol", carol.identity)
-        alices = asked(carol, questions.OFFER, offer.signed(carol.identity)).messages[0]
+        mine = job_offer.acceptance(offer, "carol", carol.identity)
+        alices = asked(carol, requests.OFFER, offer.signed(carol.identity)).messages[0]
         for bobs in (b"", mine, alices, bytes(64)):
-            begin = questions.Begin(
+            begin = requests.Begin(
                 attempt=offer.attempt, accepted={"alice": alices, "carol": mine, "bob": bobs}
             )
-            answer = asked(carol, questions.BEGIN, msgspec.msgpack.encode(begin))
+            answer = asked(carol, requests.BEGIN, msgspec.msgpack.encode(begin))
             assert answer.state == REFUSED and "which bob has not accepted" in answer.sentence
-        stop = questions.Stop(attempt=offer.attempt, sentence="never mind")
-        asked(carol, questions.STOP, msgspec.msgpack.encode(stop))
+        stop = requests.Stop(attempt=offer.attempt, sentence="never mind")
+        asked(carol, requests.STOP, msgspec.msgpack.encode(stop))
     assert federation.round("hasty", "alice") == 0
     federation.wait(lambda: federation.state(offer.attempt, "alice")[0] in states.ENDED)
 

@@ -13,13 +13,13 @@ from disk import FULL, Disk
 from joined import STUDY, join, people, spend
 from scipy.stats import norm
 
+from pdml.consortium.evaluation_release import Signed, add_up, evaluate_at_node, evaluate_study
 from pdml.errors import BudgetExceeded, DataError, InvalidInput, JournalError
-from pdml.node.account import look
-from pdml.node.home import Home
-from pdml.node.importing import import_table
-from pdml.release.model import Model
-from pdml.release.node_evaluation import Signed, add_up, evaluate_at_node, evaluate_study
-from pdml.train.counts import SHIFT
+from pdml.model.model import Model
+from pdml.node.job.import_data import import_table
+from pdml.node.operator.node_status import look
+from pdml.node.storage.node_dir import Home
+from pdml.training.count_release import SHIFT
 
 
 def released(home: Home) -> Model:

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import threading
 
-from pdml.node.store import Store
+from pdml.node.storage.sqlite_store import Store
 
 CLOSING = """
 import sqlite3, sys, threading
 from pathlib import Path
-from pdml.node.store import Store
+from pdml.node.storage.sqlite_store import Store
 
 for i in range(60):
     store = Store(Path(sys.argv[1]), timeout=5)

@@ -27,18 +27,18 @@ from federation import NAMES, PLAN, RUN, Ended, Federation, free_port, study_of
 from lying import at_work
 
 from pdml.accounting import Budget, Ledger
+from pdml.consortium.job_client import gather, train_nodes
+from pdml.encoding.encoder import Category, Encoder, Number
 from pdml.errors import InvalidInput, PDMLError
-from pdml.node import holdings, leading
-from pdml.node.desk import ALLOWED, ASKED, ENDED, Attempt, digest_of
-from pdml.node.exchange import LATER, REFUSED, Answer, decoded_answer
-from pdml.node.home import JOURNAL
-from pdml.node.journal import FINISHED, Journal
-from pdml.node.offers import Offer
-from pdml.node.office import Office
-from pdml.node.questions import BEGIN, POSTPONE, Postpone
-from pdml.node.sealing import Context
-from pdml.release.nodes import gather, train_nodes
-from pdml.study.encoder import Category, Encoder, Number
+from pdml.node.crypto.hpke import Context
+from pdml.node.daemon.daemon import Office
+from pdml.node.job import coordinator, training_data
+from pdml.node.job.round_exchange import LATER, REFUSED, Answer, decoded_answer
+from pdml.node.protocol.job_offer import Offer
+from pdml.node.protocol.requests import BEGIN, POSTPONE, Postpone
+from pdml.node.storage.control_db import ALLOWED, ASKED, ENDED, Attempt, digest_of
+from pdml.node.storage.journal import FINISHED, Journal
+from pdml.node.storage.node_dir import JOURNAL
 
 ROUNDS = 60
 
@@ -131,7 +131,7 @@ def test_a_node_is_lean(federation):
     heavy = ("matplotlib", "sklearn", "networkx", "pandas", "numba", "rich")
     code = f"""
 import sys, threading
-from pdml.node.running import run
+from pdml.node.daemon.__main__ import run
 threading.Timer(3.0, lambda: (print([m for m in {heavy} if m in sys.modules]), sys.stdout.flush(), __import__("os")._exit(0))).start()
 run(__import__("pathlib").Path(sys.argv[1]), simulated_noise=1)
 """
@@ -238,13 +238,13 @@ def test_a_job_begins_everywhere_though_its_offerer_fell_before_it_could_say_so(
 
 def test_who_is_done_at_once_still_tells_the_others_that_the_job_begins(federation, monkeypatch):
     """A node that has finished the job is done before it could have told anybody."""
-    spread = leading._spread
+    spread = coordinator._spread
 
     def late(office, offer, begin):
         federation.wait(lambda: federation.state(offer.attempt)[0] == "done")
         spread(office, offer, begin)
 
-    monkeypatch.setattr(leading, "_spread", late)
+    monkeypatch.setattr(coordinator, "_spread", late)
     with at_work(federation, "alice", Office):
         attempt = federation.offer("first", resume=True, start_timeout=300)
         for name in NAMES:
@@ -254,7 +254,7 @@ def test_who_is_done_at_once_still_tells_the_others_that_the_job_begins(federati
 
 SIGNALS = """
 import os, random, signal, sys, threading, time
-from pdml.node import running
+from pdml.node.daemon import __main__ as running
 
 class Idle:
     def __init__(self):
@@ -492,7 +492,7 @@ def test_the_budget_of_any_node_refuses_before_anybody_releases(tmp_path):
     others could.
     """
     study = study_of(plan=replace(PLAN, noise_scale=2.0, objective_bound=1.0))
-    contract = holdings.agreed(study, study.plan, "one")
+    contract = training_data.agreed(study, study.plan, "one")
     once = Ledger(
         (contract.plan.events(contract.place("alice", records=40, epsilons=(0.5,))),), classes=2
     )

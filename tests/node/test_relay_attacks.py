@@ -17,10 +17,10 @@ pytest.importorskip("nats")
 from evil_relay import EvilRelay, honest
 from federation import NAMES, Ended, Federation
 
-from pdml.node import tls
-from pdml.node.identity import Identity, verified
-from pdml.node.questions import OFFER
-from pdml.node.sealing import Box
+from pdml.node.crypto import tls
+from pdml.node.crypto.hpke import Box
+from pdml.node.crypto.signing import Identity, verified
+from pdml.node.protocol.requests import OFFER
 
 
 @pytest.fixture(scope="module")

@@ -20,17 +20,17 @@ from evil_relay import EvilRelay
 from federation import MASKED, NAMES, SUMS, Ended, Federation, study_of
 from lying import Bent, TwoFaced, at_work
 
+from pdml.consortium.job_client import gather
 from pdml.errors import InvalidInput
-from pdml.mechanisms import whole_noise
-from pdml.node import desk as states
-from pdml.node import summing
-from pdml.node.account import look
-from pdml.node.everybody import everybody
-from pdml.node.home import JOURNAL
-from pdml.node.journal import Journal
-from pdml.release.model import load_model
-from pdml.release.nodes import gather
-from pdml.train import sums
+from pdml.mechanisms import integer_gaussian
+from pdml.model.model import load_model
+from pdml.node.job import sums_participant
+from pdml.node.operator.consortium_status import everybody
+from pdml.node.operator.node_status import look
+from pdml.node.storage import control_db as states
+from pdml.node.storage.journal import Journal
+from pdml.node.storage.node_dir import JOURNAL
+from pdml.training import sums_release
 
 PLANS = {"seen": SUMS, "masked": MASKED}
 
@@ -140,9 +140,9 @@ def test_a_house_model_is_made_of_its_own_exact_sums_and_the_others_noisy_ones(f
     for i, name in enumerate(NAMES):
         federation.wait(lambda name=name: federation.finished("first", name))
         found, server = gather(federation.homes[name], "first"), federation.servers()[i]
-        own = sums.exact(server, federation.study.plan)
+        own = sums_release.exact(server, federation.study.plan)
         place, total = server.place, rows.sum(axis=0)
-        wanted = sums.house_weights(own, rows[i], total, federation.study.plan, place)
+        wanted = sums_release.house_weights(own, rows[i], total, federation.study.plan, place)
         np.testing.assert_allclose(found.house.coefficients, wanted[:, :-1], rtol=1e-9)
 
 
@@ -254,8 +254,8 @@ def test_an_unmasked_row_never_leaves_a_node_of_a_masked_job(federation):
     row = federation.rows()[NAMES.index("carol")]
     sent = outbox(federation, "tapped", "carol")
     assert sent in left and (row.tobytes() in left) != masked(federation)
-    exact = sums.exact(federation.servers()[NAMES.index("carol")], federation.study.plan)
-    for part in (exact.label_sum, exact.square_sum, whole_noise.settled(exact.square_sum)):
+    exact = sums_release.exact(federation.servers()[NAMES.index("carol")], federation.study.plan)
+    for part in (exact.label_sum, exact.square_sum, integer_gaussian.settled(exact.square_sum)):
         assert part.tobytes()[:24] not in left
     if masked(federation):  # not two numbers of it in a row
         assert not any(row[i : i + 2].tobytes() in left for i in range(len(row) - 1))
@@ -337,7 +337,7 @@ def test_a_missing_node_ends_the_job_with_its_name_and_what_was_spent(federation
             part = [np.frombuffer(before[name], dtype="<u8") for name in ("alice", "bob")]
             places = [server.place for server in federation.servers()[:2]]
             contract = federation.contract("missing")
-            assert summing.impossible((part[0] + part[1]).view(np.int64), contract, places)
+            assert sums_participant.impossible((part[0] + part[1]).view(np.int64), contract, places)
         carol.mute = False
         federation.train("missing", resume=True)
     federation.start("carol")
@@ -366,11 +366,13 @@ class Lying(Bent):
 
 def floats(office, data):
     size = len(office.home.holdings().server.matrix.T)
-    return office.signed(data, dtype="<f8", payload=np.zeros(sums.length(1, size)).tobytes())
+    return office.signed(
+        data, dtype="<f8", payload=np.zeros(sums_release.length(1, size)).tobytes()
+    )
 
 
 def out_of_range(office, data):
-    size = sums.length(1, office.study.width)
+    size = sums_release.length(1, office.study.width)
     return office.signed(data, payload=np.full(size, 2**62).tobytes())
 
 
@@ -430,7 +432,7 @@ def test_no_secret_of_a_finished_job_is_left(federation):
     for name in NAMES:
         home = federation.homes[name]
         shared = home.shared(federation.study)
-        secret = [*shared.values(), *summing.seeds(contract, name, shared).values()]
+        secret = [*shared.values(), *sums_participant.seeds(contract, name, shared).values()]
         content = b"".join(p.read_bytes() for p in home.folder.glob("*.db*"))
         assert not any(each in content or each.hex().encode() in content for each in secret)
         with pytest.raises(Exception, match="finished"), federation.journal(name) as journal:

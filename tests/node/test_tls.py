@@ -5,7 +5,7 @@ import ssl
 import pytest
 
 from pdml.errors import InvalidInput
-from pdml.node import tls
+from pdml.node.crypto import tls
 
 
 def handshake(folder, pin):

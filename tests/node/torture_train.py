@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from federation import MASKED, PLAN, SUMS, Ended, Federation, study_of
 
-from pdml.node import desk as states
-from pdml.node.journal import FINISHED
-from pdml.release.nodes import gather
+from pdml.consortium.job_client import gather
+from pdml.node.storage import control_db as states
+from pdml.node.storage.journal import FINISHED
 
 PLANS = {"rounds": replace(PLAN, rounds=100), "sums": SUMS, "masked": MASKED}
 LONGEST = 120.0  # seconds from an offer to an end, whatever it is

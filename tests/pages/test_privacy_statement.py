@@ -22,15 +22,15 @@ from jsonschema import Draft7Validator
 from markupsafe import escape
 
 from pdml import Budget, TrainingPlan, train_study
-from pdml.cli import budget_words
+from pdml.cli.render import budget_text
+from pdml.encoding.encoder import Category, Encoder, Menu, Number
 from pdml.errors import DataError, InvalidInput, NotVerified
-from pdml.pages import numbers
-from pdml.pages.statement import said, statement
-from pdml.pages.statement.markdown import escaped
-from pdml.pages.statement.registry import Entry
-from pdml.release.model import load_model
+from pdml.formatting import numbers
+from pdml.model.model import load_model
+from pdml.statement import organiser_fields, statement
+from pdml.statement.markdown import escaped
+from pdml.statement.registry import Entry
 from pdml.study import Study, Wording
-from pdml.study.encoder import Category, Encoder, Menu, Number
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 RESULT = VECTORS / "result-2"
@@ -589,7 +589,7 @@ def test_a_budget_says_how_sure_it_lets_them_be_as_study_show_does():
     budget = Budget(features_epsilon=1.0, features_delta=1e-6)
     told = said_in(statement(planned(None, budget=budget)).markdown)[MUCH]
     assert "at most 84.5% sure after, but for a chance of 2 × 10⁻⁶ (twice δ)" in told
-    shown = budget_words.features(planned(None, budget=budget))
+    shown = budget_text.features(planned(None, budget=budget))
     assert "at most 84.5% sure, but for a chance of 2e-06 (twice delta)" in shown
 
 
@@ -645,7 +645,7 @@ def test_the_page_is_whole_and_loads_nothing(name):
 
 
 def test_templates_hold_no_number():
-    folder = Path(statement.__globals__["__file__"]).parents[1] / "templates"
+    folder = Path(statement.__globals__["__file__"]).parents[1] / "pages" / "templates"
     text = (folder / "statement.html").read_text()
     shown = re.sub(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}|<[^>]*>", " ", text, flags=re.S)
     assert not re.findall(r"\d", shown)
@@ -740,7 +740,7 @@ def test_the_languages_of_a_study_are_told():
 def test_languages_have_their_place(monkeypatch):
     before = statement(BASE)
     asked = len(before.missing)
-    monkeypatch.setattr(said, "languages", lambda study: "As the organiser put it.")
+    monkeypatch.setattr(organiser_fields, "languages", lambda study: "As the organiser put it.")
     after = statement(BASE)
     assert changed(before, after) == {PROCESSING}
     assert "As the organiser put it." in after.html and "As the organiser put it." in after.markdown

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from results import SHORT, Studied
 
-from pdml.pages.result import result_page
-from pdml.release.result import assemble
+from pdml.consortium.result_folder import assemble
+from pdml.pages.result_page import result_page
 
 STORED = Path(__file__).parents[1] / "vectors" / "result-2" / "report.html"
 

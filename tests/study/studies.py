@@ -9,11 +9,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from pdml.accounting import Budget
-from pdml.core.maps import Bins, Fourier, Products, Squares
-from pdml.plan.training_plan import SETTINGS, TrainingPlan
+from pdml.encoding.encoder import Category, Encoder, Number
+from pdml.encoding.maps import Bins, Fourier, Products, Squares
+from pdml.planning.training_plan import SETTINGS, TrainingPlan
 from pdml.study import Consent, Notice, Organiser, ServerEntry, Study, Wording
-from pdml.study.encoder import Category, Encoder, Number
-from pdml.study.lookalikes import Lookalikes, is_visible
+from pdml.study.schema.lookalikes import Lookalikes, is_visible
 from pdml.tables import MISSING
 
 slugs = st.builds(

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from pdml.encoding.encoder import Category, Number
 from pdml.errors import StudyError, Untrainable
 from pdml.study import Study
-from pdml.study.draft import LEAK, new_study
-from pdml.study.encoder import Category, Number
-from pdml.study.facts import facts
-from pdml.study.template import render
+from pdml.study.schema.draft import LEAK, new_study
+from pdml.study.schema.template import render
+from pdml.study.study_facts import facts
 
 ASKED = {
     "title": "Who is at risk?",

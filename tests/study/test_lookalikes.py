@@ -6,9 +6,10 @@ import pytest
 from example_study import TEXT, TOLD
 
 from pdml.errors import StudyError
-from pdml.study import Study, lookalikes
-from pdml.study.findings import Findings
-from pdml.study.lookalikes import Lookalikes, is_visible
+from pdml.study import Study
+from pdml.study.schema import lookalikes
+from pdml.study.schema.lookalikes import Lookalikes, is_visible
+from pdml.study.schema.validation import Findings
 
 INVISIBLE = [
     "\u200b",  # zero width space

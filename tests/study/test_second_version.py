@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 from example_study import STUDY, TEXT
 
-from pdml.core.maps import Bins, Fourier, Products, Squares
-from pdml.core.scaling import CONSTANT, SIZE
+from pdml.encoding.clipping_forecast import expected
+from pdml.encoding.encoder import Category, Encoder, Number
+from pdml.encoding.maps import Bins, Fourier, Products, Squares
+from pdml.encoding.scaling import CONSTANT, SIZE
 from pdml.errors import DataError, InvalidInput, NoValue, StudyError
-from pdml.release.model import Model
-from pdml.study import Study, columns, readable, template
-from pdml.study.draft import new_study
-from pdml.study.encoder import Category, Encoder, Number
-from pdml.study.facts import facts
-from pdml.study.shrinking import expected
+from pdml.model.model import Model
+from pdml.study import Study, readable, table_columns
+from pdml.study.schema import template
+from pdml.study.schema.draft import new_study
+from pdml.study.study_facts import facts
 from pdml.tables import Table
 
 AGE = Number(name="age", low=18, high=100, typical=45, spread=15, missing="typical")
@@ -119,9 +120,9 @@ def test_a_cell_without_a_value_is_refused_with_what_could_be_declared() -> None
     with pytest.raises(DataError, match="one of the declared levels 'farm', 'office', got 'sea'"):
         BOTH.encode(people((34, "sea")))
     study = replace(STUDY, encoder=BOTH, wording={})
-    columns.require_in_range(study, people((34, "farm"), (np.nan, "?")))
+    table_columns.require_in_range(study, people((34, "farm"), (np.nan, "?")))
     with pytest.raises(DataError, match="got 17 in row 2"):
-        columns.require_in_range(study, people((np.nan, "farm"), (17, "farm")))
+        table_columns.require_in_range(study, people((np.nan, "farm"), (17, "farm")))
 
 
 def test_whole_numbers_have_gaps_too() -> None:

@@ -14,16 +14,17 @@ from reporting import make_report
 
 from pdml import train_study
 from pdml.accounting import Budget
-from pdml.collect.rules import Refusal, Rules
-from pdml.contribute import answers as asked
-from pdml.contribute.client import prepare, preview
-from pdml.contribute.memo import Memory
+from pdml.collector.intake.report_rules import Refusal, Rules
+from pdml.device import answers as asked
+from pdml.device.client import prepare, preview
+from pdml.device.memo import Memory
+from pdml.encoding import device_encoding
+from pdml.encoding.encoder import Category, Encoder, Menu, Number
 from pdml.errors import DataError, InvalidInput, StudyError
 from pdml.mechanisms.randomness import LABELS, Simulated
-from pdml.pages.prediction import prediction_page
-from pdml.plan.training_plan import TrainingPlan
-from pdml.study import Study, device
-from pdml.study.encoder import Category, Encoder, Menu, Number
+from pdml.pages.prediction_page import prediction_page
+from pdml.planning.training_plan import TrainingPlan
+from pdml.study import Study
 from pdml.study.messages import decode_report, encode_report, features_of
 from pdml.tables import Table
 
@@ -82,7 +83,7 @@ def draws(study=SENSITIVE):
 def test_a_report_tells_levels_and_epsilons_and_nothing_else(drawn, age):
     """The features are a function of the clear answers and of what was drawn."""
     features = SENSITIVE.encode({"age": age}, drawn)
-    assert device.chosen(ENCODER, features) == drawn
+    assert device_encoding.chosen(ENCODER, features) == drawn
     assert np.linalg.norm(features.astype(float)) <= 1
     told = SENSITIVE.decode(features)
     assert told["status"] == STATUS.levels[drawn[0][0]]
@@ -127,7 +128,9 @@ def test_chance_decides_once_and_the_memory_holds_what_is_sent(tmp_path):
     kept = next(path for path in tmp_path.iterdir())
     memo = json.loads(kept.read_text())
     told = preview(SENSITIVE, data)
-    assert tuple(map(tuple, memo["answers"])) == device.chosen(ENCODER, features_of(told.report))
+    assert tuple(map(tuple, memo["answers"])) == device_encoding.chosen(
+        ENCODER, features_of(told.report)
+    )
     beside = {"version", "code"}  # nothing of what was answered
     assert set(memo) - beside == {"study", "id", "epsilon", "label", "answers"}
     assert told.drawn == {"status": 1.0, "income": 1.0}
@@ -257,7 +260,7 @@ def test_what_is_published_does_not_tell_which_epsilon_people_chose(tmp_path):
 
 
 def frozen(folder, study, server, features, y):
-    from pdml.study.frozen import FrozenWriter
+    from pdml.study.frozen_dataset import FrozenWriter
 
     with FrozenWriter(
         folder,

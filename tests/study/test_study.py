@@ -16,10 +16,10 @@ from studies import studies
 
 import pdml
 from pdml.errors import InvalidInput, StudyError
-from pdml.plan.training_plan import TrainingPlan
+from pdml.planning.training_plan import TrainingPlan
 from pdml.study import ServerEntry, Study
-from pdml.study.contract import MOST_BYTES
-from pdml.study.template import plain, render
+from pdml.study.definition import MOST_BYTES
+from pdml.study.schema.template import plain, render
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "encoding.json").read_text(encoding="utf-8")

@@ -10,8 +10,9 @@ import pytest
 from example_study import STUDY, TEXT, TOLD
 
 from pdml.errors import InvalidInput, StudyError
-from pdml.study import Study, template
-from pdml.study.languages import Question
+from pdml.study import Study
+from pdml.study.schema import template
+from pdml.study.translations import Question
 
 GERMAN = """
 [[languages]]

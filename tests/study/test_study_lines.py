@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdml.study.lines import Path, lines
+from pdml.study.schema.toml_lines import Path, lines
 
 TEXT = '''\
 # comment = 1

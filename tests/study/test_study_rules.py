@@ -8,7 +8,7 @@ import pytest
 from example_study import TEXT
 
 from pdml.errors import StudyError
-from pdml.plan.training_plan import TrainingPlan
+from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 from pdml.study.messages import Report
 

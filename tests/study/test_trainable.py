@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from pdml.accounting import Budget, Ledger
 from pdml.errors import BudgetExceeded, InvalidInput, Untrainable
-from pdml.plan.place import Place
-from pdml.plan.training_plan import TrainingPlan
-from pdml.study import Study, trainable
+from pdml.planning.server_spec import Place
+from pdml.planning.training_plan import TrainingPlan
+from pdml.study import Study
+from pdml.study.schema import trainable
 
 LIMITED = replace(STUDY, budget=Budget(features_epsilon=1.0))
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pdml.cli import screen
+from pdml.cli.render import console
 from pdml.tables import write_predictions
-from pdml.tables.files import harmless
+from pdml.tables.table_files import harmless
 
 FORMULAS = ['=cmd|"/c calc"!A1', "+1+cmd", "-2+3+cmd", "@SUM(1)", "\t=1", "\r=1"]
 
@@ -34,10 +34,10 @@ def test_numbers_are_written_as_numbers(tmp_path: Path) -> None:
 def test_nothing_moves_a_terminals_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     evil = "yes\x1b[2J\x1b]0;owned\x07\x9b31m\u202edlrow"
     assert harmless(evil) == "yes�[2J�]0;owned��31m�dlrow"
-    screen.say(evil, (evil, "bold"))
-    screen.answer(False, {}, evil)
-    screen.show(evil, screen.Grid((evil, "n"), [(evil, "1")]), evil)
-    screen.print_json({"told": evil})
+    console.say(evil, (evil, "bold"))
+    console.answer(False, {}, evil)
+    console.show(evil, console.Grid((evil, "n"), [(evil, "1")]), evil)
+    console.print_json({"told": evil})
     shown = capsys.readouterr().out
     assert all(letter.isprintable() or letter == "\n" for letter in shown)
     assert "\\u009b31m\\u202edlrow" in shown

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pdml.errors import DataError, InvalidInput, MissingExtra
 from pdml.tables import MISSING, Table, read_table, write_predictions
-from pdml.tables.files import harmless
+from pdml.tables.table_files import harmless
 
 PEOPLE = "age,sex\n34,female\n 51 ,male\n"
 

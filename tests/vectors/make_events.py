@@ -11,7 +11,7 @@ import json
 import sys
 from pathlib import Path
 
-from pdml.accounting import records
+from pdml.accounting import event_codec
 
 STORED = Path(__file__).parent / "events.json"
 
@@ -20,7 +20,9 @@ def extended(entries: list[dict], texts: list[str]) -> list[dict]:
     """The entries with the fields that events have now, and new ones for ``texts``."""
     written = [entry["written"] for entry in entries]
     written += [new for text in texts if (new := json.loads(text)) not in written]
-    now = [{"written": each, "read": records.plain(records.event_of(each))} for each in written]
+    now = [
+        {"written": each, "read": event_codec.plain(event_codec.event_of(each))} for each in written
+    ]
     for before, after in zip(entries, now, strict=False):
         if {**after["read"], **before["read"]} != after["read"]:
             raise SystemExit(f"{before['written']} was read as {before['read']} before")

@@ -1,7 +1,7 @@
 """Write formats/: one small specimen of every version of every format that is read, for
 tests/test_formats.py.
 
-    PYTHONPATH=tests:tests/node:tests/collect python tests/vectors/make_formats.py
+    PYTHONPATH=tests:tests/node:tests/collector python tests/vectors/make_formats.py
 
 A specimen that is there stays as it is: it was written by the pdml of its time. Only what is missing
 is made, by the pdml of today; so raise a version, and run this.
@@ -26,30 +26,32 @@ from test_journal import put_back
 
 from pdml import Budget, PDMLClassifier, TrainingPlan
 from pdml.accounting import Ledger
-from pdml.collect.rules import collection_id
-from pdml.collect.sqlite import SqliteStore
-from pdml.contribute import receipt as receipts
-from pdml.contribute.crowd import Origin
-from pdml.contribute.memo import Memo
-from pdml.core.maps import Fourier, Products, Squares
-from pdml.core.ranges import Range
-from pdml.core.sums_expectation import Expectation
+from pdml.collector.intake.report_rules import collection_id
+from pdml.collector.storage.sqlite import SqliteStore
+from pdml.consortium.evaluation_release import NodeEvaluation
+from pdml.consortium.signed_counts import Signed
+from pdml.device import receipt as receipts
+from pdml.device.memo import Memo
+from pdml.device.simulated_participants import Origin
+from pdml.encoding.encoder import Category, Menu, Number
+from pdml.encoding.maps import Fourier, Products, Squares
 from pdml.mechanisms.randomness import Simulated
-from pdml.node import desk, evidence, wire
-from pdml.node.home import Home
-from pdml.node.offers import Offer
-from pdml.node.sealing import Context, Sealer, SealingKey
-from pdml.plan.saved import SavedPlan
-from pdml.release.node_evaluation import NodeEvaluation
-from pdml.release.signed_counts import Signed
-from pdml.release.table import train_table
-from pdml.study import frozen, template
-from pdml.study.draft import new_study
-from pdml.study.encoder import Category, Menu, Number
-from pdml.study.languages import Question, Texts
+from pdml.node.crypto.hpke import Context, Sealer, SealingKey
+from pdml.node.protocol import equivocation, wire_messages
+from pdml.node.protocol.job_offer import Offer
+from pdml.node.storage import control_db
+from pdml.node.storage.node_dir import Home
+from pdml.numerics.interval import Range
+from pdml.numerics.sums.expected_accuracy import Expectation
+from pdml.planning.plan_file import SavedPlan
+from pdml.simulation.table_training import train_table
+from pdml.study import frozen_dataset
 from pdml.study.messages import Receipt, encode_report, report_id, report_nonce
+from pdml.study.schema import template
+from pdml.study.schema.draft import new_study
+from pdml.study.translations import Question, Texts
 from pdml.tables import Table
-from pdml.train.counts import Counting
+from pdml.training.count_release import Counting
 
 FORMATS = Path(__file__).parent / "formats"
 HOUR = "2026-03-01T14Z"
@@ -91,16 +93,23 @@ def of_nodes(place: Path) -> None:
     keep("statement-1.statement", alice.statement())
     who = {"sender": "bob", "t": 1}
     faces = [
-        wire.vector(
-            contract, made.identities["bob"], **who, recipient=name, payload=wire.packed(values)
+        wire_messages.vector(
+            contract,
+            made.identities["bob"],
+            **who,
+            recipient=name,
+            payload=wire_messages.packed(values),
         )
         for name, values in (("alice", np.zeros((1, WIDTH))), ("carol", np.ones((1, WIDTH))))
     ]
     said = [
-        wire.open_vector(face, contract, carrier="bob", me=name, keys=made.keys)[0]
+        wire_messages.open_vector(face, contract, carrier="bob", me=name, keys=made.keys)[0]
         for face, name in zip(faces, ("alice", "carol"), strict=True)
     ]
-    keep("evidence-1.evidence", evidence.packed([wire.voucher_of(each) for each in said]))
+    keep(
+        "evidence-1.evidence",
+        equivocation.packed([wire_messages.voucher_of(each) for each in said]),
+    )
     bob.statement()
     made.close()
     keep("journal-3.sql", dump(place / "alice.db"))
@@ -157,11 +166,11 @@ def of_a_home(place: Path) -> None:
     home = Home.create(place / "node", "alice")
     keep("card-1.card", home.path("alice.card").read_bytes())
     keep("node-folder-2", place / "node")
-    with contextlib.closing(desk.Desk(place)) as told:
+    with contextlib.closing(control_db.Desk(place)) as told:
         asked = {"attempt": "7" * 32, "job": "job-1", "contract": "8" * 64, "offerer": "bob"}
-        told.put(desk.Attempt(**asked, offer=b"", state=desk.ASKED, sentence=""))
+        told.put(control_db.Attempt(**asked, offer=b"", state=control_db.ASKED, sentence=""))
         told.wish("stop", "job-1", why="enough")
-    keep("desk-1.sql", dump(place / desk.DESK))
+    keep("desk-1.sql", dump(place / control_db.DESK))
 
 
 def of_a_collection(place: Path) -> None:
@@ -179,7 +188,7 @@ def of_data(place: Path) -> None:
     older = ""
     for version in (2, 1):  # the first version's name is known from the second's rows
         folder = place / str(version)
-        with frozen.FrozenWriter(folder, width=3, classes=2, **told) as writer:
+        with frozen_dataset.FrozenWriter(folder, width=3, classes=2, **told) as writer:
             writer.append(features, np.array([0, 1]), np.array([400_000, 1_000_000]))
             manifest = writer.finish(frozen_at=HOUR, known=older)
         older = replace(manifest, version=1).digest

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from pdml import PDMLClassifier
-from pdml.core import labels
-from pdml.core.graph import Graph
 from pdml.mechanisms.label_flip import flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated
-from pdml.plan.training_plan import TrainingPlan
-from pdml.train.engines import local
-from pdml.train.node import Server
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.graph import Graph
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training.engines import local_engine
+from pdml.training.server import Server
 
 STORED = Path(__file__).parent / "releases.json"
 SERVERS, RECORDS, WIDTH, EPSILON = 3, 40, 5, 1.0
@@ -40,7 +40,7 @@ ROUNDS = TrainingPlan(
 )
 
 
-def run(plan: TrainingPlan, classes: int) -> local.Run:
+def run(plan: TrainingPlan, classes: int) -> local_engine.Run:
     """Records on a dyadic grid, so that their sums are exact in any order."""
     rng = np.random.default_rng(11)
     x = rng.integers(-8, 9, size=(SERVERS * RECORDS, WIDTH)) / 32
@@ -53,18 +53,18 @@ def run(plan: TrainingPlan, classes: int) -> local.Run:
         Server.of(GRAPH, i, x[part], codes[part], epsilons=[EPSILON], classes=classes)
         for i, part in enumerate(parts)
     ]
-    return local.Run(plan, servers, source)
+    return local_engine.Run(plan, servers, source)
 
 
 def by_sums(classes: int) -> list[list[int]]:
     """The integers that each server would mask and send."""
-    return local.exchange(run(SUMS, classes)).released.tolist()
+    return local_engine.exchange(run(SUMS, classes)).released.tolist()
 
 
 def by_rounds(classes: int) -> np.ndarray:
     """The releases of all rounds: (rounds, servers, codes, width)."""
     rounds: list[np.ndarray] = []
-    local.train(
+    local_engine.train(
         GRAPH,
         run(ROUNDS, classes),
         observe=lambda t, released, _: rounds.append(released[0].copy()),

@@ -1,10 +1,10 @@
-"""Write result-2/: a small result for tests/release/test_stored_result.py.
+"""Write result-2/: a small result for tests/consortium/test_stored_result.py.
 
     PYTHONPATH=tests/node python tests/vectors/make_result.py
 
 Its statements were signed once and stay: every version must read them (without the folder they are
 signed anew). Model and page are made of them again; once a version was released with the old ones,
-that is right only together with another `pdml.release.consortium.RESULT` and another folder here.
+that is right only together with another `pdml.consortium.outcome.RESULT` and another folder here.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ from pathlib import Path
 from consortium import NAMES
 from results import SHORT, Studied
 
-from pdml.node import statement
-from pdml.node.holdings import agreed
-from pdml.pages.result import result_page
-from pdml.plan.training_plan import TrainingPlan
-from pdml.release.result import assemble, write_result
+from pdml.consortium.result_folder import assemble, write_result
+from pdml.node.job.training_data import agreed
+from pdml.node.protocol import signed_statement
+from pdml.pages.result_page import result_page
+from pdml.planning.training_plan import TrainingPlan
 from pdml.study import Study
 
 
@@ -41,7 +41,7 @@ def made_again(stored: Path, folder: Path) -> None:
     """Model and page from what was signed."""
     study = Study.load(stored / "study.toml")
     signed = {name: (stored / "statements" / f"{name}.statement").read_bytes() for name in NAMES}
-    said = statement.signed_by(signed[NAMES[0]], NAMES[0], study.signing_keys)
+    said = signed_statement.signed_by(signed[NAMES[0]], NAMES[0], study.signing_keys)
     contract = agreed(study, TrainingPlan.from_dict(dict(said.plan)), said.job)
     write_result(folder / "result", assemble(study, contract, signed), result_page)
 

@@ -215,7 +215,7 @@ def test_lines_of_python(reader: Reader) -> None:
     rows = """\
 import numpy as np
 from pdml import PDMLClassifier
-from pdml.datasets import twonorm
+from pdml.research.datasets import twonorm
 x, y = twonorm(600, np.random.default_rng(0))
 """
     reader.paste("defaults.md", python=rows)

@@ -4,9 +4,9 @@ round.
 
 from pdml.accounting.budget import Budget, last_safe_round
 from pdml.accounting.ledger import Ledger
-from pdml.accounting.lines import Line
+from pdml.accounting.ledger_row import Line
+from pdml.accounting.per_person import AnswerLines, Reports, UserLines
 from pdml.accounting.profiles import epsilon_at, gaussian_profile, joint_epsilon, joint_profile
-from pdml.accounting.users import AnswerLines, Reports, UserLines
 
 __all__ = [
     "AnswerLines",

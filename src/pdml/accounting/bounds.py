@@ -12,9 +12,9 @@ import numpy as np
 
 from pdml._types import Array
 from pdml.accounting import profiles
-from pdml.accounting.coin import coin_profile
-from pdml.accounting.exposure import Exposure, columns, of_kinds
+from pdml.accounting.per_release_loss import Exposure, columns, of_kinds
 from pdml.accounting.profiles import Profile, Values
+from pdml.accounting.randomized_response import coin_profile
 
 ALONE, THETA, ETA, BOTH = "response alone", "theta", "eta", "both noises"
 WHOLE, ONCE, COIN = "every round", "label part once", "coin"

@@ -6,9 +6,9 @@ from math import inf
 from typing import Self
 
 from pdml import _validate
-from pdml.accounting import answers, spending
+from pdml.accounting import event_groups, randomized_attributes
 from pdml.accounting.events import Event, IterateReleased
-from pdml.accounting.exposure import exposure, side_by_side
+from pdml.accounting.per_release_loss import exposure, side_by_side
 from pdml.errors import InvalidInput
 
 MOST_ROUNDS = 20_000  # ADMM is done long before, and fading noise protects nobody by then
@@ -132,7 +132,7 @@ def last_safe_round(
             f"{len(before)}"
         )
     for events in planned:
-        own = spending.split(events)
+        own = event_groups.split(events)
         rounds = [event.t for event in own.released] or [1 for _ in own.sums]
         if len(set(rounds)) < len(rounds):
             twice = next(t for t in rounds if rounds.count(t) > 1)
@@ -141,7 +141,8 @@ def last_safe_round(
     if not planned:
         return 0
     sent = [
-        spending.split([*_past(early), *late]) for early, late in zip(before, planned, strict=True)
+        event_groups.split([*_past(early), *late])
+        for early, late in zip(before, planned, strict=True)
     ]
     spent = side_by_side(
         [
@@ -152,7 +153,7 @@ def last_safe_round(
 
     def holds(t: int) -> bool:
         return all(
-            answers.keeps(data, sent, spent.after(t), *budget.limit(data))
+            randomized_attributes.keeps(data, sent, spent.after(t), *budget.limit(data))
             for data in ("features", "label")
         )
 

@@ -13,17 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from pdml import _validate, notebook
+from pdml import _validate
 from pdml._special import expit
-from pdml.accounting import answers, bounds, profiles, provenance, reasons, shown, spending
+from pdml.accounting import (
+    bounds,
+    event_groups,
+    explanations,
+    ledger_display,
+    profiles,
+    provenance,
+    randomized_attributes,
+)
 from pdml.accounting.budget import Budget, last_safe_round
 from pdml.accounting.certainty import certainty_at
 from pdml.accounting.events import CountsReleased, Event, IterateReleased, SumsReleased
-from pdml.accounting.exposure import Exposure, exposure, side_by_side
-from pdml.accounting.lines import Line, arranged, few_coalitions
+from pdml.accounting.ledger_row import Line, arranged, few_coalitions
+from pdml.accounting.per_person import Reports, UserLines, user_lines
+from pdml.accounting.per_release_loss import Exposure, exposure, side_by_side
 from pdml.accounting.profiles import Profile
-from pdml.accounting.users import Reports, UserLines, user_lines
 from pdml.errors import BudgetExceeded, InvalidInput
+from pdml.formatting import notebook
 
 DATA = ("label", "features")
 ADVERSARIES = ("own server", "other servers", "own and others together")
@@ -64,7 +73,7 @@ class Ledger:
     def _shown(self, *, reasons: bool) -> tuple[str, list[notebook.Sheet], tuple[str, ...]]:
         title = f"Who can learn what of whoever is protected least (noise: {self.source})"
         notes = tuple(f"{note[:1].upper()}{note[1:]}." for note in self.notes)
-        return title, [shown.sheet(self.overview(), reasons=reasons)], notes
+        return title, [ledger_display.sheet(self.overview(), reasons=reasons)], notes
 
     def to_frame(self) -> Any:
         """The table as a pandas DataFrame.
@@ -80,7 +89,7 @@ class Ledger:
         MissingExtra
             If pandas is not installed.
         """
-        return shown.frame((*self.lines(), *self.every_coalition))
+        return ledger_display.frame((*self.lines(), *self.every_coalition))
 
     def profile(
         self, data: str, adversary: str, server: int, *, colluding: int | None = None
@@ -89,7 +98,7 @@ class Ledger:
         row = self._row(data, adversary, colluding)
         if adversary == "other servers":
             spent = self._exposure(server, colluding=colluding)
-            found = answers.against_others(data, row, [self._sent[server]], spent)
+            found = randomized_attributes.against_others(data, row, [self._sent[server]], spent)
             return profiles.worst_of(found)
         if row is not None:
             return profiles.pure_profile(row.own_epsilon(self._sent[server]))
@@ -98,13 +107,15 @@ class Ledger:
         return profiles.pure_profile(self._sent[server].own_epsilon)
 
     @cached_property
-    def _rows(self) -> dict[str, answers.Row]:
+    def _rows(self) -> dict[str, randomized_attributes.Row]:
         """Of answers that went through coins of their own; features, too, where all did."""
-        found = {row.name: row for row in answers.rows(self._sent)}
-        whole = answers.features(self._sent)
+        found = {row.name: row for row in randomized_attributes.rows(self._sent)}
+        whole = randomized_attributes.features(self._sent)
         return found if whole is None else found | {"features": whole}
 
-    def _row(self, data: str, adversary: str, colluding: int | None) -> answers.Row | None:
+    def _row(
+        self, data: str, adversary: str, colluding: int | None
+    ) -> randomized_attributes.Row | None:
         """None: the label, or features of which some came as they are."""
         _check_row(self.data, data, adversary, colluding)
         return self._rows.get(data)
@@ -142,8 +153,8 @@ class Ledger:
         return list({events: i for i, events in enumerate(self.events)}.values())
 
     @cached_property
-    def _sent(self) -> list[spending.Split]:
-        return [spending.split(events) for events in self.events]
+    def _sent(self) -> list[event_groups.Split]:
+        return [event_groups.split(events) for events in self.events]
 
     def line(
         self,
@@ -183,29 +194,29 @@ class Ledger:
         if row is not None:
             spent = [row.own_epsilon(each) for each in sent]
             known = provenance.worst(*(each.by for each in sent))
-            reason = reasons.answers_against_own(row, known, max(spent))
+            reason = explanations.answers_against_own(row, known, max(spent))
         elif data == "features":
-            spent, reason = [inf], reasons.features_against_own(adversary)
+            spent, reason = [inf], explanations.features_against_own(adversary)
         else:
             spent = [each.own_epsilon for each in sent]
             worst = [each for each in sent if each.own_epsilon == max(spent)]
             known = provenance.worst(*(each.by for each in worst))
             reason = provenance.reason(known, max(spent), alone=adversary == "own server")
             if any(each.counts for each in worst):
-                reason = reasons.COUNTED
+                reason = explanations.COUNTED
         return Line(data, adversary, max(spent), 0.0, reason, float(expit(max(spent))), colluding)
 
     def _worst(
         self,
         data: str,
-        row: answers.Row | None,
+        row: randomized_attributes.Row | None,
         people: list[Exposure],
-        sent: list[spending.Split],
+        sent: list[event_groups.Split],
         colluding: int | None = None,
     ) -> Line:
         """Whoever is worst off against other servers, of each server's people."""
         spent = side_by_side(people)
-        profile = answers.against_others(data, row, sent, spent)
+        profile = randomized_attributes.against_others(data, row, sent, spent)
         epsilons = profiles.epsilon_at(profile, self.delta)
         worst = int(np.argmax(epsilons))
         ends = np.cumsum([len(each.epsilon) for each in people])
@@ -213,9 +224,9 @@ class Ledger:
         if row is None:
             bound = bounds.winners(data, spent, epsilons, profile(epsilons))[worst]
             found = (data, bound, float(epsilons[worst]), whose, colluding)
-            reason = reasons.against_others(*found)
+            reason = explanations.against_others(*found)
         else:
-            reason = reasons.answers_against_others(row, whose, colluding)
+            reason = explanations.answers_against_others(row, whose, colluding)
         return Line(
             data=data,
             adversary="other servers",
@@ -294,7 +305,7 @@ class Ledger:
     def _within(self, data: str, budget: Budget) -> bool:
         spent = self._exposure(colluding=budget.colluding)
         sent = [self._sent[i] for i in self._different]
-        return answers.keeps(data, sent, spent, *budget.limit(data))
+        return randomized_attributes.keeps(data, sent, spent, *budget.limit(data))
 
     def check(self, budget: Budget) -> None:
         """Refuse, in one sentence, a ledger that spends more than ``budget`` against the other
@@ -322,8 +333,8 @@ class Ledger:
         rounds = max((e.t for each in self._sent for e in each.released), default=0)
         exchanges = max((len(each.sums) for each in self._sent), default=0)
         counts = max((len(each.counts) for each in self._sent), default=0)
-        said = [reasons.exchanges(exchanges)] if exchanges else []
-        said += [reasons.evaluations(counts)] if counts else []
+        said = [explanations.exchanges(exchanges)] if exchanges else []
+        said += [explanations.evaluations(counts)] if counts else []
         return " and ".join([*said, f"{rounds} rounds"] if rounds or not said else said)
 
     def _way_out(self, budget: Budget) -> str:
@@ -381,9 +392,9 @@ class Ledger:
         _check_row(DATA, data, "other servers")
         spent, row = self._exposure(by_round=True), self._rows.get(data)
         sent = [self._sent[i] for i in self._different]
-        forms = answers.closed(data, row, sent, spent)
+        forms = randomized_attributes.closed(data, row, sent, spent)
         each = profiles.epsilon_at(forms, self.delta)[1:]
-        last = answers.against_others(data, row, sent, self._exposure())
+        last = randomized_attributes.against_others(data, row, sent, self._exposure())
         at_the_end = profiles.epsilon_at(last, self.delta)  # nobody knew more before
         worst: list[float] = np.minimum(each, at_the_end).max(axis=1).tolist()
         return worst

@@ -9,7 +9,7 @@ import numpy as np
 from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.audit import inference
-from pdml.audit.evidence import separate
+from pdml.audit.confidence import separate
 from pdml.audit.finding import Finding, compare
 from pdml.audit.victim import Effort, Victim
 from pdml.mechanisms.label_flip import LabelFlip, flip_labels

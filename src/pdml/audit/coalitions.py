@@ -17,19 +17,19 @@ from math import sqrt
 import numpy as np
 
 from pdml._types import Array
-from pdml.audit import exchange, sums
-from pdml.audit.evidence import at_least
-from pdml.audit.exchange import Pair
+from pdml.audit import sums_attacks, sums_transcripts
+from pdml.audit.confidence import at_least
 from pdml.audit.finding import FALSE_ALARM, Finding, compare
 from pdml.audit.inference import label_victim
+from pdml.audit.sums_transcripts import Pair
 from pdml.audit.victim import CHUNK, Effort, Victim
 from pdml.mechanisms import masks
+from pdml.mechanisms.integer_gaussian import Units, valued
 from pdml.mechanisms.masks import Words
 from pdml.mechanisms.randomness import Simulated
-from pdml.mechanisms.whole_noise import Units, valued
-from pdml.train.engines.jobs import spread
-from pdml.train.node import Server
-from pdml.train.sums import exact, released
+from pdml.training.engines.processes import spread
+from pdml.training.server import Server
+from pdml.training.sums_release import exact, released
 
 SERVERS = ("victim", "second", "third", "fourth")
 MU = 2.2  # of what the plan's colluders see
@@ -65,7 +65,7 @@ def coalition(effort: Effort, seed: int) -> tuple[Finding, ...]:
                 for one, victim in zip(worlds, pair.worlds, strict=True)
             ]
             name, claims = f"coalition of {colluding}", pair.worlds[0].claims(pair.data, colluding)
-            findings.append(exchange.told_apart(name, pair, totals, claims, hidden=honest))
+            findings.append(sums_transcripts.told_apart(name, pair, totals, claims, hidden=honest))
             share = honest / (len(SERVERS) - COLLUDING)
             widths += [(v, t, share) for v, t in zip(pair.worlds, totals, strict=True)]
         words += [
@@ -75,7 +75,7 @@ def coalition(effort: Effort, seed: int) -> tuple[Finding, ...]:
         ]
     return (
         *findings,
-        exchange.width("coalition: noise", widths),
+        sums_transcripts.width("coalition: noise", widths),
         single_words("coalition: single words", words),
     )
 
@@ -83,12 +83,12 @@ def coalition(effort: Effort, seed: int) -> tuple[Finding, ...]:
 def pairs() -> tuple[Pair[Victim], ...]:
     """A reported label, and a record: neither through the coin, which no server tosses."""
     victim = one_of(len(SERVERS), COLLUDING)
-    return sums.flipped("label", sums.with_noise(victim, MU, MU)), records(victim)
+    return sums_attacks.flipped("label", sums_attacks.with_noise(victim, MU, MU)), records(victim)
 
 
 def one_of(servers: int, colluding: int) -> Victim:
     """A victim whose sums appear in the total of so many servers only."""
-    alone = sums.sums_victim(label_victim())
+    alone = sums_attacks.sums_victim(label_victim())
     plan = replace(alone.plan, colluding=colluding)
     return replace(alone, plan=plan, n_servers=servers, degree=servers - 1)
 
@@ -96,7 +96,9 @@ def one_of(servers: int, colluding: int) -> Victim:
 def records(victim: Victim) -> Pair[Victim]:
     """Two records that move both sums, each as well hidden as the other."""
     each = MU / sqrt(2)
-    return sums.records("record", sums.with_noise(victim, each, each), sums.ANGLE)
+    return sums_attacks.records(
+        "record", sums_attacks.with_noise(victim, each, each), sums_attacks.ANGLE
+    )
 
 
 def exchanges(victim: Victim, count: int, seed: int, world: int, jobs: int) -> Exchanged:
@@ -146,7 +148,7 @@ def honest_total(seen: Exchanged, victim: Victim, colluding: int) -> Array:
     they know: the victim's own sums and the noise of all honest servers are left.
     """
     honest = len(SERVERS) - colluding
-    known = [exchange.exact_row(member(victim, i), victim.plan) for i in range(1, honest)]
+    known = [sums_transcripts.exact_row(member(victim, i), victim.plan) for i in range(1, honest)]
     total = seen.sent.sum(axis=1, dtype=np.uint64).view(np.int64) - seen.rows[:, honest:].sum(
         axis=1
     )

@@ -22,8 +22,8 @@ from scipy.special import gammaincinv
 from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import IterateReleased, LabelFlipped, ObjectiveNoised
+from pdml.audit.confidence import DELTAS, sharpest
 from pdml.audit.deployment import Seen, claimed_events, live
-from pdml.audit.evidence import DELTAS, sharpest
 from pdml.audit.finding import FALSE_ALARM, Finding, compare
 from pdml.audit.inference import MU, flip_first, record_victims, three_classes, with_both
 from pdml.audit.victim import Effort, Victim

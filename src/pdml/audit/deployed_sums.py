@@ -20,25 +20,25 @@ from threadpoolctl import threadpool_limits
 from pdml._types import Array
 from pdml.accounting import Ledger
 from pdml.accounting.events import LabelFlipped, SumsReleased
-from pdml.audit import exchange
+from pdml.audit import sums_transcripts
 from pdml.audit.coalitions import member, one_of, records, single_words
+from pdml.audit.confidence import DELTAS
 from pdml.audit.deployment import CHUNK, MEMORY
-from pdml.audit.evidence import DELTAS
-from pdml.audit.exchange import Pair
 from pdml.audit.finding import Finding, counted
+from pdml.audit.sums_transcripts import Pair
 from pdml.audit.victim import Effort, Victim
 from pdml.mechanisms import masks
+from pdml.mechanisms.integer_gaussian import valued
 from pdml.mechanisms.masks import Words
 from pdml.mechanisms.randomness import Secure
-from pdml.mechanisms.whole_noise import valued
-from pdml.node import wire
-from pdml.node.contract import Contract
-from pdml.node.identity import Identity
-from pdml.node.journal import Journal
-from pdml.node.party import Holdings, Party
-from pdml.node.sealing import SealingKey
-from pdml.train.engines.jobs import spread
-from pdml.train.node import Server
+from pdml.node.crypto.hpke import SealingKey
+from pdml.node.crypto.signing import Identity
+from pdml.node.job.participant import Holdings, Party
+from pdml.node.protocol import wire_messages
+from pdml.node.protocol.job_terms import Contract
+from pdml.node.storage.journal import Journal
+from pdml.training.engines.processes import spread
+from pdml.training.server import Server
 
 SPY = "spy"
 SERVERS = ("victim", "second", SPY)  # masks are added for later ones
@@ -73,13 +73,13 @@ def findings(seen: Sequence[Seen]) -> tuple[Finding, ...]:
             f"deployed_sums, coalition of {colluding}",
             _claims(seen[0].ledger, colluding),
         )
-        found.append(exchange.told_apart(name, pair, totals, claims, hidden=honest))
+        found.append(sums_transcripts.told_apart(name, pair, totals, claims, hidden=honest))
         widths += [(v, t, honest / 2) for v, t in zip(pair.worlds, totals, strict=True)]
     (line,) = seen[0].ledger.events
     lines = sum(isinstance(event, SumsReleased) for event in line)
     return (
         *(counted(each, max(one.messages for one in seen), lines) for each in found),
-        exchange.width("deployed_sums: noise", widths),
+        sums_transcripts.width("deployed_sums: noise", widths),
         single_words(
             "deployed_sums: single words", [each for one in seen for each in (one.sent, one.rows)]
         ),
@@ -103,7 +103,7 @@ def _total(seen: Seen, colluding: int) -> Array:
     """What is left of the honest nodes' total when all other sums are known, (runs, 1, numbers)."""
     if colluding == 2:
         return valued(seen.alone.view(np.int64))[:, None]
-    known = exchange.exact_row(member(worlds().worlds[0], 1), worlds().worlds[0].plan)
+    known = sums_transcripts.exact_row(member(worlds().worlds[0], 1), worlds().worlds[0].plan)
     return valued(seen.rows.sum(axis=1, dtype=np.uint64).view(np.int64))[:, None] - known
 
 
@@ -145,7 +145,9 @@ def _life(
     keys = {node.name: node.identity.public for node in nodes}
     sent, rows = [], []
     for node, message in ((first, said[0]), (second, heard[0])):
-        _, values = wire.open_vector(message, contract, carrier=node.name, me=SPY, keys=keys)
+        _, values = wire_messages.open_vector(
+            message, contract, carrier=node.name, me=SPY, keys=keys
+        )
         sent.append(values[0])
         rows.append(values[0] - spy.mask(contract, node))
     alone = rows[0] - second.mask(contract, first)

@@ -17,13 +17,13 @@ from pdml.accounting import Ledger
 from pdml.accounting.events import Event, IterateReleased
 from pdml.audit.victim import Victim
 from pdml.mechanisms.randomness import Secure, Simulated
-from pdml.node import wire
-from pdml.node.contract import Contract
-from pdml.node.identity import Identity
-from pdml.node.journal import Journal
-from pdml.node.party import Holdings, Party
-from pdml.train.engines.jobs import spread
-from pdml.train.node import Node, Server
+from pdml.node.crypto.signing import Identity
+from pdml.node.job.participant import Holdings, Party
+from pdml.node.protocol import wire_messages
+from pdml.node.protocol.job_terms import Contract
+from pdml.node.storage.journal import Journal
+from pdml.training.engines.processes import spread
+from pdml.training.server import Node, Server
 
 NEIGHBOUR, VICTIM = "neighbour", "victim"
 INDEX = 1  # of the victim
@@ -125,17 +125,19 @@ class _Home:
 
     def _told(self, contract: Contract, t: int, values: Array) -> bytes:
         """The neighbour's own release of round t."""
-        return wire.vector(
+        return wire_messages.vector(
             contract,
             self.keys[NEIGHBOUR],
             sender=NEIGHBOUR,
             recipient=VICTIM,
             t=t,
-            payload=wire.packed(values),
+            payload=wire_messages.packed(values),
         )
 
     def _opened(self, contract: Contract, said: bytes) -> Array:
-        return wire.open_vector(said, contract, carrier=VICTIM, me=NEIGHBOUR, keys=self.public)[1]
+        return wire_messages.open_vector(
+            said, contract, carrier=VICTIM, me=NEIGHBOUR, keys=self.public
+        )[1]
 
 
 class _Twin:

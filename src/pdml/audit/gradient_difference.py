@@ -17,10 +17,10 @@ from pdml._types import Array
 from pdml.accounting.events import IterateReleased
 from pdml.audit.finding import FALSE_ALARM, Finding, compare
 from pdml.audit.victim import Effort, Victim
-from pdml.core import steps
 from pdml.mechanisms.randomness import Simulated
-from pdml.plan.training_plan import TrainingPlan
-from pdml.train.node import Node
+from pdml.numerics.admm import steps
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training.server import Node
 
 ROUNDS, RECORDS, WIDTH = 6, 40, 5
 

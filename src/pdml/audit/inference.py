@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from pdml._types import Array
-from pdml.audit.evidence import separate
+from pdml.audit.confidence import separate
 from pdml.audit.finding import Finding, compare, counted
 from pdml.audit.victim import Effort, Victim, transcripts
-from pdml.plan.training_plan import TrainingPlan
+from pdml.planning.training_plan import TrainingPlan
 
 MU = 1.6  # of all releases together, as the ledger reckons
 DELTA = 0.15  # where a few thousand samples come closest to a Gaussian's true ε

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pdml.audit.evidence import epsilon_bound
+from pdml.audit.confidence import epsilon_bound
 from pdml.audit.finding import FALSE_ALARM, Finding, compare
 from pdml.audit.victim import Effort
 from pdml.mechanisms.label_flip import LabelFlip, flip_labels

@@ -19,15 +19,15 @@ from pdml.accounting.events import IterateReleased
 from pdml.audit.finding import Finding, compare
 from pdml.audit.inference import FAR, record_victims
 from pdml.audit.victim import Effort, Victim
-from pdml.core import steps
-from pdml.core.labels import record_shift
-from pdml.core.losses import Loss
-from pdml.core.rows import gram
 from pdml.errors import NotCertified
 from pdml.mechanisms.randomness import Simulated
-from pdml.plan.training_plan import TrainingPlan
-from pdml.train.engines.jobs import spread
-from pdml.train.node import Node, NodeState
+from pdml.numerics.admm import steps
+from pdml.numerics.admm.labels import record_shift
+from pdml.numerics.admm.losses import Loss
+from pdml.numerics.admm.rows import gram
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training.engines.processes import spread
+from pdml.training.server import Node, NodeState
 
 CHUNK = 100
 MOST_RECORDS = 400_000

@@ -4,7 +4,7 @@ flip.
 The adversary is all the other servers together. What they send is fixed beforehand (`heard`), they
 know every record and every other label, and they see every message; so one server's transcript is
 all that matters, and no federation is run. That the engines release the same numbers as `Node` is
-tested to the bit in tests/train and tests/node.
+tested to the bit in tests/training and tests/node.
 """
 
 from dataclasses import dataclass, replace
@@ -15,14 +15,14 @@ import numpy as np
 from pdml._types import Array, IntArray
 from pdml.accounting import Ledger
 from pdml.accounting.events import Event, IterateReleased, ObjectiveNoised, SumsReleased
-from pdml.audit.evidence import DELTAS
-from pdml.core import labels
+from pdml.audit.confidence import DELTAS
 from pdml.mechanisms.label_flip import LabelFlip, flip_labels
 from pdml.mechanisms.randomness import LABELS, Simulated, Source
-from pdml.plan.place import Place, RowSpec
-from pdml.plan.training_plan import TrainingPlan
-from pdml.train.engines.jobs import spread
-from pdml.train.node import Node, Server
+from pdml.numerics.admm import labels
+from pdml.planning.server_spec import Place, RowSpec
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training.engines.processes import spread
+from pdml.training.server import Node, Server
 
 CHUNK = 500  # transcripts per task
 

@@ -4,25 +4,25 @@ from typing import Annotated
 
 import typer
 
-from pdml.cli.audit import audit
-from pdml.cli.bound import bound
-from pdml.cli.collect import collect
-from pdml.cli.contribute import contribute
-from pdml.cli.data import data
-from pdml.cli.demo import demo
-from pdml.cli.evaluate import evaluate
-from pdml.cli.export import export
-from pdml.cli.node import node
+from pdml.cli.commands.models.evaluate import evaluate
+from pdml.cli.commands.models.export import export
+from pdml.cli.commands.models.predict import predict
+from pdml.cli.commands.models.privacy import privacy
+from pdml.cli.commands.people.collect import collect
+from pdml.cli.commands.people.contribute import contribute
+from pdml.cli.commands.people.study import study
+from pdml.cli.commands.researcher.audit import audit
+from pdml.cli.commands.researcher.bound import bound
+from pdml.cli.commands.researcher.data import data
+from pdml.cli.commands.researcher.reproduce import reproduce
+from pdml.cli.commands.training.demo import demo
+from pdml.cli.commands.training.node import node
+from pdml.cli.commands.training.plan import plan
+from pdml.cli.commands.training.relay import relay
+from pdml.cli.commands.training.statement import statement
+from pdml.cli.commands.training.train import train
+from pdml.cli.commands.training.verify import verify
 from pdml.cli.options import flag, option
-from pdml.cli.plan import plan
-from pdml.cli.predict import predict
-from pdml.cli.privacy import privacy
-from pdml.cli.relay import relay
-from pdml.cli.reproduce import reproduce
-from pdml.cli.statement import statement
-from pdml.cli.study import study
-from pdml.cli.train import train
-from pdml.cli.verify import verify
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdml.errors import InvalidInput
-from pdml.mechanisms.whole_noise import Units
+from pdml.mechanisms.integer_gaussian import Units
 
 Words = NDArray[np.uint64]
 

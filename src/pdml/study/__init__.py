@@ -2,8 +2,8 @@
 its canonical hash.
 """
 
-from pdml.study.contract import Study, Wording
-from pdml.study.members import Relay, ServerEntry
-from pdml.study.people import Consent, Notice, Organiser
+from pdml.study.definition import Study, Wording
+from pdml.study.participant_notice import Consent, Notice, Organiser
+from pdml.study.schema.parse_servers import Relay, ServerEntry
 
 __all__ = ["Consent", "Notice", "Organiser", "Relay", "ServerEntry", "Study", "Wording"]

@@ -4,8 +4,8 @@ page says the same (`encoding.js`); a test compares them.
 
 from collections.abc import Sequence
 
-from pdml.core.maps import Bins, FeatureMap, Fourier, Products, Squares
-from pdml.study.attributes import NO_ANSWER
+from pdml.encoding.attributes import NO_ANSWER
+from pdml.encoding.maps import Bins, FeatureMap, Fourier, Products, Squares
 
 
 def answer(value: float | str | None) -> str:

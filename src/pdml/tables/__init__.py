@@ -9,8 +9,8 @@
 """
 
 from pdml.tables.cells import MISSING, listed, number, shown
-from pdml.tables.files import read_table, write_csv, write_predictions
 from pdml.tables.table import Table
+from pdml.tables.table_files import read_table, write_csv, write_predictions
 
 __all__ = [
     "MISSING",

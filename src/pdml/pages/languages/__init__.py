@@ -1,5 +1,5 @@
 """The words of the page of predictions: a catalogue per language, made as the contributor's page's
-are (`pdml.contribute.languages`); what both pages say alike is said there alone.
+are (`pdml.device.languages`); what both pages say alike is said there alone.
 """
 
 import re
@@ -8,9 +8,9 @@ from functools import cache
 
 from markupsafe import escape
 
-from pdml.contribute import languages
-from pdml.markup import Markup
-from pdml.pages import numbers
+from pdml.device import languages
+from pdml.formatting import numbers
+from pdml.formatting.markup import Markup
 
 SHARED = (
     "language.direction",

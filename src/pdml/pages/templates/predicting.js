@@ -1,5 +1,5 @@
 /* A prediction where the answers are: what the Python package's `Model.predict_proba` does, by a
-   worksheet (release/worksheet.py) and with the study's own encoder (contribute/encoding.js). */
+   worksheet (model/export/javascript.py) and with the study's own encoder (device/encoding.js). */
 
 /* Which level of a randomised question an answer is; null is no answer, the last of them. */
 function positionOf({ levels, bins }, answer) {

@@ -1,0 +1,113 @@
+"""Why a line of the ledger says what it says, in words."""
+
+from math import isinf
+
+from pdml.accounting import bounds, provenance
+from pdml.accounting.event_groups import Split
+from pdml.accounting.randomized_attributes import Row
+
+_HIDES = {
+    bounds.THETA: "iterate noise over all rounds sent",
+    bounds.ETA: "objective noise, once for all rounds",
+    bounds.BOTH: "both noises together",
+    bounds.WHOLE: "iterate noise over all rounds sent",
+    bounds.ONCE: "label part counted once, the rest in every round",
+    bounds.COIN: "label part counted once, with the device's coin",
+}
+RESTS_ON = (
+    "This rests on a stream cipher and on keys that their owners keep to themselves, and on the "
+    "others having added their noise."
+)
+_OWN = {
+    "own server": "the own server receives them: no protection",
+    "own and others together": "no protection",
+}
+
+
+COUNTED = "the own server has the true label, with which it evaluated the model: no protection"
+
+
+def features_against_own(adversary: str) -> str:
+    """Why features have no protection against whoever receives them."""
+    return _OWN[adversary]
+
+
+def answers_against_own(row: Row, by: str, epsilon: float) -> str:
+    """How randomised answers stand against whoever receives the report; ``by``: who tossed the
+    coins (`provenance.RANDOMISED_BY`).
+    """
+    if isinf(epsilon):
+        return "the own server may have had the true answers: no protection"
+    coins, how = len(row.answers) + row.label, provenance.reason(by, epsilon, alone=True)
+    return how if coins == 1 else f"{coins} coins added up, each {how}"
+
+
+def answers_against_others(row: Row, sent: Split, colluding: int | None) -> str:
+    """What hides randomised answers from the other servers."""
+    if not sent.released and not sent.sums and not sent.counts:
+        return "nothing was sent"
+    if sent.counts:
+        return "what hides the record alone: it was evaluated with its true answers"
+    many = "its coin" if len(row.answers) + row.label == 1 else "all its coins together"
+    among = [1 if colluding is None else each.hidden_among - colluding for each in sent.sums]
+    hidden = f", in the total of {min(among)} servers" if sent.sums and min(among) > 1 else ""
+    return f"{many}, then what hides the record{hidden}"
+
+
+def exchanges(count: int) -> str:
+    """So many exchanges of sums."""
+    return "one exchange of sums" if count == 1 else f"{count} exchanges of sums"
+
+
+def evaluations(count: int) -> str:
+    """So many evaluations."""
+    return "one evaluation" if count == 1 else f"{count} evaluations"
+
+
+def against_others(
+    data: str, bound: str, epsilon: float, sent: Split, colluding: int | None
+) -> str:
+    """What hides a label or a record from the other servers.
+
+    Parameters
+    ----------
+    data : str
+        "label" or "features".
+    bound : str
+        The name of the bound that was best (`bounds.candidates`).
+    epsilon : float
+        What the line says.
+    sent : Split
+        What its server released.
+    colluding : int, optional
+        How many others put together what they see; by default all.
+
+    Returns
+    -------
+    str
+        Words for the ledger's line.
+    """
+    if not sent.released and not sent.sums and not sent.counts:
+        return "nothing was sent"
+    if isinf(epsilon):
+        return "no noise hides it"
+    told = [_of_training(data, bound, sent, colluding)] if sent.released or sent.sums else []
+    if sent.counts:
+        told.append(f"noise on the counts of {evaluations(len(sent.counts))} with the true label")
+    return ", and ".join(told)
+
+
+def _of_training(data: str, bound: str, sent: Split, colluding: int | None) -> str:
+    if bound == bounds.ALONE:
+        return "randomised response alone"
+    parts = [_HIDES.get(bound, "noise in all rounds sent")] if sent.released else []
+    if sent.sums:
+        among = [1 if colluding is None else each.hidden_among - colluding for each in sent.sums]
+        hidden = f", hidden in the total of {min(among)} servers" if min(among) > 1 else ""
+        coin = bound == bounds.COIN and not isinf(sent.epsilon) and not sent.released
+        tossed = ", with the device's coin" if coin else ""
+        parts.append(f"noise on {exchanges(len(sent.sums))}{tossed}{hidden}")
+    if bound == bounds.BY_REPORT:
+        parts.append("what each report went into bounded by itself, then added up")
+    response = "randomised response, then " if data == "label" and not isinf(sent.epsilon) else ""
+    return response + ", and ".join(parts)

@@ -1,0 +1,71 @@
+"""A ledger as people read it: the table, line by line."""
+
+from collections.abc import Iterable
+from math import isinf
+from typing import Any
+
+from pdml.accounting.ledger_row import Line
+from pdml.formatting.notebook import Sheet
+
+COLUMNS = ("data", "against", "epsilon", "delta", "how sure they can be")
+_WHOM = {
+    "own server": "the server that receives it",
+    "other servers": "all other servers together",
+    "own and others together": "all servers together",
+}
+_CERTAIN = 0.9995  # never rounded up to certainty
+
+
+def sheet(lines: Iterable[Line], *, reasons: bool = False) -> Sheet:
+    """The table of a ledger.
+
+    Parameters
+    ----------
+    lines : iterable of Line
+        Its rows.
+    reasons : bool
+        Also why each is so.
+
+    Returns
+    -------
+    Sheet
+    """
+    rows = (_cells(line) + ((line.reason,) if reasons else ()) for line in lines)
+    return Sheet(columns=COLUMNS + (("why",) if reasons else ()), rows=tuple(rows))
+
+
+def frame(lines: Iterable[Line]) -> Any:
+    """The table as a pandas DataFrame, numbers as they are.
+
+    Parameters
+    ----------
+    lines : iterable of Line
+        Its rows.
+
+    Returns
+    -------
+    pandas.DataFrame
+
+    Raises
+    ------
+    MissingExtra
+        If pandas is not installed.
+    """
+    from pdml.extras import needed
+
+    with needed():
+        import pandas as pd
+    names = ("data", "adversary", "colluding", "epsilon", "delta", "certainty", "reason")
+    found = pd.DataFrame([[getattr(line, name) for name in names] for line in lines], columns=names)
+    return found.astype({"colluding": "Int64"})
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    k = line.colluding
+    whom = _WHOM[line.adversary]
+    if k is not None:
+        whom = f"any {k} other server{'' if k == 1 else 's'}" + (" together" if k > 1 else "")
+    if isinf(line.epsilon):
+        return line.data, whom, "no protection", "", "certain"
+    sure = "over 99.9%" if line.certainty >= _CERTAIN else f"at most {line.certainty:.1%}"
+    return line.data, whom, f"{line.epsilon:.3g}", f"{line.delta:.3g}", sure

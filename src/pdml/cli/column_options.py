@@ -1,0 +1,156 @@
+"""What --range, --levels, --missing, --map and --encoder say about the columns; and a command line
+that says it.
+"""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pdml.encoding import maps
+from pdml.encoding.attributes import exact_text
+from pdml.encoding.declarations import by_name, read_encoder
+from pdml.encoding.encoder import Attribute, Category, Number
+from pdml.errors import InvalidInput, NoValue, Undeclared
+
+RANGE = "COLUMN=LOW:HIGH[:TYPICAL:SPREAD][:whole]"
+_FORM = f"{RANGE}, for example age=18:100 or age=18:100:45:20:whole"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The options about columns, as they were typed."""
+
+    ranges: Sequence[str] | None = None
+    levels: Sequence[str] | None = None
+    encoder: Path | None = None
+    ignore: Sequence[str] | None = None
+    missing: Sequence[str] | None = None
+    missing_values: str = ""
+    maps: Sequence[str] | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """As arguments of `train_table` and of `encoder_for`."""
+        read = read_encoder(self.encoder) if self.encoder else None
+        own: list[Attribute] = [_range(text) for text in self.ranges or ()]
+        own += [_levels(text) for text in self.levels or ()]
+        spelt = tuple(self.missing_values.split(",")) if self.missing_values else ()
+        return {
+            "attributes": tuple(by_name((*(read.attributes if read else ()), *own)).values()),
+            "missing": tuple(self.missing or ()),
+            "missing_values": (*(read.missing_values if read else ()), *spelt),
+            "maps": (*(read.maps if read else ()), *map(_map, self.maps or ())),
+        }
+
+    def typed(self) -> list[str]:
+        """The options again, as words of a command line."""
+        several = {"--range": self.ranges, "--levels": self.levels, "--ignore": self.ignore}
+        several |= {"--missing": self.missing, "--map": self.maps}
+        words = [
+            word for name, said in several.items() for one in said or () for word in (name, one)
+        ]
+        words += ["--missing-values", self.missing_values] if self.missing_values else []
+        return words + (["--encoder", str(self.encoder)] if self.encoder else [])
+
+
+@contextmanager
+def in_options(command: Sequence[str]) -> Iterator[None]:
+    """Tell in options what is not declared: the whole ``command``, with what is to be filled in."""
+    try:
+        yield
+    except Undeclared as error:
+        wanted = [word for name in error.columns for word in _wanted(name, error)]
+        raise InvalidInput(
+            f"{error.which}, or ignore what is no feature (--ignore): for example {line(command)} "
+            f"{' '.join(wanted)}. LOW, HIGH, TYPICAL and SPREAD are what you know without looking "
+            "at anybody: most people lie within TYPICAL ± SPREAD. Or let --from-data take them "
+            "from the data, which no noise protects"
+        ) from None
+    except NoValue as error:
+        spelt = f" --missing-values {shlex.quote(error.spelt)}" if error.spelt else ""
+        told = f"--missing {shlex.quote(error.column)}{spelt}"
+        raise NoValue(
+            f"{str(error).split(': missing')[0]}: {told} says that this stands for no answer, "
+            "which is then one more level of a category, or a feature of its own beside a number",
+            column=error.column,
+            spelt=error.spelt,
+        ) from None
+
+
+def line(command: Sequence[str]) -> str:
+    """A command as a shell takes it."""
+    return shlex.join(command)
+
+
+def spelt(attribute: Attribute) -> list[str]:
+    """A declaration as options."""
+    gaps = ["--missing", attribute.name] if attribute.missing else []
+    if isinstance(attribute, Category):
+        return ["--levels", f"{attribute.name}={','.join(attribute.levels)}", *gaps]
+    told = [attribute.low, attribute.high]
+    if attribute.typical is not None:
+        told += attribute.scale
+    parts = [exact_text(value) for value in told] + (["whole"] if attribute.whole else [])
+    return ["--range", f"{attribute.name}={':'.join(parts)}", *gaps]
+
+
+def number(name: str, text: str) -> Number:
+    """LOW:HIGH, then TYPICAL:SPREAD if they are known, then whole where fractions are no answers; a
+    ValueError if it is none of this.
+    """
+    parts = text.split(":")
+    whole = parts[-1] == "whole"
+    values = [float(part) for part in parts[: len(parts) - whole]]
+    if len(values) not in (2, 4):
+        raise ValueError(text)
+    plain = Number(name=name, low=values[0], high=values[1], whole=whole)
+    return replace(plain, typical=values[2], spread=values[3]) if len(values) > 2 else plain
+
+
+def _wanted(name: str, error: Undeclared) -> list[str]:
+    form = "LOW:HIGH:TYPICAL:SPREAD" if name in error.numbers else "A,B,..."
+    option = "--range" if name in error.numbers else "--levels"
+    return [option, shlex.quote(f"{name}={form}")]
+
+
+def _split(option: str, text: str, form: str) -> tuple[str, str]:
+    name, equals, rest = text.partition("=")
+    if not (name.strip() and equals and rest.strip()):
+        raise InvalidInput(f"{option} must look like {form}, got {text!r}")
+    return name.strip(), rest
+
+
+def _range(text: str) -> Number:
+    name, rest = _split("--range", text, _FORM)
+    try:
+        return number(name, rest)
+    except InvalidInput:
+        raise
+    except ValueError:
+        raise InvalidInput(f"--range must look like {_FORM}, got {text!r}") from None
+
+
+def _levels(text: str) -> Category:
+    name, rest = _split("--levels", text, "COLUMN=A,B,C, for example sex=female,male")
+    return Category(name=name, levels=tuple(level.strip() for level in rest.split(",")))
+
+
+def _map(text: str) -> maps.FeatureMap:
+    """KIND, or KIND:PART,PART,...: a part is a column, a pair of columns A*B, or SETTING=VALUE."""
+    kind, _, rest = text.partition(":")
+    said: dict[str, Any] = {"map": kind}
+    for part in (part.strip() for part in rest.split(",") if part.strip()):
+        name, equals, value = part.partition("=")
+        first, star, second = part.partition("*")
+        if equals and name in ("count", "scale", "seed"):
+            try:
+                said[name] = float(value) if name == "scale" else int(value)
+            except ValueError:
+                raise InvalidInput(f"--map must have numbers as settings, got {part!r}") from None
+        elif star:
+            said.setdefault("pairs", []).append((first.strip(), second.strip()))
+        else:
+            said.setdefault("columns", []).append(part)
+    return maps.from_dict(said)

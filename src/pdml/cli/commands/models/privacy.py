@@ -1,0 +1,185 @@
+"""`pdml privacy`: who can learn what, from a model's file or, before any run, from settings
+alone.
+"""
+
+from math import isinf
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pdml.cli import options
+from pdml.cli.options import argument, option
+from pdml.cli.render import console
+from pdml.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pdml.planning.explain.privacy_forecast import Prospect
+
+_EPSILON = "Privacy of each label on its device; inf is none.  [default: 1]"
+_SMALLEST = "Smallest epsilon anybody chose.  [default: --epsilon]"
+_DELTA = "Chance for which nothing is promised.  [default: 1e-06]"
+_WIDTH = "Numbers per record, with the constant 1.  [default: 10]"
+_DEGREE = "Links of the server that has fewest.  [default: 1]"
+_METHOD = "rounds or sums, one exchange.  [default: rounds]"
+_LABEL_NOISE = "Noise on sums of labels (sigma of Q); 0: none.  [default: 1.1]"
+_SQUARE_NOISE = "Noise on sums of squares (sigma of S); 0: none.  [default: 1.9]"
+_COLLUDING = "Mask sums against so many other servers; a budget's too.  [default: all others]"
+_OF_SUMS = ["method", "label_noise", "square_noise", "colluding"]
+_SIZES = ["records", "servers", "degree", "features", "classes", "norm_bound", "delta"]
+_SIZES += ["epsilon", "smallest_epsilon"]
+_BUDGET = ("features_epsilon", "features_delta", "labels_epsilon", "labels_delta")
+Number = float | None
+Count = int | None
+
+
+def privacy(
+    model: Annotated[
+        Path | None, argument("A model.json: tell what it has spent.", "MODEL")
+    ] = None,
+    records: Annotated[Count, option("Records of the server that has fewest.")] = None,
+    servers: Annotated[Count, option("How many servers.  [default: 10]")] = None,
+    degree: Annotated[Count, option(_DEGREE)] = None,
+    features: Annotated[Count, option(_WIDTH)] = None,
+    classes: Annotated[Count, option("Classes of the label.  [default: 2]")] = None,
+    epsilon: Annotated[Number, option(_EPSILON)] = None,
+    smallest_epsilon: Annotated[Number, option(_SMALLEST)] = None,
+    rounds: options.Rounds = None,
+    penalty: options.Penalty = None,
+    regularization: options.Regularization = None,
+    objective_bound: options.ObjectiveBound = None,
+    objective_noise: options.ObjectiveNoise = None,
+    noise_scale: options.NoiseScale = None,
+    noise_decay: options.NoiseDecay = None,
+    method: Annotated[str | None, option(_METHOD, panel=options.PLAN)] = None,
+    label_noise: Annotated[Number, option(_LABEL_NOISE, panel=options.PLAN)] = None,
+    square_noise: Annotated[Number, option(_SQUARE_NOISE, panel=options.PLAN)] = None,
+    colluding: Annotated[Count, option(_COLLUDING, panel=options.PLAN)] = None,
+    norm_bound: Annotated[Number, option("Longest a record may be.  [default: 1]")] = None,
+    delta: Annotated[Number, option(_DELTA)] = None,
+    features_epsilon: Annotated[
+        Number, option("Budget: epsilon of features against other servers.")
+    ] = None,
+    features_delta: Annotated[Number, option("Its delta.  [default: --delta]")] = None,
+    labels_epsilon: Annotated[
+        Number, option("Budget: epsilon of labels against other servers.")
+    ] = None,
+    labels_delta: Annotated[Number, option("Its delta.  [default: --delta]")] = None,
+    as_json: options.TablesJson = False,
+) -> None:
+    """Tell who can learn what: from a model, or from settings before any training.
+
+    The table says how sure each party can become of one person's label or features, starting from
+    50%: against other servers but for a chance of delta, and why. Where sums are masked, it says so
+    for one other server, half of them, all, and as many as the plan speaks of; --json has every
+    number of them. With a budget, also whether it is kept, and the last round that stays within it.
+
+    \b
+    Example, before a training:
+      pdml privacy --records 4500 --servers 10 --degree 2 --epsilon 1 --rounds 60 \\
+          --features-epsilon 1 --features-delta 1e-6
+    Example, before one exchange of sums of which at most five other servers collude:
+      pdml privacy --records 4500 --servers 10 --method sums --colluding 5
+    Example, after it:
+      pdml privacy model.json
+    """
+    said = locals()
+    sizes, limits = options.given(said, _SIZES), options.given(said, _BUDGET)
+    settings = options.given(said, [*options.SETTINGS, *_OF_SUMS])
+    if model is not None:
+        options.leave_out(
+            sizes | settings | limits, " with a model, which says itself what was spent"
+        )
+        _stored(model, as_json)
+        return
+    if records is None:
+        raise InvalidInput(
+            "give either a model or the settings of a training, which need at least --records"
+        )
+    if limits and features_epsilon is None and labels_epsilon is None:
+        raise InvalidInput(
+            "a budget needs --features-epsilon or --labels-epsilon, got only a delta"
+        )
+    from dataclasses import replace
+
+    from pdml.accounting import Budget
+    from pdml.planning.explain.privacy_forecast import Prospect
+    from pdml.planning.training_plan import TrainingPlan
+
+    planned = Prospect(plan=TrainingPlan(**settings), **sizes)
+    if limits:
+        chance = {"features_delta": planned.delta, "labels_delta": planned.delta}
+        planned = replace(planned, budget=Budget(**chance | limits, colluding=colluding))
+    console.tell(as_json, planned.to_dict(), lambda: _planned(planned))
+
+
+def _stored(path: Path, as_json: bool) -> None:
+    from pdml.model.model import load_model
+
+    model = load_model(path)
+    lines, told = model.overview(), {"source": "not said", "counted": "not said"} | model.privacy
+
+    def show() -> None:
+        console.show_privacy(lines)
+        console.show_reasons(lines)
+        console.say("", f"Noise: {told['source']}.", f"Counted: {told['counted']}.")
+
+    console.tell(as_json, {"model": str(path)} | model.privacy, show)
+
+
+def _planned(planned: "Prospect") -> None:
+    plan, lines = planned.plan, planned.ledger.overview(planned.plan.colluding)
+    sums = plan.method == "sums"
+    console.show_privacy(
+        lines, "After one exchange." if sums else f"After all {plan.rounds} rounds."
+    )
+    console.show_reasons(lines)
+    if not sums:
+        _by_round(planned)
+    console.say(
+        "",
+        *_budgeted(planned),
+        "For the server with the fewest records and links, and the person protected least; "
+        "nothing was trained.",
+    )
+
+
+def _by_round(planned: "Prospect") -> None:
+    from pdml.formatting import numbers
+
+    rounds, safe = planned.plan.rounds, planned.last_safe_round
+    columns = ("round", "epsilon of features", "epsilon of labels")
+    rows = [
+        (str(t), *map(numbers.epsilon, planned.spent[t - 1])) for t in _milestones(rounds, safe)
+    ]
+    table = console.Grid(columns, rows, words=0)
+    console.show("What is spent against all other servers together, round by round?", table)
+
+
+def _budgeted(planned: "Prospect") -> list[str]:
+    from pdml.accounting.budget import MOST_ROUNDS
+
+    budget, rounds, safe = planned.budget, planned.plan.rounds, planned.last_safe_round
+    if budget is None or safe is None:
+        return []
+    limits = [("features", *budget.limit("features")), ("labels", *budget.limit("label"))]
+    allowed = " and ".join(
+        f"epsilon {eps:g} (delta {d:g}) for {what}" for what, eps, d in limits if not isinf(eps)
+    )
+    allowed += f" against {budget.whom}"
+    later = " or later" if safe >= MOST_ROUNDS else ""
+    if planned.plan.method == "sums":
+        kept = "is within it" if planned.within else "would be refused"
+        verdict = f"one exchange of sums {kept}"
+    elif safe == 0:
+        verdict = "not even the first round is safe, and a training would be refused"
+    elif planned.within:
+        verdict = f"the last safe round is {safe:,}{later}, so {rounds} rounds are within it"
+    else:
+        refused = f"a training of {rounds} rounds would be refused"
+        verdict = f"the last safe round is {safe}, and {refused}"
+    return [f"Budget {allowed}: {verdict}."]
+
+
+def _milestones(rounds: int, safe: int | None) -> list[int]:
+    """1, 2, 5, 10, 20, ... and the rounds that matter."""
+    steps = {lead * 10**power for power in range(7) for lead in (1, 2, 5)}
+    return sorted(t for t in steps | {rounds, safe or 0, (safe or 0) + 1} if 1 <= t <= rounds)

@@ -1,0 +1,410 @@
+"""`pdml collect`: run one server's collection service, invite people, look after what came in, hand
+it to training.
+"""
+
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pdml.cli import outputs
+from pdml.cli.options import Force, Json, StudyFile, flag, group, option, seconds
+from pdml.cli.render import console
+
+if TYPE_CHECKING:
+    from pdml.collector.collection import Collection, Status
+    from pdml.collector.http.serving import Ready
+    from pdml.study import Study
+
+collect = group(
+    "Collect reports for one server of a study, and hand them to training.",
+    "A collection lives in one database, a file or a PostgreSQL database by its "
+    "address, and in a folder of keys.",
+)
+
+_DB = "SQLite file, or postgresql://...  [default: STUDY_ID-NAME.db]"
+_KEYS = "The reports' keys.  [default: beside the file, or STUDY_ID-NAME.keys]"
+_TOKEN = "Token of the operator's page; made if missing.  [default: beside the database]"
+_TEST = "Try a study out that does not tell people who asks, and for what."
+_QUIET = {"show_default": False, "show_envvar": False}
+Server = Annotated[str, option("Which of the study's servers this is.", "NAME", show_default=False)]
+Database = Annotated[str, option(_DB, "FILE|URL", envvar="PDML_COLLECT_DB", **_QUIET)]
+Keys = Annotated[Path | None, option(_KEYS, "FOLDER", envvar="PDML_COLLECT_KEYS", **_QUIET)]
+
+
+def _opened(study: Path, server: str, db: str, keys: Path | None) -> "Collection":
+    from pdml.collector.collection import Collection
+    from pdml.study import Study
+
+    return Collection(Study.load(study), server, database=db, keys=keys)
+
+
+@collect.command()
+def serve(
+    study: StudyFile,
+    server: Server = "",
+    db: Database = "",
+    keys: Keys = None,
+    host: Annotated[str, option("Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, option("Port; 0: any free one.", min=0, max=65535)] = 8700,
+    cert: Annotated[Path | None, option("TLS certificate chain (PEM).", "FILE")] = None,
+    key: Annotated[Path | None, option("Its private key (PEM).", "FILE")] = None,
+    insecure_http: Annotated[
+        bool, flag("--insecure-http", "Plain HTTP off this machine: only behind TLS.")
+    ] = False,
+    open_to_all: Annotated[bool, flag("--open", "Take reports without an invitation.")] = False,
+    bad_tokens: Annotated[
+        int, option("Unknown invitations an address may try in a minute.", min=1, max=1_000_000)
+    ] = 20,
+    operator_token: Annotated[Path | None, option(_TOKEN, "FILE")] = None,
+    proxy: Annotated[
+        list[str] | None, option("A proxy whose X-Forwarded-For is believed; repeat.", "ADDRESS")
+    ] = None,
+    connections: Annotated[int, option("Connections at once, in all.", min=1)] = 2000,
+    per_address: Annotated[int, option("Of one address; behind --proxy: requests.", min=1)] = 128,
+    head_timeout: Annotated[float, seconds("Seconds for a request's head.")] = 30.0,
+    body_timeout: Annotated[float, seconds("Seconds for its body.")] = 30.0,
+    write_timeout: Annotated[float, seconds("Seconds to take an answer.")] = 30.0,
+    test: Annotated[bool, flag("--test", _TEST)] = False,
+    as_json: Json = False,
+) -> None:
+    """Take reports over HTTP until stopped.
+
+    A report is acknowledged once it is on disk, and counted once. Only
+    invited people can send one, unless --open says otherwise. People are
+    asked only by a study that says who asks, what becomes of answers and
+    what they agree to; with --test another one can be tried out, and its
+    page says so.
+
+    \b
+    Example:
+      pdml collect serve study.toml --server alice --open --test
+    """
+    from pdml.cli import Signalled
+    from pdml.collector.http.connection import Limits
+    from pdml.collector.http.serving import Settings, serve_study
+    from pdml.device.page import render
+    from pdml.pages import operator_page
+    from pdml.pages.operator_numbers import preview
+    from pdml.study import Study
+    from pdml.study.study_summary import weaknesses
+
+    contract = Study.load(study)
+    page = render(contract)
+
+    def told(ready: "Ready") -> None:
+        for sentence in weaknesses(contract.epsilon_micro):
+            typer.echo(f"warning: {sentence}", err=True)
+        values = {"url": ready.url, "server": ready.server, "study": contract.hash}
+        values |= {"page": page.sha256, "database": ready.database}
+        console.answer(
+            as_json,
+            values | {"operator_token": str(ready.operator_token)},
+            f"Collecting for {contract.title!r} at {ready.url} as {ready.server}, into "
+            f"{ready.database}.",
+            f"The operator's page is {ready.url}/operator, its token in {ready.operator_token}.",
+            f"The page for contributors has SHA-256 {page.sha256}.",
+        )
+
+    limits = Limits(
+        head=head_timeout,
+        body=body_timeout,
+        write=write_timeout,
+        connections=connections,
+        per_address=per_address,
+    )
+    settings = Settings(
+        host=host,
+        port=port,
+        cert=cert,
+        key=key,
+        insecure_http=insecure_http,
+        open_to_all=open_to_all,
+        bad_tokens=bad_tokens,
+        operator_token=operator_token,
+        proxies=tuple(proxy or ()),
+        test=test,
+        limits=limits,
+    )
+    with suppress(Signalled):  # asked to: everything acknowledged is stored
+        serve_study(
+            contract,
+            server,
+            page=page.html,
+            page_headers=page.headers,
+            operator=lambda summary: operator_page.render(summary, preview(contract, summary)),
+            database=db,
+            keys=keys,
+            settings=settings,
+            on_ready=told,
+        )
+
+
+@collect.command()
+def invite(
+    study: StudyFile,
+    count: Annotated[int, option("How many people.", min=1, max=10_000_000)],
+    out: Annotated[Path, option("CSV to write: token, link.", "FILE")],
+    server: Server = "",
+    db: Database = "",
+    keys: Keys = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Make invitations: links that work once.
+
+    The token stands behind the link's #, which browsers keep to themselves.
+    The database keeps a hash, so that FILE is the only copy: it must reach
+    the people and nobody else.
+
+    \b
+    Example:
+      pdml collect invite study.toml --server alice --count 1000 \\
+          --out tokens.csv
+    """
+    from pdml.collector.collection import Collection
+    from pdml.study import Study
+
+    outputs.check([out], force=force)
+    contract = Study.load(study)
+    with Collection(contract, server, database=db, keys=keys, create=True) as collection:
+        # hidden until the database knows them: nobody gets a link that leads nowhere
+        outputs.commit({out: partial(collection.invite, count)})
+    console.answer(
+        as_json,
+        {"server": collection.server, "invitations": count, "file": str(out)},
+        f"{count:,} invitations to {collection.url} are in {out}: each works once.",
+    )
+
+
+@collect.command()
+def status(
+    study: StudyFile,
+    server: Server = "",
+    db: Database = "",
+    keys: Keys = None,
+    as_json: Json = False,
+) -> None:
+    """Tell what the collection holds.
+
+    \b
+    Example:
+      pdml collect status study.toml --server alice
+    """
+    with _opened(study, server, db, keys) as collection:
+        found = collection.status()
+    console.tell(as_json, found.to_dict(), lambda: _show(found))
+
+
+def _show(found: "Status") -> None:
+    totals, by = found.totals, {"epsilon": found.by_epsilon}
+    for heading, counts in (by | {"reported answer": found.by_reported_class}).items():
+        rows = [(name, f"{count:,}") for name, count in counts.items()]
+        console.show(f"Reports by {heading}", console.Grid((heading, "reports"), rows))
+    console.say(
+        "",
+        f"The collection of {found.server} is {totals.state}: {totals.reports:,} reports, of "
+        f"{found.study.min_records:,} that training needs.",
+        f"Withdrawn: {totals.withdrawn:,}. Invitations used: {totals.invitations_used:,} "
+        f"of {totals.invitations:,}.",
+        f"Refused because their id was taken: {totals.conflicts:,}.",
+    )
+    _show_retention(found)
+    if found.erased_at:
+        console.say(f"All reports were erased in the hour {found.erased_at}.")
+    if found.frozen_at:
+        exported = f", exported with digest {totals.digest}" if totals.digest else ""
+        console.say(f"Frozen at {found.frozen_at}{exported}.")
+
+
+def _show_retention(found: "Status") -> None:
+    if found.clock_jump is not None:
+        console.say(f"Warning: {found.clock_jump}.")
+    elif found.retention:
+        console.say(
+            f"Reports are kept until {found.retention}, and erased by the first command or running "
+            "service after it."
+        )
+
+
+@collect.command()
+def delete(
+    study: StudyFile,
+    report: Annotated[str, option("The report's id, from its receipt.", "ID")],
+    server: Server = "",
+    db: Database = "",
+    keys: Keys = None,
+    as_json: Json = False,
+) -> None:
+    """Withdraw a report, as long as the collection is not frozen.
+
+    Everything but its id is erased; the id stays, so that sending the
+    report again does not bring it back.
+
+    \b
+    Example:
+      pdml collect delete study.toml --server alice \\
+          --report 0123456789abcdef0123456789abcdef
+    """
+    with _opened(study, server, db, keys) as collection:
+        new = collection.withdraw(report)
+    told = {"server": collection.server, "report": report, "withdrawn": True, "before": not new}
+    done = "is withdrawn" if new else "was withdrawn before"
+    console.answer(as_json, told, f"Report {report} {done}.")
+
+
+@collect.command()
+def purge(
+    study: StudyFile,
+    server: Server = "",
+    db: Database = "",
+    keys: Keys = None,
+    early: Annotated[bool, flag("--early", "Also before the study's retention ends.")] = False,
+    due: Annotated[bool, flag("--due", "Before it ends, say so and succeed: for timers.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Erase all reports at the end of their retention.
+
+    Each is erased as if it had been withdrawn, also in a frozen collection,
+    and nothing more is taken. A running service does it by itself when the
+    time has come, and so does every command that opens the collection. A
+    date more than a week after the last use must be confirmed first: see
+    `pdml collect clock`. --early needs no date.
+    Data sets that were exported before are copies: delete them yourself.
+
+    \b
+    Example:
+      pdml collect purge study.toml --server alice
+    """
+    with _opened(study, server, db, keys) as collection:
+        collection.purge(early=early, due=due)
+        found = collection.status()
+    if found.clock_jump is not None and not found.erased_at:
+        typer.echo(f"warning: {found.clock_jump}", err=True)
+    told = {"server": found.server, "state": found.totals.state, "erased_at": found.erased_at}
+    exported = f" Delete the data set with digest {found.totals.digest}, too."
+    done = f"All reports of {found.server} were erased in the hour {found.erased_at}."
+    kept = f"Nothing was erased: the reports of {found.server} are kept until"
+    kept += f" {found.retention}." if found.retention else " somebody erases them."
+    console.answer(
+        as_json,
+        told | {"digest": found.totals.digest or None},
+        done + (exported if found.totals.digest else "") if found.erased_at else kept,
+    )
+
+
+@collect.command()
+def clock(
+    study: StudyFile,
+    server: Server = "",
+    db: Database = "",
+    keys: Keys = None,
+    confirm: Annotated[
+        bool, flag("--confirm", "The machine's date is right: erase by it what is due.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Tell whether the machine's date is believed, or confirm it.
+
+    Reports are erased at the end of their retention. A wrong date must not
+    do that: one that is more than a week after the latest time at which the
+    collection was used erases nothing until it is confirmed here.
+
+    \b
+    Example:
+      pdml collect clock study.toml --server alice
+      pdml collect clock study.toml --server alice --confirm
+    """
+    with _opened(study, server, db, keys) as collection:
+        if confirm:
+            collection.confirm_clock()
+        found = collection.status()
+    values = {name: found.to_dict()[name] for name in ("server", "state", "reports", "retention")}
+    values |= {"now": found.now, "latest_hour": found.latest_hour or None}
+    jump = None if found.clock_jump is None else str(found.clock_jump)
+    console.tell(as_json, values | {"clock_jump": jump}, lambda: _show_clock(found, confirm))
+
+
+def _show_clock(found: "Status", confirm: bool) -> None:
+    console.say(f"The clock says {found.now}" + (", which is confirmed." if confirm else "."))
+    if found.latest_hour:
+        console.say(f"The latest hour of use that {found.server} has noted is {found.latest_hour}.")
+    if found.erased_at:
+        console.say(f"All reports were erased in the hour {found.erased_at}.")
+    elif found.retention:
+        _show_retention(found)
+    else:
+        console.say("The study has no retention: no date erases anything.")
+
+
+@collect.command()
+def close(
+    study: StudyFile,
+    server: Server = "",
+    db: Database = "",
+    keys: Keys = None,
+    reopen: Annotated[bool, flag("--reopen", "Take reports again.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Take no more reports, at once, also in a running service.
+
+    \b
+    Example:
+      pdml collect close study.toml --server alice
+    """
+    with _opened(study, server, db, keys) as collection:
+        collection.set_open(reopen)
+        times = _outside_times(collection.study, collection.now) if reopen else ""
+    state = "open" if reopen else "closed"
+    told = {"server": collection.server, "state": state, "outside_study_times": times}
+    said = f"The collection of {collection.server} is {state}."
+    console.answer(as_json, told, said, *([times] if times else []))
+
+
+def _outside_times(study: "Study", now: datetime) -> str:
+    """Why an open collection takes no reports by the study's own times; empty if it does."""
+    if study.opens is not None and now < study.opens:
+        return f"But no report is taken yet: the study opens at {study.opens:%Y-%m-%d %H:%M} UTC."
+    if study.closes is not None and now >= study.closes:
+        return (
+            f"But no report is taken: the study closed at {study.closes:%Y-%m-%d %H:%M} UTC, which "
+            "people were told."
+        )
+    return ""
+
+
+@collect.command()
+def export(
+    study: StudyFile,
+    out: Annotated[Path, option("Where to write the data set; must not exist.", "FOLDER")],
+    server: Server = "",
+    db: Database = "",
+    keys: Keys = None,
+    force_small: Annotated[
+        bool, flag("--force-small", "Also with fewer reports than the study's min_records.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Freeze the collection for good, and write its data set for training.
+
+    Afterwards nothing can be added or withdrawn. Exporting again gives the
+    same bytes, and the digest to compare them by.
+
+    \b
+    Example:
+      pdml collect export study.toml --server alice --out alice-data
+    """
+    with (
+        _opened(study, server, db, keys) as collection,
+        console.working(f"Exporting the reports of {collection.server}"),
+    ):
+        manifest = collection.export(out, force_small=force_small)
+    told = {"server": collection.server, "folder": str(out)}
+    console.answer(
+        as_json,
+        told | {"records": manifest.records, "digest": manifest.digest},
+        f"{manifest.records:,} reports are frozen in {out}, with digest {manifest.digest}.",
+    )

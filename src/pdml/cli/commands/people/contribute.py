@@ -1,0 +1,318 @@
+"""`pdml contribute`: one person's report from this device, or a table of people as many devices to
+try a study out; and `pdml contribute withdraw`, which takes a report back.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from pdml.cli import options, outputs
+from pdml.cli.options import Json, StudyFile, flag, option
+from pdml.cli.render import console
+from pdml.errors import InvalidInput, NotDelivered
+
+if TYPE_CHECKING:
+    from pdml.cli.commands.people.contribute_answers import Said
+    from pdml.device.client import Contribution, Preview
+    from pdml.device.table_participants import Played
+    from pdml.study.translations import Texts
+
+_TABLE = "A table of people, each played as a device of its own."
+_TRUTH = "The true answer. Better left out: it is asked, and no shell remembers it."
+_MEMORY = "Where draws are kept.  [default: ~/.local/state/pdml]"
+_AGREE = "You have read the study's notice, and agree to what it asks."
+_LANGUAGE = "The study's texts in this language, if it has it.  [default: its own]"
+_OF_ONE = (
+    "answers",
+    "answer",
+    "epsilon_of",
+    "label",
+    "token",
+    "record",
+    "agree",
+    "language",
+    "receipt",
+)
+_OF_MANY = ("label_column", "epsilon_column", "tokens", "outbox", "clamp")
+_CA = "Trust this authority's certificates (PEM) instead of the system's."
+
+
+Memories = Annotated[Path | None, option(_MEMORY, "FOLDER", envvar="PDML_STATE_DIR")]
+Authority = Annotated[Path | None, option(_CA, "FILE")]
+Record = Annotated[str, option("Whose record, where several people share this device.", "NAME")]
+Invitation = Annotated[str, option("An invitation, or the link that holds it.")]
+STUDY, WITHDRAW = "study.toml", "withdraw"
+
+
+class ByWord(TyperGroup):
+    """A group that is its command for answering, unless its first word says otherwise."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """The context of the command that the arguments are for; without any, the group's help."""
+        if not args or args[0] in ("--help", "-h"):
+            return super().make_context(info_name, args[:1], parent, **extra)
+        name, rest = (WITHDRAW, args[1:]) if args[0] == WITHDRAW else (STUDY, args)
+        told = f"{info_name} {WITHDRAW}" if name == WITHDRAW else info_name
+        return self.commands[name].make_context(told, rest, parent, **extra)
+
+
+contribute = typer.Typer(
+    cls=ByWord,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    subcommand_metavar="STUDY ...",
+    help="""Answer a study from this device, or take a report back.
+
+    \b
+    Example:
+      pdml contribute study.toml --server alice
+      pdml contribute study.toml --help
+    Example, to take a report back:
+      pdml contribute withdraw study.toml --server alice
+      pdml contribute withdraw --help
+    """,
+)
+
+
+@contribute.command(STUDY)
+def answer_study(
+    study: StudyFile,
+    server: Annotated[
+        str, option("Who receives it: a server of the study, or an address.", "NAME or URL")
+    ] = "",
+    answers: Annotated[
+        Path | None, option("Answers as a JSON object; what is missing is asked.", "FILE")
+    ] = None,
+    answer: Annotated[
+        list[str] | None, option("One answer; may be repeated.", "NAME=VALUE")
+    ] = None,
+    epsilon: Annotated[
+        float | None, option("Privacy of the label, from the study's menu.  [default: asked]")
+    ] = None,
+    epsilon_of: Annotated[
+        list[str] | None,
+        option(
+            "Privacy of a sensitive answer, from its menu; may be repeated.  [default: suggested]",
+            "NAME=VALUE",
+        ),
+    ] = None,
+    label: Annotated[str, option(_TRUTH)] = "",
+    token: Invitation = "",
+    record: Record = "",
+    memory: Memories = None,
+    ca: Authority = None,
+    agree: Annotated[bool, flag("--agree", _AGREE)] = False,
+    language: Annotated[str, option(_LANGUAGE, "CODE")] = "",
+    receipt: Annotated[Path | None, option("Where to save the receipt.", "FILE")] = None,
+    yes: Annotated[bool, flag("--yes", "Send without asking.")] = False,
+    csv: Annotated[Path | None, option(_TABLE, "FILE")] = None,
+    label_column: Annotated[str, option("With --csv: the true answers.", "COLUMN")] = "",
+    epsilon_column: Annotated[str, option("With --csv: each person's epsilon.", "COLUMN")] = "",
+    tokens: Annotated[Path | None, option("With --csv: invitations, one per line.", "FILE")] = None,
+    outbox: Annotated[
+        Path | None, option("With --csv: where reports wait.  [default: beside the table]", "FILE")
+    ] = None,
+    clamp: Annotated[
+        bool, flag("--clamp", "With --csv: move numbers into their declared ranges.")
+    ] = False,
+    as_json: Annotated[bool, flag("--json", "Print one JSON object.")] = False,
+) -> None:
+    """Answer a study from this device: chance decides here what is reported.
+
+    That may or may not be the true answer, and what is stored here says no
+    more about it than the report does. Chance decides once for each record:
+    running the command again repeats its decision, and a report that has
+    left goes out again as it is, which counts once.
+
+    \b
+    Example:
+      pdml contribute study.toml --server alice
+    Example, a thousand devices to try a study out:
+      pdml contribute study.toml --server http://127.0.0.1:8000 \\
+          --csv people.csv --label-column diagnosis
+    """
+    said = locals()
+    from pdml.cli.commands.people import contribute_answers
+    from pdml.device.client import Contribution
+    from pdml.device.delivery import Delivery, address_of
+    from pdml.device.memo import Memory, default_folder
+    from pdml.device.table_participants import play_crowd
+    from pdml.study import Study
+
+    contract = Study.load(study)
+    address = address_of(contract, server)
+    unfit = {name: said[name] for name in (_OF_MANY if csv is None else _OF_ONE) if said[name]}
+    if csv is not None:
+        options.leave_out(unfit, " beside --csv: the table holds everybody's answers")
+        with console.progress("Randomising and sending", unit="report") as progress:
+            many = {name: said[name] for name in _OF_MANY}
+            played = play_crowd(
+                contract, address, csv, **many, epsilon=epsilon, ca=ca, progress=progress
+            )
+        console.tell(as_json, played.to_dict(), lambda: _played(played))
+        played.check()
+        return
+    if unfit:
+        name = options.spelt(next(iter(unfit)))
+        raise InvalidInput(f"{name} needs --csv: it is about a table of people")
+    if as_json and not yes:
+        raise InvalidInput("--json needs --yes: there is nobody to ask")
+    if receipt is not None:
+        outputs.check([receipt], force=False)
+    given = contribute_answers.said_by(
+        contract,
+        answers,
+        answer or [],
+        epsilon,
+        label,
+        token,
+        privacies=epsilon_of or [],
+        agreed=agree,
+        language=language,
+    )
+    with Delivery(address, ca=ca) as service:
+        kept = Memory(memory or default_folder())
+        names = {"record": record, "token": given.token}
+        one = Contribution(study=contract, service=service, memory=kept, **names)
+        _one(one, given, receipt, yes=yes, as_json=as_json)
+
+
+@contribute.command(WITHDRAW)
+def withdraw(
+    study: StudyFile,
+    server: Annotated[
+        str, option("Who holds it: a server of the study, or an address.", "NAME or URL")
+    ] = "",
+    receipt: Annotated[
+        Path | None, option("A saved receipt.  [default: what this device remembers]", "FILE")
+    ] = None,
+    token: Invitation = "",
+    record: Record = "",
+    memory: Memories = None,
+    ca: Authority = None,
+    as_json: Json = False,
+) -> None:
+    """Take a report back, as long as the study's data are not complete.
+
+    The service erases everything of it but its number, which stays refused. What only this device
+    or the receipt knows shows that the report is yours. This device then forgets it too, but for
+    that it was withdrawn: chance does not decide again. A report with an invitation needs its
+    --token.
+
+    \b
+    Example:
+      pdml contribute withdraw study.toml --server alice
+    Example, with a receipt from another device:
+      pdml contribute withdraw study.toml --receipt receipt.json
+    """
+    import msgspec
+
+    from pdml.device.withdrawal import withdraw as take_back
+    from pdml.study import Study
+
+    who = {"token": token, "record": record}
+    done = take_back(Study.load(study), server, receipt=receipt, **who, memory=memory, ca=ca)
+    erased = "had erased" if done.before else "has erased"
+    console.answer(
+        as_json,
+        msgspec.to_builtins(done),
+        f"{done.server} {erased} everything of report {done.id} but its number"
+        f"{' before' if done.before else ''}.",
+    )
+
+
+def _played(played: "Played") -> None:
+    tally = played.tally
+    before = f" ({tally.stored_before:,} had receipts already)" if tally.stored_before else ""
+    stored = tally.stored + tally.stored_before
+    console.say(f"{stored:,} of {played.rows:,} reports are stored{before}.", whole=True)
+    console.say(*(f"  {code}: {count:,}" for code, count in tally.by_code().items()))
+    files = played.files
+    console.list_files({("not stored" if k == "failures" else k): files[k] for k in files})
+
+
+def _one(one: "Contribution", said: "Said", file: Path | None, *, yes: bool, as_json: bool) -> None:
+    import json
+
+    import msgspec
+
+    from pdml.device.receipt import save
+
+    seen = _prepared(one, said, as_json=as_json)
+    if not as_json:
+        _show(one, seen, said.texts)
+        if not yes and not console.confirm("Send this?"):
+            raise NotDelivered("Nothing was sent. Chance does not decide again.")
+    with console.working("Sending"):
+        receipt = one.send(seen)
+    kept = one.receipt()
+    if file is not None:
+        save(file, kept)
+    named = [kept.organiser, kept.address, kept.contact] if kept.organiser else []
+    code = "whoever has this code can withdraw the report, until the study's data are complete"
+    console.answer(
+        as_json,
+        {"report": json.loads(seen.bytes), "receipt": msgspec.to_builtins(receipt)},
+        f"Stored by {receipt.server}, in the hour {receipt.hour}.",
+        f"Receipt: report {receipt.id}, sha256 {receipt.digest}",
+        *([f"Organiser: {', '.join(named)}"] if named else []),
+        *([f"Withdrawal code {kept.code}: {code}"] if kept.code else []),
+    )
+
+
+def _prepared(one: "Contribution", said: "Said", *, as_json: bool) -> "Preview":
+    """What has left before, as it is; else a new report, if the service would take one."""
+    from pdml.cli.commands.people import contribute_answers as asking
+
+    def tell(sentence: str) -> None:
+        if not as_json:
+            typer.echo(sentence, err=True)
+
+    study, known = one.study, one.memo
+    if known is not None and known.sent:
+        tell("A report of this record has left before. The same one is sent again.")
+        return one.prepare({})
+    one.require_admission()
+    agreed = asking.agreed(study, said)
+    if study.consent is not None and not agreed:
+        raise NotDelivered("Nothing was asked, and nothing was sent.")
+    epsilons = said.epsilons if known is not None else asking.epsilons_of(study, said)
+    answers = asking.complete(study, said, settled=known is not None)
+    if known is not None:
+        drawn = said.texts.classes[known.label]
+        settled = f"epsilon {known.epsilon / 1e6:g}, and {drawn!r} is reported"
+        tell(f"Chance has decided for this record before: {settled}.")
+        tell("The secret question is not asked again.")
+        return one.prepare(answers, agreed=agreed)
+    micro_epsilon = asking.epsilon_of(study, said)
+    true = asking.label_of(said)
+    return one.prepare(answers, true, micro_epsilon, epsilons=epsilons, agreed=agreed)
+
+
+def _show(one: "Contribution", seen: "Preview", texts: "Texts") -> None:
+    from pdml.study import readable, study_summary
+
+    study = one.study
+    kept = study_summary.share(study_summary.kept(seen.report.epsilon, len(study.classes)))
+    made = "; ".join(map(readable.of_map, study.encoder.maps))
+    told = {name: readable.answer(value) for name, value in seen.answers.items()}
+    for name, epsilon in seen.drawn.items():
+        told[name] += f"  (after chance, epsilon {epsilon:g})"
+    facts = {
+        **told,
+        **({"made of these": made} if made else {}),
+        texts.question: f"{texts.classes[seen.report.label]}  (after chance, which lets a true "
+        f"answer stand with {kept})",
+        "epsilon": f"{seen.epsilon:g}",
+        "report number": seen.report.id,
+        **({"consent": f"version {seen.report.consent_version}"} if seen.report.consent else {}),
+    }
+    width = max(map(len, facts))
+    typer.echo(f"\nThe report to {one.service.url}, read back from its bytes:\n")
+    for name, value in facts.items():
+        typer.echo(f"  {name:<{width}}  {value}")
+    typer.echo(f"\nThe exact bytes:\n{seen.bytes.decode('ascii')}\n")

@@ -1,0 +1,245 @@
+"""What `pdml study new` asks in a terminal, step by step: again until the answer will do."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pdml.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pdml.encoding.encoder import Attribute, Number
+    from pdml.errors import Undeclared
+    from pdml.study.schema.validation import Findings
+
+    Check = Callable[[Findings, str], Any]
+
+SHOWN = (0.5, 1.0, 2.0)
+
+
+def ask(prompt: str, check: "Check", default: str | None = None) -> str:
+    """Ask until the answer passes ``check``."""
+    from pdml.study.schema.validation import Findings
+
+    def proved(text: str) -> str:
+        findings = Findings()
+        check(findings, text.strip())
+        if findings.mistakes:
+            raise typer.BadParameter(findings.mistakes[0][1])
+        return text.strip()
+
+    with somebody(prompt):
+        return str(typer.prompt(prompt, default=default, value_proc=proved, err=True))
+
+
+@contextmanager
+def somebody(prompt: str) -> Iterator[None]:
+    """Around one question: if the input ends, it is named."""
+    try:
+        yield
+    except typer.Abort:
+        typer.echo(err=True)  # the question stands on a line of its own
+        way_out = "answer in a terminal, or say it by options (--help lists them)"
+        raise InvalidInput(f"nobody answered {prompt!r}: {way_out}") from None
+
+
+def split(text: str) -> list[str]:
+    """Words between commas."""
+    return [part.strip() for part in text.split(",")] if text else []
+
+
+def attribute(name: str, kind: str) -> "Attribute":
+    """A number's range, and what is expected of people; or the levels of a category."""
+    from pdml.cli import column_options
+    from pdml.encoding.declarations import with_gaps
+    from pdml.encoding.encoder import Category, Number
+    from pdml.tables import MISSING
+
+    def some(f: "Findings", text: str) -> None:
+        f.texts(("levels",), split(text), least=1, most=1_000, refused=MISSING)
+
+    def two(f: "Findings", text: str) -> None:
+        try:
+            column_options.number(name, text)
+        except ValueError:
+            f.wrong(("range",), "be LOW:HIGH with LOW below HIGH, or LOW:HIGH:whole", text)
+
+    found: Attribute
+    if kind == "category":
+        levels = ask(f"Possible levels of {name}, separated by commas", some)
+        found = Category(name=name, levels=tuple(split(levels)))
+    else:
+        known = f"Range of {name} that can be known without looking at anybody"
+        form = "LOW:HIGH, or LOW:HIGH:whole if fractions are no answers"
+        found = column_options.number(name, ask(f"{known}, as {form}", two))
+        assert isinstance(found, Number)
+        found = _expected(found) if found.typical is None else found
+    skipped = ask(f"May an answer to {name} be missing, yes or no", _yes_or_no, "no")
+    return with_gaps(found) if skipped == "yes" else found
+
+
+def _expected(number: "Number") -> "Number":
+    """What the author would expect of people, without looking at any."""
+
+    def tried(f: "Findings", text: str, make: "Callable[[float], Number]") -> None:
+        try:
+            make(float(text))
+        except InvalidInput as error:
+            f.add(("answer",), str(error))
+        except ValueError:
+            f.wrong(("answer",), "be a number", text)
+
+    def both(typical: float, spread: float) -> "Number":
+        return replace(number, typical=typical, spread=spread)
+
+    middle, sixth = number.scale
+    asked = f"What value of {number.name} would you expect of a typical person?"
+    typical = ask(asked, partial(tried, make=lambda said: both(said, sixth)), f"{middle:g}")
+    made = partial(both, float(typical))
+    spread = ask(
+        "Within how much of it do most people lie?", partial(tried, make=made), f"{sixth:g}"
+    )
+    return made(float(spread))
+
+
+def _yes_or_no(f: "Findings", text: str) -> None:
+    if text not in ("yes", "no"):
+        f.wrong(("answer",), "be yes or no", text)
+
+
+def attributes_of(error: "Undeclared") -> "tuple[Attribute, ...]":
+    """What is not declared, asked column by column."""
+    typer.echo("Say of each column what you know without looking at anybody's record.", err=True)
+    kinds = {name: "number" if name in error.numbers else "category" for name in error.columns}
+    return tuple(attribute(name, kind) for name, kind in kinds.items())
+
+
+def _attributes() -> "tuple[Attribute, ...]":
+    typer.echo("Attributes: what the model predicts from. The own server can read them.", err=True)
+    found: dict[str, Attribute] = {}
+    while True:
+        prompt = "Name of an attribute" + (" (empty: no more)" if found else "")
+        name = ask(prompt, partial(_distinct, others=tuple(found)), "" if found else None)
+        if not name and found:
+            return tuple(found.values())
+        if not name or name in found:
+            typer.echo("Error: every attribute needs a name of its own", err=True)
+            continue
+        found[name] = attribute(name, ask("Is it a number or a category", _kind, "number"))
+
+
+def _distinct(f: "Findings", text: str, others: tuple[str, ...]) -> None:
+    """The name of one more attribute, or nothing."""
+    from pdml.study.schema.lookalikes import Lookalikes
+
+    seen = Lookalikes()
+    for other in others:
+        seen.add(other)
+    if text and f.text(("name",), text, 100) and text not in others:
+        f.distinct(("name",), text, seen)
+
+
+def _servers() -> list[str]:
+    from pdml.study.schema.draft import server_table
+    from pdml.study.schema.fields import MOST_SERVERS
+    from pdml.study.schema.parse_servers import read_servers
+
+    def good(f: "Findings", text: str) -> None:
+        read_servers(f, [server_table(part) for part in split(text)], MOST_SERVERS)
+
+    return split(ask("Names of the servers, separated by commas", good, "alice,bob,carol"))
+
+
+def _kind(f: "Findings", text: str) -> None:
+    if text not in ("number", "category"):
+        f.wrong(("kind",), "be number or category", text)
+
+
+def _several(what: str, proposed: str) -> list[str]:
+    def two_or_more(f: "Findings", text: str) -> None:
+        f.texts(("answer",), split(text), least=2, most=100)
+
+    return split(ask(f"{what}, separated by commas", two_or_more, proposed))
+
+
+def _short(name: str, most: int) -> "Check":
+    return lambda f, text: f.text((name,), text, most)
+
+
+def told() -> dict[str, dict[str, Any]]:
+    """What people must be told before they are asked; nothing if the author has no answers yet."""
+    from pdml.study.participant_notice import LONGEST
+
+    typer.echo("People are asked only by a study that tells them who asks, and for what.", err=True)
+    name = ask("Who organises it, a person or an organisation (empty: later)", _perhaps, "")
+    if not name:
+        return {}
+
+    def day(f: "Findings", text: str) -> None:
+        try:
+            if date.fromisoformat(text) <= datetime.now(UTC).date():
+                f.wrong(("retention",), "be a day to come", text, "all reports would be erased")
+        except ValueError:
+            f.wrong(("retention",), "be a day such as 2030-01-31", text)
+
+    organiser = {
+        "name": name,
+        "address": ask("Its postal address", _short("address", 500)),
+        "contact": ask("Where people write to (e-mail or telephone)", _short("contact", 200)),
+    }
+    asked = "Where they write to about their data (empty: the same)"
+    if guard := ask(asked, _perhaps, ""):
+        organiser["data_protection_contact"] = guard
+    notice = {
+        "purpose": ask("What are the answers and the model for", _short("purpose", 2_000)),
+        "legal_basis": ask("On what legal basis, such as consent", _short("legal_basis", 2_000)),
+        "who_sees": ask("Who sees what of an answer", _short("who_sees", 2_000)),
+    }
+    until = ask("The day on which all reports are erased, as YYYY-MM-DD", day)
+    notice["retention"] = f"{until}T00:00:00Z"
+    consent = {
+        "text": ask("The sentence that people agree to", _short("text", LONGEST)),
+        "version": "1",
+    }
+    return {"organiser": organiser, "notice": notice, "consent": consent}
+
+
+def _perhaps(f: "Findings", text: str) -> None:
+    if text:
+        f.text(("answer",), text, 200)
+
+
+QUESTIONS: Mapping[str, Callable[[], Any]] = {  # in the order in which people think of them
+    "title": partial(ask, "Title of the study", _short("title", 200)),
+    "question": partial(ask, "The question whose answer is kept secret", _short("question", 500)),
+    "classes": partial(_several, "Its possible answers", "no,yes"),
+    "attributes": _attributes,
+    "servers": _servers,
+    "told": told,
+}
+
+
+def budget(proposed: float) -> float:
+    """The limit of features, beside what some limits mean."""
+    from pdml.accounting import Budget
+    from pdml.cli.render.budget_text import sure
+
+    typer.echo("Budget: how much may all other servers together learn about one person's", err=True)
+    typer.echo("answers, from all trainings? Starting from even odds they become", err=True)
+    for epsilon in SHOWN:
+        typer.echo(f"  {epsilon:<4g} {sure(epsilon, Budget().features_delta)}", err=True)
+    return float(ask("Epsilon of the budget", _positive, f"{proposed:g}"))
+
+
+def _positive(f: "Findings", text: str) -> None:
+    try:
+        if 0 < float(text) < inf:
+            return
+    except ValueError:
+        pass
+    f.wrong(("epsilon",), "be a positive number", text)

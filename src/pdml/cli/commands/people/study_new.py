@@ -1,0 +1,202 @@
+"""`pdml study new`: ask for what a study needs, or take it from a table's header, and write a
+commented study.toml.
+"""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pdml.cli import outputs
+from pdml.cli.commands.people import study_dialogue
+from pdml.cli.commands.people.study_dialogue import split
+from pdml.cli.options import Force, Json, argument, flag, option
+from pdml.cli.render import console
+from pdml.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pdml.cli import column_options
+    from pdml.study import Study
+
+_FROM_CSV = "Take names (and kinds) of attributes from a table."
+_RANGE = "Range of a number, and within what most people lie."
+_SPELT = "What stands for no answer in tables, besides an empty cell."
+_FROM_DATA = "Take ranges, levels and classes not declared from the table: a leak."
+_WEAK = "Take epsilons above 2.944438, which hardly protect."
+_FEATURES = "Budget: epsilon of features against all other servers.  [default: asked for, or 1]"
+_LABELS = "Budget: epsilon of labels, if it is to be less than what devices give away."
+_QUIET = {"show_default": False}
+Texts = list[str] | None
+Number = float | None
+
+
+def new(
+    file: Annotated[Path, argument("The file to write.", "STUDY")] = Path("study.toml"),
+    from_csv: Annotated[Path | None, option(_FROM_CSV, "FILE")] = None,
+    label: Annotated[str, option("Its column that people keep secret.", "COLUMN")] = "",
+    ranges: Annotated[
+        Texts, option(_RANGE, "COLUMN=LOW:HIGH[:TYPICAL:SPREAD][:whole]", "--range")
+    ] = None,
+    levels: Annotated[Texts, option("Declared levels of a category.", "COLUMN=A,B,...")] = None,
+    ignore: Annotated[Texts, option("A column that is no attribute.", "COLUMN")] = None,
+    missing: Annotated[Texts, option("A question that people may leave out.", "COLUMN")] = None,
+    missing_values: Annotated[str, option(_SPELT, "A,B,...")] = "",
+    from_data: Annotated[bool, flag("--from-data", _FROM_DATA)] = False,
+    id: Annotated[str, option("A short name.  [default: from the title]", **_QUIET)] = "",
+    title: Annotated[str, option("What people read first.")] = "",
+    question: Annotated[str, option("The question whose answer is kept secret.")] = "",
+    classes: Annotated[str, option("Its possible answers.", "A,B,...")] = "",
+    menu: Annotated[str, option("Epsilons to choose from, ascending.", "E,E,...")] = "0.4,1,2",
+    accept_weak: Annotated[bool, flag("--accept-weak", _WEAK)] = False,
+    default: Annotated[
+        Number, option("The one suggested.  [default: the middle]", **_QUIET)
+    ] = None,
+    features_epsilon: Annotated[Number, option(_FEATURES, **_QUIET)] = None,
+    labels_epsilon: Annotated[Number, option(_LABELS, **_QUIET)] = None,
+    yes: Annotated[
+        bool, flag("--yes", "Take the budget that is proposed, without asking.")
+    ] = False,
+    servers: Annotated[str, option("Names of the servers, or NAME=URL.", "A,B,...")] = "",
+    topology: Annotated[str, option("Who talks to whom: ring or complete.")] = "ring",
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write a commented study.toml: asked step by step, or from the header of a table.
+
+    Ranges, typical values and levels are part of the contract, and so are public. Declare what can
+    be known without looking at anybody's record: with age=18:100:45:20 ages from 18 to 100 are
+    accepted, and most people are expected to be 45 ± 20. --from-data takes the rest from the table,
+    which shows whoever is extreme or rare, and no noise protects that.
+
+    The budget is the most that all other servers together may learn about one person from all
+    trainings. It is part of the contract, too: changed later it makes another study.
+
+    \b
+    Example, asked step by step:
+      pdml study new
+    Example, from a table:
+      pdml study new --from-csv people.csv --label diagnosis --classes no,yes \\
+          --range age=18:100:45:20 --levels sex=female,male,other --servers alice,bob,carol
+    """
+    from pdml.cli import column_options
+    from pdml.files import atomic_write
+    from pdml.study.schema.draft import FEATURES_EPSILON, LEAK, new_study
+    from pdml.study.schema.template import render
+
+    outputs.check([file], force=force)
+    said: dict[str, Any] = {"title": title, "question": question}
+    said |= {"classes": split(classes), "servers": split(servers)}
+    leaks: tuple[str, ...] = ()
+    if from_csv is not None:
+        columns = column_options.Columns(
+            ranges=ranges,
+            levels=levels,
+            ignore=ignore,
+            missing=missing,
+            missing_values=missing_values,
+        )
+        found, leaks = _of_table(from_csv, label, columns, from_data=from_data)
+        if not (classes or from_data):
+            raise InvalidInput(
+                "--classes must name the possible answers, got nothing: or let --from-data take "
+                "them from the table"
+            )
+        said = {name: said.get(name) or value for name, value in found.items()}
+    elif label or ranges or levels or ignore or missing or missing_values or from_data:
+        raise InvalidInput(
+            "--label, --range, --levels, --ignore, --missing, --missing-values and --from-data "
+            "describe a table: give it with --from-csv FILE"
+        )
+    else:
+        said = {name: said.get(name) or ask() for name, ask in study_dialogue.QUESTIONS.items()}
+    if features_epsilon is None:  # there always is a limit, which ends whatever jobs follow
+        asks = from_csv is None and not yes
+        features_epsilon = study_dialogue.budget(FEATURES_EPSILON) if asks else FEATURES_EPSILON
+    study = new_study(
+        **said,
+        id=id,
+        menu=_numbers("--menu", menu),
+        default=default,
+        accept_weak=accept_weak,
+        topology=topology,
+        features_epsilon=features_epsilon,
+        labels_epsilon=labels_epsilon,
+    )
+    text = render(study, dict.fromkeys(leaks, LEAK))
+    outputs.commit({file: partial(atomic_write, data=text)})
+    leaks = leaks if classes or from_csv is None else (*leaks, label)
+    told = {"file": str(file), "hash": study.hash, "budget": study.to_dict()["budget"]}
+    console.answer(
+        as_json,
+        told | {"leaks": leaks},
+        f"wrote {file}; next: replace what is a placeholder, then pdml study check {file}",
+        _budget(study),
+    )
+    if leaks and not as_json:
+        from pdml.tables import listed
+
+        what = f"ranges (to two digits of their width), levels or classes of {listed(leaks)}"
+        alone = "also a level or class that one person alone has"
+        typer.echo(
+            f"warning: {what} were taken from the data, {alone}: a release no noise protects",
+            err=True,
+        )
+
+
+def _of_table(
+    file: Path, label: str, columns: "column_options.Columns", *, from_data: bool
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What a table proposes, and the columns whose declaration came from the data. A person at a
+    terminal is asked for what is not declared.
+    """
+    from pdml.cli import column_options
+    from pdml.encoding.declarations import by_name, encoder_for
+    from pdml.errors import Undeclared
+    from pdml.study.schema.draft import SERVERS
+    from pdml.tables import read_table
+    from pdml.tables.roles import Roles
+
+    if not label:
+        raise InvalidInput("--from-csv needs --label COLUMN: the column that people keep secret")
+    table, settings = read_table(file), columns.settings()
+    features = Roles(label=label, ignored=tuple(columns.ignore or ())).features(table)
+    known = by_name(settings.pop("attributes"))
+    settings |= {"features": features, "from_data": from_data}
+    command = ["pdml", "study", "new", "--from-csv", str(file), "--label", label]
+    with column_options.in_options([*command, *columns.typed()]):
+        try:
+            encoder, guessed = encoder_for(table, known, **settings)
+        except Undeclared as error:
+            if not sys.stdin.isatty():
+                raise
+            known |= by_name(study_dialogue.attributes_of(error))
+            encoder, guessed = encoder_for(table, known, **settings)
+    proposed = {
+        "title": f"A study of {label}",
+        "question": f"{label}?",
+        "classes": sorted(set(table.text(label, private=True).tolist())) if from_data else [],
+        "attributes": encoder.attributes,
+        "missing_values": encoder.missing_values,
+        "servers": SERVERS,
+    }
+    return proposed, guessed
+
+
+def _budget(study: "Study") -> str:
+    """What the budget of a new study lets others learn."""
+    from pdml.accounting import Budget
+    from pdml.cli.render.budget_text import sure
+
+    budget = study.budget or Budget()
+    limit = sure(*budget.limit("features"), of=" of somebody's answers")
+    learnt = f"By its budget, from even odds, {budget.whom} can become {limit}."
+    return f"{learnt} After the first report another budget makes another study."
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidInput(f"{option} must be numbers separated by commas, got {text!r}") from None

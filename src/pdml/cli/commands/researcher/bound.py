@@ -1,0 +1,185 @@
+"""`pdml bound`: what theory promises of a training before it starts, term by term, and where it
+promises nothing.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pdml import _validate
+from pdml.cli import options, outputs
+from pdml.cli.options import flag, option
+from pdml.cli.render import console
+from pdml.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pdml.research.bounds import Promises
+
+MOST_SERVERS = 2000
+_EPSILON = "Privacy of each label on its device, the smallest if they differ; inf is none."
+_RADIUS = "Classifiers up to this length (W).  [default: the longest best one]"
+_CHECK = "Train on Twonorm and Waveform and hold the bounds against it."
+_MET = {None: "?", True: "yes", False: "no"}
+
+
+def bound(
+    records: options.Records = "",
+    servers: options.Servers = 10,
+    features: options.Width = 0,
+    epsilon: Annotated[float, option(_EPSILON)] = 1.0,
+    norm_bound: Annotated[float, option("Longest a record may be.")] = 1.0,
+    radius: Annotated[float | None, option(_RADIUS)] = None,
+    delta: Annotated[float, option("Chance for which nothing is promised.")] = 0.05,
+    topology: options.Topology = "random",
+    links: options.Links = None,
+    rounds: options.Rounds = None,
+    penalty: options.Penalty = None,
+    regularization: options.Regularization = None,
+    objective_bound: options.ObjectiveBound = None,
+    objective_noise: options.ObjectiveNoise = None,
+    noise_scale: options.NoiseScale = None,
+    noise_decay: options.NoiseDecay = None,
+    like: Annotated[
+        Path | None, option("Public records: their number, width and complexity.", "FILE")
+    ] = None,
+    label: options.PublicLabel = "",
+    suggest_topology: Annotated[
+        bool, flag("--suggest-topology", "Compare graphs for so many servers instead.")
+    ] = False,
+    check: Annotated[bool, flag("--check", _CHECK)] = False,
+    plot: Annotated[Path | None, option("Draw Corollary 1 as .png or .svg.", "FILE")] = None,
+    against: Annotated[str, option("What to draw it against: records or bound (R).")] = "records",
+    force: options.Force = False,
+    seed: Annotated[
+        int, option("Draws random graphs, signs and the trainings of --check.", min=0)
+    ] = 0,
+    jobs: Annotated[int, option("Processes of --check; 0: one per core.", min=0)] = 0,
+    as_json: options.TablesJson = False,
+) -> None:
+    """Bound how much worse than the best classifier a training can end.
+
+    The paper's Theorems 1 and 2 and Corollaries 1 and 2, as printed, corrected, and sharper than
+    the paper, in terms of labels, noise in the objective, noise on what servers send, and
+    unfinished optimisation; and the conditions they need.
+
+    \b
+    Example:
+      pdml bound --records 20000 --servers 5 --features 19 --regularization 1
+    Example, which graph helps:
+      pdml bound --suggest-topology --servers 16
+    """
+    given = options.given(locals(), options.SETTINGS)
+    from pdml.cli.commands.researcher import bound_studies as studies
+    from pdml.planning.training_plan import TrainingPlan
+
+    training = TrainingPlan(**given)
+    if check:
+        studies.check(seed, jobs, as_json)
+        return
+    if jobs:
+        raise InvalidInput("--jobs belongs to --check: nothing else here takes long")
+    if suggest_topology:
+        studies.suggest(servers, training.regularization, norm_bound, seed, as_json)
+        return
+    why = "the graph is judged by its eigenvalues"
+    _validate.integer("servers", servers, low=2, high=MOST_SERVERS, why=why)
+    kind = _kind(plot, against, force)
+    from pdml.cli.consortium_options import described
+    from pdml.research.bounds import Complexity, Setting, promises
+
+    known = described(
+        records=records,
+        servers=servers,
+        features=features,
+        epsilon=epsilon,
+        norm_bound=norm_bound,
+        topology=topology,
+        links=links,
+        seed=seed,
+        like=like,
+        label=label,
+    )
+    if known.sizes.classes != 2:
+        raise InvalidInput(
+            f"--label must have two classes, got {known.sizes.classes}: the theorems are about two"
+        )
+    setting = Setting.of(training, known.graph, known.sizes, radius=radius, delta=delta)
+    seen = None if known.public is None else Complexity.of(known.public[0], setting.radius, seed)
+    if plot is not None:
+        from pdml.research.bounds.plot import draw
+
+        outputs.commit({plot: lambda path: draw(setting, against, path, kind)})
+    found = promises(setting, seen)
+    console.tell(as_json, found.to_dict(), lambda: _show(found, plot))
+
+
+def _kind(plot: Path | None, against: str, force: bool) -> str:
+    _validate.choice("against", against, ("records", "bound"))
+    if plot is None:
+        return ""
+    kind = plot.suffix.lower().lstrip(".")
+    if kind not in ("png", "svg"):
+        raise InvalidInput(f"--plot must end in .png or .svg, got {plot.name!r}")
+    outputs.check([plot], force=force)
+    return kind
+
+
+def _show(found: "Promises", plot: Path | None) -> None:
+    setting = found.setting
+    console.show(
+        "How much worse than the best classifier?",
+        _table(found),
+        f"Excess risk per classifier, at most this but for a chance of {setting.delta:g}.",
+        f"* This bound says nothing here: the loss at w = 0 is {setting.zero_loss:.2f}, and "
+        "its excess no more.",
+    )
+    rows = [(each.name, _MET[each.holds], each.reason) for each in found.preconditions]
+    console.show("What must hold", console.Grid(("precondition", "met", "why"), rows, words=3))
+    console.say("", *(f"- {sentence}" for sentence in _remarks(found)))
+    if plot is not None:
+        console.list_files({"plot": plot})
+
+
+def _table(found: "Promises") -> console.Grid:
+    columns = ("statement", "variant", "labels", "objective", "iterates", "optimisation", "total")
+    rows: list[tuple[str, ...]] = []
+    for each in sorted(found.bounds, key=lambda b: b.statement):
+        terms = (f"{value / each.classifiers:.3g}" for value in each.terms.values())
+        mark = " " if found.speaks(each) else "*"
+        short = each.statement.replace("Corollary", "Cor.").replace("Theorem", "Thm.")
+        if short == "Thm. 1" and each.variant == "corrected" and found.silent:
+            rows.append((short, "as printed", *("-" * 4), "- "))
+        rows.append((short, each.variant, *terms, f"{each.per_classifier:.3g}{mark}"))
+    return console.Grid(columns, rows, words=2)
+
+
+def _remarks(found: "Promises") -> Iterator[str]:
+    if found.silent:
+        yield (
+            "Theorem 1 as printed says nothing here: its condition is not met. The corrected ones "
+            "need no condition on the graph."
+        )
+    yield (
+        "Lemma 5 is false as printed, met or not (docs/errata.md); corrected and sharper bounds "
+        "do not use it."
+    )
+    yield (
+        "Corrected bounds are for classifiers no longer than W, which noise cannot promise; the "
+        "sharper ones need no such class."
+    )
+    yield (
+        "Theorems 1 and 2 bound the mean of a server's iterates before noise, which stays inside "
+        "it; of what it sends they prove nothing."
+    )
+    for each in found.bounds:
+        if each.variant == "sharper" and each.statement in ("Corollary 1", "Theorem 1"):
+            promised = f"promises {each.per_classifier:.3g}"
+            says = promised if found.speaks(each) else "says nothing"
+            yield f"{each.statement}, sharper, {says}; its largest term is {each.dominant}."
+    if found.complexity is not None:
+        drawn = found.complexity.sampled
+        seen = f"{drawn.value:.4g} by {drawn.draws} draws ({drawn.low:.4g} to {drawn.high:.4g})"
+        yield (
+            f"Rademacher complexity of the public records: {seen}, at most "
+            f"{found.complexity.closed_form:.4g}."
+        )

@@ -1,0 +1,370 @@
+"""`pdml node`: one organisation's part in a training between organisations."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pdml.cli.commands.training import node_evaluate
+from pdml.cli.options import Json, NodeFolder, argument, flag, group, option
+from pdml.cli.render import console
+from pdml.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pdml.node.job.participant import Holdings
+    from pdml.node.storage.node_dir import Home
+
+node = group(
+    "Take part in a training between organisations.",
+    "Needs the extra: pip install 'pdml[node]'. FOLDER is what `pdml node init` "
+    "made on this machine.",
+)
+
+node.command("evaluate")(node_evaluate.evaluate)
+node.command("pool")(node_evaluate.pool)
+
+_ACCEPT = "Ask an operator about each offer, or accept the study's own plan."
+_RANDOMISE = "They are true: randomise them now. This organisation saw them."
+_OTHERS = "Nobody in these records is in a data set that this node has trained on."
+_BEFORE = "An earlier revision that this folder has not seen; repeat, oldest first."
+_RELAY = "Another way to the relay, a leaf node, say.  [default: the study's address]"
+_EVERYBODY = "What each member of the study has released, and has left."
+_METRICS = "Figures for Prometheus, on this machine only."
+_SIMULATED = "For tests: repeatable noise, which protects nobody."
+_OFFER = "The offer's digest or its first digits, or the job's name."
+Offered = Annotated[str, argument(_OFFER, "OFFER")]
+
+
+def _home(folder: Path) -> "Home":
+    from pdml.node.storage.node_dir import Home
+
+    return Home.open(folder)
+
+
+@node.command()
+def init(
+    folder: NodeFolder,
+    name: Annotated[str, option("The server's name in the study.", "NAME")] = "",
+    accept: Annotated[str, option(_ACCEPT, "ask|study")] = "ask",
+    renew: Annotated[
+        bool, flag("--renew", "New keys for a folder that exists: the old ones are lost or known.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a node's keys, on the machine where it will run, and print its public card.
+
+    The card goes to whoever keeps the study file; nothing else leaves the folder.
+
+    \b
+    Example:
+      pdml node init alice --name alice
+    """
+    from pdml.node.storage.node_dir import Home
+
+    if not name and not renew:
+        raise typer.BadParameter("it is the server's name in the study", param_hint="--name")
+    home = Home.renew(folder, name) if renew else Home.create(folder, name, accept=accept)
+    card, path = home.card(), home.path(f"{home.name}.card")
+    told = {"name": home.name, "folder": str(home.folder), "card": str(path)}
+    keys = {"signing_key": card.signing_key, "sealing_key": card.sealing_key}
+    console.answer(
+        as_json,
+        told | {"fingerprint": card.fingerprint} | keys,
+        card.text(),
+        f"This card is {path}: send it to whoever keeps the study, and compare "
+        f"{card.fingerprint} on the telephone.",
+    )
+
+
+@node.command()
+def join(
+    folder: NodeFolder,
+    file: Annotated[Path, argument("A study.toml that pins everybody's keys.", "STUDY")] = Path(
+        "study.toml"
+    ),
+    before: Annotated[list[Path] | None, option(_BEFORE, "FILE")] = None,
+    accept: Annotated[str, option("The rule for offers.  [default: as it is]", "ask|study")] = "",
+    as_json: Json = False,
+) -> None:
+    """Adopt the study, or its next revision, in which nothing but keys and relay may differ.
+
+    \b
+    Example:
+      pdml node join alice study.toml --accept study
+    """
+    home = _home(folder).join_file(file, before=before or (), accept=accept)
+    study = home.study()
+    console.answer(
+        as_json,
+        {"name": home.name, "study": study.id, "hash": study.hash, "accept": home.config.accept},
+        f"{home.name} is in the study {study.id}.",
+        f"hash {study.hash}",
+        "Compare the hash with the other organisations: whoever has another one has "
+        "another contract.",
+    )
+
+
+@node.command()
+def data(
+    folder: NodeFolder,
+    from_collect: Annotated[
+        Path | None, option("A data set that `pdml collect export` made.", "FOLDER")
+    ] = None,
+    table: Annotated[
+        Path | None, option("Or a table: .csv, .csv.gz or .parquet.", "FILE", "--csv")
+    ] = None,
+    label: Annotated[str, option("The table's label column.", "COLUMN")] = "",
+    epsilon: Annotated[float | None, option("The labels' epsilon, from the study's menu.")] = None,
+    epsilon_column: Annotated[str, option("Or each label's own.", "COLUMN")] = "",
+    randomised: Annotated[
+        bool, flag("--randomised", "The labels were randomised on people's devices.")
+    ] = False,
+    randomise: Annotated[bool, flag("--randomise", _RANDOMISE)] = False,
+    new_participants: Annotated[bool, flag("--new-participants", _OTHERS)] = False,
+    as_json: Json = False,
+) -> None:
+    """Give a node the records it trains on.
+
+    They are copied into the folder, readable by its owner alone, and checked against the study. A
+    budget belongs to a data set: after a training another is taken only with --new-participants.
+
+    \b
+    Example:
+      pdml node data alice --from-collect frozen/alice
+    Example, for a table with labels that people randomised with epsilon 1:
+      pdml node data alice --csv people.csv --label diagnosis --epsilon 1 --randomised
+    """
+    from pdml.accounting.provenance import note
+    from pdml.node.job.import_data import import_frozen, import_table
+    from pdml.tables import read_table
+
+    home = _home(folder)
+    of_table = label or epsilon is not None or epsilon_column or randomised or randomise
+    if (from_collect is None) == (table is None):
+        raise InvalidInput("give one of --from-collect FOLDER and --csv FILE")
+    if from_collect is not None and of_table:
+        raise InvalidInput(
+            "--label, --epsilon, --epsilon-column, --randomised and --randomise belong to --csv"
+        )
+    if table is not None and randomised == randomise:
+        raise InvalidInput(
+            "say whether the labels are --randomised already or are to be --randomise'd now"
+        )
+    if from_collect is not None:
+        held = import_frozen(home, from_collect, new_participants=new_participants)
+    else:
+        assert table is not None
+        held = import_table(
+            home,
+            read_table(table),
+            label=label,
+            epsilon=epsilon,
+            epsilon_column=epsilon_column,
+            randomise=randomise,
+            new_participants=new_participants,
+        )
+    records, who = held.server.place.records, note(home.name, held.randomised_by)
+    told = {"server": home.name, "records": records, "dataset": held.dataset}
+    told |= {"smallest_epsilon": held.server.place.epsilon, "randomised_by": held.randomised_by}
+    console.answer(
+        as_json,
+        told,
+        f"{home.name} trains on {records:,} records (data set {held.dataset[:12]}).",
+        *([who] if who else []),
+    )
+
+
+@node.command()
+def run(
+    folder: NodeFolder,
+    relay: Annotated[str, option(_RELAY, "HOST:PORT")] = "",
+    metrics: Annotated[str, option(_METRICS, "127.0.0.1:PORT")] = "",
+    simulated_noise: Annotated[int | None, option(_SIMULATED, "SEED", min=0)] = None,
+    verbose: Annotated[bool, flag("--verbose", "Say more on stderr.")] = False,
+) -> None:
+    """Run a node: one connection to the relay, and nothing listens here. It goes on until it is
+    stopped.
+
+    A job that was begun goes on when the node is started again.
+
+    \b
+    Example:
+      pdml node run alice
+    """
+    from pdml.node.daemon.__main__ import run as serve
+
+    def keep(home: "Home", name: str, held: "Holdings") -> None:
+        from pdml.consortium.job_client import (
+            keep_house,  # after the first exchange of sums, not before
+        )
+
+        keep_house(home, name, held)
+
+    serve(
+        folder,
+        relay=relay,
+        metrics=metrics,
+        simulated_noise=simulated_noise,
+        verbose=verbose,
+        keep=keep,
+    )
+
+
+@node.command()
+def status(
+    folder: NodeFolder,
+    study: Annotated[bool, flag("--study", _EVERYBODY)] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what a node is doing, and what its data sets have given away so far: the journal's word.
+
+    With --study, what each member of the study has released and has left, by the statements that
+    all have signed at the end of jobs.
+
+    \b
+    Example:
+      pdml node status alice
+      pdml node status alice --study
+    """
+    from pdml.cli.render import node_status_tables
+    from pdml.node.operator.consortium_status import everybody
+    from pdml.node.operator.node_status import look
+
+    if study:
+        members = everybody(_home(folder))
+        console.tell(as_json, members.to_dict(), lambda: node_status_tables.show_members(members))
+        return
+    found = look(_home(folder))
+    console.tell(as_json, found.to_dict(), lambda: node_status_tables.show(found))
+
+
+@node.command()
+def result(
+    folder: NodeFolder,
+    job: Annotated[str, argument("A job that is done.", "JOB")],
+    out: Annotated[Path, option("A new folder for the result.", "DIR")] = Path("result"),
+    as_json: Json = False,
+) -> None:
+    """Assemble the model and its page from everybody's statements: the same bytes at every member.
+
+    \b
+    Example:
+      pdml node result alice first --out result
+    """
+    from pdml.cli.commands.training.train_study import write_result
+    from pdml.consortium.job_client import gather
+
+    write_result(gather(_home(folder), job), out, as_json=as_json)
+
+
+@node.command()
+def offers(
+    folder: NodeFolder,
+    offer: Annotated[str, argument("One that waits: its terms and cost.", "OFFER")] = "",
+    as_json: Json = False,
+) -> None:
+    """List the jobs that members have offered, and what became of them.
+
+    With OFFER, a digest or a job's name, the terms of one that waits and what it would cost.
+
+    \b
+    Example:
+      pdml node offers alice
+      pdml node offers alice first
+    """
+    from pdml.cli.render import node_status_tables, offer_text
+    from pdml.node.operator import commands
+    from pdml.node.protocol.offer_terms import read_terms
+
+    home = _home(folder)
+    if offer:
+        terms = read_terms(home, commands.find(home, offer))
+        console.tell(as_json, terms.to_dict(), lambda: offer_text.show(terms))
+        return
+    found = commands.offers(home)
+    told = {"offers": [each.to_dict() for each in found]}
+    listed = [*map(node_status_tables.offered, found)]
+    console.answer(as_json, told, *(listed or ["No job was offered yet."]))
+
+
+@node.command()
+def accept(
+    folder: NodeFolder,
+    offer: Offered,
+    yes: Annotated[bool, flag("--yes", "Accept without a question: for scripts.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the terms of an offer that waits and what it costs, and accept it if you say yes.
+
+    What is accepted is the offer that was shown, whatever else has its name.
+
+    \b
+    Example:
+      pdml node accept alice first
+      pdml node accept alice 3f2a91c04b7e05d1 --yes
+    """
+    from pdml.cli.render import offer_text
+    from pdml.node.operator import commands
+    from pdml.node.protocol.offer_terms import read_terms
+
+    home = _home(folder)
+    terms = read_terms(home, commands.find(home, offer))
+    job, who, digest = terms.contract.job, terms.offer.offerer, terms.digest
+    if not yes and (as_json or not sys.stdin.isatty()):
+        raise InvalidInput(
+            f"nobody can be asked here whether to accept {who}'s offer of job {job}: read its "
+            f"terms with `pdml node offers {folder} {digest}`, then accept it with "
+            f"`pdml node accept {folder} {digest} --yes`"
+        )
+    if not as_json:
+        offer_text.show(terms)
+    if not yes and not console.confirm(f"Accept {who}'s offer of job {job} on these terms?"):
+        console.answer(False, {}, f"job {job} is not accepted, and its offer waits on")
+        raise typer.Exit(1)
+    commands.accept(home, digest)
+    told = terms.to_dict() | {"state": "accepted"}
+    console.answer(as_json, told, f"{who}'s offer of job {job} is accepted, digest {digest}")
+
+
+@node.command()
+def refuse(
+    folder: NodeFolder,
+    offer: Offered,
+    why: Annotated[str, option("What the others are told.", "SENTENCE")] = "",
+    as_json: Json = False,
+) -> None:
+    """Refuse an offer that waits for an answer: no node then releases anything (more) for it.
+
+    \b
+    Example:
+      pdml node refuse alice first --why "not before Monday"
+    """
+    from pdml.node.operator import commands
+
+    found = commands.refuse(_home(folder), offer, why)
+    console.answer(
+        as_json,
+        found.to_dict() | {"state": "refused"},
+        f"{found.offerer}'s offer of job {found.job} is refused, digest {found.digest}",
+    )
+
+
+@node.command()
+def stop(folder: NodeFolder, as_json: Json = False) -> None:
+    """Stop the job that this node is in, at every member; the journals let it go on later.
+
+    The node itself goes on running: end it as it was started (Ctrl-C, or the service manager).
+
+    \b
+    Example:
+      pdml node stop alice
+    """
+    from pdml.node.operator import commands
+
+    job = commands.stop(_home(folder))
+    console.answer(
+        as_json,
+        {"job": job, "stopping": True},
+        f"job {job} is being stopped at every member; to go on: pdml train --job {job} --resume",
+    )

@@ -1,0 +1,271 @@
+"""`pdml plan`: a privacy budget in, the plan that loses the least under it out, and what was
+traded.
+"""
+
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pdml.cli import options, outputs
+from pdml.cli.options import argument, option
+from pdml.cli.render import console
+from pdml.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pdml.accounting import Budget
+    from pdml.numerics.interval import Range
+    from pdml.planning.search.planner import Proposal
+    from pdml.planning.training_plan import TrainingPlan
+
+_TARGET = "Find the smallest epsilon, of labels and budget alike, that reaches this on --like."
+_METHOD = "rounds or sums.  [default: whichever is expected to be right more often]"
+_STUDY = "A study.toml: questions, menus, servers, links and budget are its own."
+_QUIET = {"show_default": False}
+_ITS_OWN = ["epsilon", "servers", "features", "classes", "norm_bound", "topology", "links", "seed"]
+_ITS_OWN += ["target_accuracy"]
+_LIMITS = ["features_epsilon", "features_delta", "labels_epsilon", "labels_delta", "colluding"]
+
+
+def plan(
+    context: typer.Context,
+    study: Annotated[Path | None, argument(_STUDY, "STUDY")] = None,
+    features_epsilon: options.FeaturesEpsilon = 1.0,
+    features_delta: options.Delta = 1e-6,
+    labels_epsilon: Annotated[
+        float | None, option("The same for labels.  [default: --epsilon]", **_QUIET)
+    ] = None,
+    labels_delta: Annotated[float, option("But for this chance.")] = 1e-6,
+    epsilon: Annotated[float, option("Privacy of each label on its device.")] = 1.0,
+    records: options.Records = "",
+    servers: options.Servers = 10,
+    features: options.Width = 0,
+    classes: Annotated[int, option("Classes of the label.")] = 2,
+    norm_bound: options.NormBound = 1.0,
+    topology: options.Topology = "random",
+    links: options.Links = None,
+    colluding: options.Colluding = None,
+    method: Annotated[str | None, option(_METHOD, **_QUIET)] = None,
+    rounds: Annotated[int, option("The most rounds to plan for.")] = 100,
+    like: Annotated[
+        Path | None, option("Public records of the same shape to plan with.", "FILE")
+    ] = None,
+    label: options.PublicLabel = "",
+    target_accuracy: Annotated[float | None, option(_TARGET)] = None,
+    out: Annotated[Path | None, option("Write the plan's settings as JSON.", "FILE")] = None,
+    force: options.Force = False,
+    seed: Annotated[int, option("Draws the random topology.", min=0)] = 0,
+    as_json: options.TablesJson = False,
+) -> None:
+    """Find the training that loses the least accuracy within a privacy budget.
+
+    No record is needed: the plan follows from sizes, and from made-up populations or public records
+    like yours. Whether joining is expected to pay at all is said before anybody releases anything.
+
+    For a study everybody is expected to choose what its menus suggest, and randomised answers are
+    rehearsed as they will be reported. Noise is planned for the whole menu of the label.
+
+    \b
+    Example:
+      pdml plan --features-epsilon 1 --labels-epsilon 0.5 --records 4500 \\
+          --servers 10 --features 104
+    Example, for a study:
+      pdml plan study.toml --records 4500
+    Example, the smallest epsilon for an accuracy on public records:
+      pdml plan --target-accuracy 0.9 --like public.csv --label diagnosis
+    """
+    if out is not None:
+        outputs.check([out], force=force)
+    if target_accuracy is not None and like is None:
+        raise InvalidInput(
+            "--target-accuracy needs --like FILE: accuracy is measured on public records of the "
+            "same shape"
+        )
+    from pdml import _validate
+    from pdml.planning.search.planner import Budget, propose
+
+    _validate.real("--epsilon", epsilon, low=0, open_low=True, why="0 would report pure noise")
+    if study is None and labels_epsilon is not None and epsilon < labels_epsilon < inf:
+        raise InvalidInput(
+            f"--labels-epsilon must be at most --epsilon, {epsilon:g}, or inf, got "
+            f"{labels_epsilon:g}: the device keeps to --epsilon whatever is trained"
+        )
+    coin = epsilon if study is None else inf  # of a label, which alone keeps to it
+    budget = Budget(
+        features_epsilon=features_epsilon,
+        features_delta=features_delta,
+        labels_epsilon=coin if labels_epsilon is None else labels_epsilon,
+        labels_delta=labels_delta,
+        colluding=colluding,
+    )
+    if study is not None:
+        options.leave_out(options.typed(context, _ITS_OWN), " with a study, which settles it")
+        limits = options.typed(context, _LIMITS)
+        proposal, lines = _for_study(study, records, budget, limits, like, label, method, rounds)
+        _end(proposal, {}, out, as_json, lines)
+        return
+    from pdml.cli.consortium_options import described
+
+    known = described(
+        records=records,
+        servers=servers,
+        features=features,
+        epsilon=epsilon,
+        classes=classes,
+        norm_bound=norm_bound,
+        topology=topology,
+        links=links,
+        seed=seed,
+        like=like,
+        label=label,
+    )
+    found: dict[str, float] = {}
+    if target_accuracy is not None and known.public is not None:
+        from pdml.training.target_accuracy import smallest_epsilon
+
+        with console.working("Training on public records"):
+            reached = smallest_epsilon(
+                target_accuracy,
+                *known.public,
+                known.graph,
+                records=known.sizes.records if records else None,
+                classes=known.sizes.classes,
+                norm_bound=norm_bound,
+            )
+        proposal = reached.proposal
+        found = {"epsilon": reached.epsilon, "accuracy": reached.accuracy}
+        found["target_accuracy"] = target_accuracy
+    else:
+        with console.progress("Rehearsing", "step") as progress:
+            proposal = propose(
+                budget,
+                known.sizes,
+                known.graph,
+                like=known.public,
+                method=method,
+                most_rounds=rounds,
+                progress=progress,
+            )
+    _end(proposal, found, out, as_json)
+
+
+def _for_study(
+    file: Path,
+    records: str,
+    budget: "Budget",
+    limits: dict[str, Any],
+    like: Path | None,
+    label: str,
+    method: str | None,
+    rounds: int,
+) -> tuple["Proposal", str]:
+    """A proposal, and the lines of the study's file that would settle it."""
+    from pdml.cli.consortium_options import counts, need_label
+    from pdml.study import Study
+    from pdml.study.schema.template import plan_table
+    from pdml.study.study_plan import propose_for
+    from pdml.tables import read_table
+
+    study = Study.load(file)
+    if study.budget is not None:
+        options.leave_out(limits, ": the study has a budget of its own")
+    need_label(like, label)
+    with console.progress("Rehearsing", "step") as progress:
+        found = propose_for(
+            study,
+            counts(records, len(study.servers)),
+            budget=budget if study.budget is None else None,
+            public=None if like is None else read_table(like),
+            label=label,
+            method=method,
+            most_rounds=rounds,
+            progress=progress,
+        )
+    return found, plan_table(study, found.plan)
+
+
+def _end(
+    proposal: "Proposal", found: dict[str, float], out: Path | None, as_json: bool, lines: str = ""
+) -> None:
+    if out is not None:
+        outputs.commit({out: proposal.save})
+    told = found | proposal.to_dict() | ({"lines": lines} if lines else {})
+    console.tell(as_json, told, lambda: _show(proposal, found, out, lines))
+
+
+def _show(proposal: "Proposal", found: dict[str, float], out: Path | None, lines: str) -> None:
+    from pdml.formatting.numbers import count, significant
+
+    sizes, graph, chosen = proposal.sizes, proposal.graph, proposal.plan
+    if found:
+        wanted, least = f"{found['target_accuracy']:.1%}", f"{found['epsilon']:.3g}"
+        reached = f"is {least} ({found['accuracy']:.1%})"
+        console.say("", f"The smallest epsilon that reaches {wanted} {reached}.")
+    each = _of_sums(proposal) if chosen.method == "sums" else _of_rounds(chosen)
+    joined = f"{count(graph.n, 'server')}, {count(graph.n_edges, 'link')}"
+    people = f"{sum(sizes.records):,} records, {sizes.width - 1} features"
+    chosen_labels = " to ".join(f"{each:.3g}" for each in sizes.chosen)
+    told = f"{joined}, {people}, label epsilon {chosen_labels}."
+    console.show("The plan", console.Grid(("setting", "value"), each), told)
+    rows = [
+        (row.data, significant(row.allowed), significant(row.spent), f"{row.delta:g}")
+        for row in proposal.rows
+    ]
+    columns = (f"against {proposal.budget.whom}", "allowed", "spent", "delta")
+    console.show("The budget", console.Grid(columns, rows))
+    console.show_privacy(proposal.ledger.overview(proposal.budget.colluding))
+    worth = [
+        (_CANDIDATES[name], _range(each.accuracy), _range(each.agreement))
+        for name, each in proposal.candidates.items()
+    ]
+    heads = ("who predicts", "right", "as an unprotected model would")
+    console.show("What it is worth", console.Grid(heads, worth), f"{_capital(proposal.verdict)}.")
+    console.say("", *(f"- {reason}." for reason in proposal.reasons))
+    if lines:
+        console.say("", "These lines of the study's file settle it:", "", *lines.splitlines())
+    if out is not None:
+        console.list_files({"plan": out})
+
+
+_CANDIDATES = {
+    "sums": "all servers, by one exchange of sums",
+    "rounds": "all servers, in rounds",
+    "alone": "a server with its own reports",
+    "majority": "whoever says the largest class",
+}
+
+
+def _range(found: "Range") -> str:
+    return f"{found.middle:.1%} ({found.low:.0%} to {found.high:.0%})"
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _of_sums(proposal: "Proposal") -> list[tuple[str, str]]:
+    from pdml.formatting.numbers import count
+
+    label, square = proposal.plan.sum_stddevs(proposal.graph.n)
+    k = proposal.plan.colluding
+    return [
+        ("method", "sums, one exchange"),
+        ("noise of each server in Q", f"{label:.4g}"),
+        ("noise of each server in S", f"{square:.4g}"),
+        ("may collude", "all other servers" if k is None else count(k, "other server")),
+    ]
+
+
+def _of_rounds(chosen: "TrainingPlan") -> list[tuple[str, str]]:
+    scales = chosen.noise_scale if isinstance(chosen.noise_scale, tuple) else (chosen.noise_scale,)
+    each = f"{min(scales):.4g} to {max(scales):.4g}, by server"
+    return [
+        ("method", "rounds"),
+        ("rounds (T)", str(chosen.rounds)),
+        ("penalty (beta)", f"{chosen.penalty:g}"),
+        ("regularization (a)", f"{chosen.regularization:g}"),
+        ("noise scale (V)", f"{scales[0]:.4g}" if min(scales) == max(scales) else each),
+        ("noise decay (rho)", f"{chosen.noise_decay:.4g}"),
+        ("objective bound (R)", f"{chosen.objective_bound:.4g}"),
+    ]

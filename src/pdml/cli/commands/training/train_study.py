@@ -1,0 +1,204 @@
+"""`pdml train study.toml`: the organisations' data sets in, one model out, here or between them."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pdml.cli import options, outputs
+from pdml.cli.options import argument, flag, option, seconds
+from pdml.cli.render import console
+from pdml.errors import EngineError, InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pdml.consortium.job_client import Gathered
+    from pdml.consortium.outcome import Outcome
+    from pdml.model.model import Model
+    from pdml.planning.training_plan import TrainingPlan
+    from pdml.study import Study
+
+ENGINES = ("local", "ray", "nodes")
+_ENGINE = "local (one process), ray (a cluster) or nodes (between organisations)."
+_SEED = "Makes the run repeatable: who knows it can subtract the noise."
+_BETWEEN = "Between organisations (--engine nodes)"
+_NODE = "This organisation's node, which offers the job."
+_START = "Seconds in which all nodes must be there, at most 3600."
+_ROUND = "Seconds that a node waits for a neighbour."
+
+
+def train_study(
+    file: Annotated[Path, argument("A study.toml.", "STUDY", show_default=False)],
+    engine: Annotated[str, option(_ENGINE)] = "local",
+    folders: Annotated[
+        list[str] | None, option("A server's frozen data set; repeat.", "NAME=FOLDER", "--data")
+    ] = None,
+    job: Annotated[str, option("The job's name.  [default: study and time]", "NAME")] = "",
+    seed: Annotated[int | None, option(_SEED, min=0)] = None,
+    node: Annotated[Path | None, option(_NODE, "FOLDER", panel=_BETWEEN)] = None,
+    resume: Annotated[
+        bool, flag("--resume", "Go on with a job that was stopped.", _BETWEEN)
+    ] = False,
+    start_timeout: Annotated[float, seconds(_START, 1, _BETWEEN)] = 300.0,
+    round_timeout: Annotated[float, seconds(_ROUND, 1, _BETWEEN)] = 120.0,
+    rounds: options.Rounds = None,
+    penalty: options.Penalty = None,
+    regularization: options.Regularization = None,
+    objective_bound: options.ObjectiveBound = None,
+    objective_noise: options.ObjectiveNoise = None,
+    noise_scale: options.NoiseScale = None,
+    noise_decay: options.NoiseDecay = None,
+    out: options.Out = Path("."),
+    model: options.ModelName = Path("model.json"),
+    report: options.ReportName = Path("report.html"),
+    force: options.ForceAll = False,
+    as_json: options.TablesJson = False,
+) -> None:
+    """Train for a study: on one machine, on a cluster, or between organisations.
+
+    The study is the contract: it settles the budget, and the plan if it has one; the options of a
+    plan are for a study without. On one machine or a cluster, one trust domain holds every server's
+    frozen data set (--data). Writes model.json and report.html.
+
+    \b
+    Example:
+      pdml train study.toml --data alice=frozen/alice --data bob=frozen/bob
+    Example, between organisations:
+      pdml train study.toml --engine nodes --node alice --job first
+    """
+    given = options.given(locals(), options.SETTINGS)
+    if engine not in ENGINES:
+        raise InvalidInput(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
+    if engine == "nodes":
+        if resume and not job:
+            raise InvalidInput("--resume needs --job: which job is to go on?")
+        if node is None:
+            raise InvalidInput(
+                "--node must be given: the folder of this organisation's node, which must be "
+                "running"
+            )
+        if folders or seed is not None:
+            raise InvalidInput(
+                "--data and --seed belong to --engine local: nodes have their own data and "
+                "draw their own noise"
+            )
+        times = {"start_timeout": start_timeout, "round_timeout": round_timeout}
+        folder = None if out == Path(".") else out
+        _between(file, node, given, job, folder, as_json, resume=resume, **times)
+        return
+    if node or resume:
+        raise InvalidInput(f"{'--node' if node else '--resume'} belongs to --engine nodes")
+    from pdml.pages.result_page import training_page
+    from pdml.pages.training_page import write
+    from pdml.simulation import study_training
+    from pdml.study import Study
+
+    files = {"report": out / report, "model": out / model}
+    outputs.check(list(files.values()), force=force)
+    study = Study.load(file)
+    with console.progress("Training") as progress:
+        trained = study_training.train_study(
+            study,
+            dict(_named(text) for text in folders or ()),
+            engine=engine,
+            plan=_plan(study, given),
+            job=job,
+            random_state=seed,
+            progress=progress,
+        )
+    page = partial(write, page=training_page(trained))
+    outputs.commit({files["report"]: page, files["model"]: trained.model.save})
+    _tell(study, trained.outcome, trained.model, engine, files, as_json)
+
+
+def _between(
+    file: Path,
+    node: Path,
+    given: dict[str, Any],
+    job: str,
+    out: Path | None,
+    as_json: bool,
+    **how: Any,
+) -> None:
+    from pdml.consortium.job_client import train_nodes
+    from pdml.simulation.study_training import job_name, settled_plan
+    from pdml.study import Study
+
+    study = Study.load(file)
+    plan, name = _plan(study, given), job or job_name(study)
+    folder = out or Path(f"result-{name}")
+    if folder.exists():
+        raise InvalidInput(
+            f"{folder} exists already: a result is a folder of its own, give another one with --out"
+        )
+    rounds = settled_plan(study, plan).rounds
+
+    def stopping(job: str) -> None:
+        told = f"job {job} is being stopped at every member; to go on: --job {job} --resume"
+        print(f"pdml: {told}", file=sys.stderr)
+
+    with console.bars("round") as tell:
+
+        def progress(told: "Mapping[str, int]") -> None:
+            tell({name: (t, rounds) for name, t in told.items()})
+
+        progress({server.name: 0 for server in study.servers})
+        ended = train_nodes(
+            study, node, plan=plan, job=name, progress=progress, stopping=stopping, **how
+        )
+    write_result(ended, folder, as_json=as_json)
+
+
+def write_result(ended: "Gathered", out: Path, *, as_json: bool) -> None:
+    """The folder of a job between organisations, and what is told about it."""
+    from pdml.consortium.result_folder import MODEL, PAGE
+    from pdml.pages.result_page import result_page
+
+    ended.save(out, result_page)
+    result = ended.result
+    if ended.problem:
+        job = result.contract.job
+        raise EngineError(f"job {job} has no model: {ended.problem}; what was signed is in {out}")
+    files = {"report": out / PAGE, "model": out / MODEL, "result": out}
+    if (own := ended.home.house(result.contract.job)).exists():
+        files["house"] = own
+    _tell(result.study, result.outcome, ended.model, "nodes", files, as_json)
+
+
+def _plan(study: "Study", given: dict[str, Any]) -> "TrainingPlan | None":
+    """The plan that options describe; None without any."""
+    from pdml.planning.training_plan import TrainingPlan
+
+    if study.plan is not None:
+        options.leave_out(given, f": the study {study.id} settles the plan")
+    return TrainingPlan(**given) if given else None
+
+
+def _named(text: str) -> tuple[str, Path]:
+    name, equals, folder = text.partition("=")
+    if not equals:
+        raise InvalidInput(f"--data must be NAME=FOLDER, got {text!r}")
+    return name, Path(folder)
+
+
+def _tell(
+    study: "Study",
+    outcome: "Outcome",
+    model: "Model",
+    engine: str,
+    files: dict[str, Path],
+    as_json: bool,
+) -> None:
+    from pdml.pages.result_page import lead, notes_of
+
+    def show() -> None:
+        console.show(study.title, console.accuracy_table(outcome.rows, ()), lead(study, outcome))
+        console.show_privacy(outcome.ledger.overview(outcome.contract.plan.colluding))
+        console.say("", *notes_of(outcome))
+        console.list_files(files)
+        if "house" in files:
+            console.say("", "house.json is made of your exact sums: it is not to be shared.")
+
+    paths = {"engine": engine, "files": {name: str(path) for name, path in files.items()}}
+    console.tell(as_json, outcome.summary(model) | paths, show)

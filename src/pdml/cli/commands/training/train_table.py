@@ -1,0 +1,233 @@
+"""`pdml train people.csv`: a table of people's records in, a model and a report out."""
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pdml.cli import options, outputs
+from pdml.cli.options import PLAN, PRIVACY, argument, flag, option
+from pdml.cli.render import console
+
+if TYPE_CHECKING:
+    from pdml.simulation.training_result import Trained
+
+_LIMITS = ("features_epsilon", "delta", "colluding")
+COLUMNS, _ACCURACY = "The columns", "Accuracy"
+_column, _private = partial(option, panel=COLUMNS), partial(option, panel=PRIVACY)
+_RANGE = "Range of a number, and within what most people lie; repeat."
+_ENCODER = "All this as JSON, as in a model's encoder."
+_MISSING = "A column in which values may be missing; repeat."
+_SPELT = "What stands for a missing value, besides an empty cell."
+_MAP = "Further features: squares, bins:count=5, products:A*B, fourier:count=20,scale=0.7; repeat."
+_letter = partial(option, panel=PLAN)
+_FROM_DATA = "Take the undeclared ones from the data: a leak."
+_EPSILON = "Privacy of each label: smaller is more private, inf is none."
+_FEATURES = (
+    "The most all others, or --colluding of them, may learn of features; inf: no limit.  "
+    "[default: 1]"
+)
+_CHANCE = "But for this chance.  [default: 1e-06]"
+_DEALT = "How many servers the records are dealt to.  [default: 10]"
+_SEED = (
+    "Makes the run repeatable: who knows it can subtract the noise. Without one the plan is still "
+    "the same in every run."
+)
+_SAVED = "Plan, links and budget that `pdml plan --out` wrote."
+Texts = list[str] | None
+
+
+def train_table(
+    data: Annotated[
+        Path, argument("Records (.csv, .csv.gz or .parquet).", "DATA", show_default=False)
+    ],
+    label: Annotated[str, _column("The column to predict.", "COLUMN")] = "",
+    ranges: Annotated[
+        Texts, _column(_RANGE, "COLUMN=LOW:HIGH[:TYPICAL:SPREAD][:whole]", "--range")
+    ] = None,
+    levels: Annotated[Texts, _column("Levels of a category; repeat.", "COLUMN=A,B,...")] = None,
+    encoder: Annotated[Path | None, _column(_ENCODER, "FILE")] = None,
+    from_data: Annotated[bool, flag("--from-data", _FROM_DATA, COLUMNS)] = False,
+    classes: Annotated[str, _column("Classes of the label, in order.", "A,B,...")] = "",
+    ignore: Annotated[Texts, _column("A column that is no feature; repeat.", "COLUMN")] = None,
+    missing: Annotated[Texts, _column(_MISSING, "COLUMN")] = None,
+    missing_values: Annotated[str, _column(_SPELT, "A,B,...")] = "",
+    maps: Annotated[Texts, _column(_MAP, "MAP", "--map")] = None,
+    epsilon: Annotated[float, _private(_EPSILON)] = 1.0,
+    epsilon_column: Annotated[str, _private("Each person's own epsilon.", "COLUMN")] = "",
+    features_epsilon: Annotated[float | None, _private(_FEATURES, show_default=False)] = None,
+    delta: Annotated[float | None, _private(_CHANCE, show_default=False)] = None,
+    colluding: options.Colluding = None,
+    norm_bound: options.NormBound = 1.0,
+    servers: Annotated[int | None, _private(_DEALT)] = None,
+    server_column: Annotated[str, _private("Which server each record belongs to.", "COLUMN")] = "",
+    topology: options.Topology = "random",
+    links: options.Links = None,
+    engine: Annotated[str, _private("local (one process) or ray (a cluster).")] = "local",
+    seed: Annotated[int | None, _private(_SEED, min=0)] = None,
+    plan: Annotated[Path | None, option(_SAVED, "FILE", panel=PLAN)] = None,
+    method: Annotated[str | None, _letter("rounds or sums.")] = None,
+    rounds: Annotated[int | None, _letter("Rounds of training (T).")] = None,
+    penalty: Annotated[float | None, _letter(options.PENALTY)] = None,
+    regularization: Annotated[float | None, _letter(options.REGULARIZATION)] = None,
+    objective_bound: Annotated[float | None, _letter(options.BOUND)] = None,
+    objective_noise: Annotated[str | None, _letter(options.KINDS)] = None,
+    noise_scale: Annotated[float | None, _letter(options.SCALE)] = None,
+    noise_decay: Annotated[float | None, _letter(options.DECAY)] = None,
+    test: Annotated[
+        Path | None, option("Records to measure the accuracy on.", "FILE", panel=_ACCURACY)
+    ] = None,
+    test_fraction: Annotated[
+        float, option("Or hold back this share of DATA for it.", panel=_ACCURACY)
+    ] = 0.0,
+    diagnostics: Annotated[
+        bool, flag("--diagnostics", "Show unprotected figures too.", _ACCURACY)
+    ] = False,
+    out: options.Out = Path("."),
+    model: options.ModelName = Path("model.json"),
+    report: options.ReportName = Path("report.html"),
+    force: options.ForceAll = False,
+    as_json: options.TablesJson = False,
+) -> None:
+    """Train a model from a table, with simulated people and servers.
+
+    Every label is randomised before the training sees it; the servers then train together and add
+    noise to what they send, so much that all others together (or --colluding of them) learn no
+    more of a person's features than --features-epsilon. How they train is planned from sizes
+    alone; settings of the plan that are given take the place of what was planned. Writes model.json
+    and report.html, which hold noisy releases and public settings, and what was taken from the data
+    (--from-data, classes that are not declared), which they name; accuracies on records are shown
+    here only, unless --diagnostics asks for them on the page.
+
+    Ranges, levels and classes are declared, not looked up: a maximum or a rare level in the data
+    is somebody's. With age=18:100:45:20 ages from 18 to 100 are accepted, and most people are
+    expected to be 45 ± 20; the nearer to the truth, the better the model. In a terminal the
+    command asks for what is not declared.
+
+    \b
+    Example:
+      pdml train people.csv --label diagnosis --range age=18:100:45:20 \\
+          --levels sex=female,male --test-fraction 0.2
+    Example, with cells that say ? or nothing:
+      pdml train people.csv --label diagnosis --range age=18:100:45:20 \\
+          --levels job=office,farm --missing job --missing-values '?'
+    Example, for data that needs no protection:
+      pdml train people.csv --label diagnosis --from-data
+    """
+    said = locals()
+    given = options.given(said, (*options.SETTINGS, "method", *_LIMITS))
+    dealt = options.given(said, ("links", "servers"))
+    if not label:
+        raise typer.BadParameter("it names the column to predict", param_hint="--label")
+    from pdml.cli import column_options
+    from pdml.cli.commands.people import study_dialogue
+    from pdml.errors import Undeclared
+    from pdml.pages.training_page import write
+    from pdml.pages.training_text import table_page
+    from pdml.planning.plan_file import SavedPlan
+    from pdml.simulation.table_training import train_table
+
+    files = {"report": out / report, "model": out / model}
+    outputs.check(list(files.values()), force=force)
+    agreed: dict[str, Any] = {"topology": topology, "links": links, "n_servers": servers}
+    if plan is None:
+        agreed |= given
+    else:
+        options.leave_out(given | dealt, " beside --plan: the file settles it")
+        agreed = SavedPlan.load(plan).settings()
+    columns = column_options.Columns(
+        **{name: said[name] for name in ("ranges", "levels", "encoder", "ignore", "maps")},
+        missing=missing,
+        missing_values=missing_values,
+    )
+    command = ["pdml", "train", str(data), "--label", label, *columns.typed()]
+    settings = columns.settings() | agreed
+
+    def train() -> "Trained":
+        with console.progress("Training") as hear, _told_below():
+            return train_table(
+                data,
+                label,
+                from_data=from_data,
+                classes=[name.strip() for name in classes.split(",")] if classes else (),
+                ignore=ignore or (),
+                epsilon_column=epsilon_column,
+                server_column=server_column,
+                test=test,
+                test_fraction=test_fraction,
+                epsilon=epsilon,
+                norm_bound=norm_bound,
+                engine=engine,
+                diagnostics=diagnostics,
+                on_round=hear,
+                random_state=seed,
+                **settings,
+            )
+
+    with column_options.in_options(command):
+        try:
+            trained = train()
+        except Undeclared as error:
+            if as_json or not sys.stdin.isatty():
+                raise
+            asked = study_dialogue.attributes_of(error)
+            settings["attributes"] += asked
+            told = [word for one in asked for word in column_options.spelt(one)]
+            console.say(f"The same without questions: {column_options.line([*command, *told])}")
+            trained = train()
+    page = partial(write, page=table_page(trained))
+    outputs.commit({files["report"]: page, files["model"]: trained.model.save})
+    paths = {name: str(path) for name, path in files.items()}
+    console.tell(as_json, trained.summary() | {"files": paths}, lambda: _show(trained, files))
+
+
+@contextmanager
+def _told_below() -> Iterator[None]:
+    """What a fit warns of is said in words, on the screen and on the page."""
+    from pdml.errors import PrivacyUtilityWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyUtilityWarning)
+        yield
+
+
+def _weakness(trained: "Trained") -> Iterator[str]:
+    """As `pdml study check` says it of a menu; of no randomisation at all the table does."""
+    from pdml.mechanisms.label_flip import is_weak
+    from pdml.study.study_summary import weakness
+
+    known = trained.ledger.reports
+    chosen = [] if known is None else known.epsilons[known.epsilons < inf].tolist()
+    micro = round(1e6 * max(chosen, default=0.0))
+    if is_weak(micro):
+        column = trained.epsilon_column
+        yield f"--epsilon{f'-column {column}' if column else ''}: {weakness(micro)}."
+
+
+def _show(trained: "Trained", files: dict[str, Path]) -> None:
+    from pdml.cli.render import evaluation_tables, training_tables
+    from pdml.pages.training_text import assessed, measured_on, table_lead
+    from pdml.simulation.training_result import INSIDE
+
+    totals = training_tables.beside(trained)
+    hint = f"; {INSIDE}" if totals else " (--test FILE or --test-fraction 0.2)"
+    if trained.simulation.diagnostics:
+        hint = ""  # the leak is named below
+    console.show(
+        "How accurate is it?",
+        console.accuracy_table(trained.rows, totals),
+        table_lead(trained),
+        f"Accuracy: {measured_on(trained)}{hint}.",
+    )
+    if (view := assessed(trained)) is not None:
+        evaluation_tables.show(view, further=True)
+    leaks = (*trained.model.provenance["leaks"], *trained.page_leaks)
+    told = [f"Leak: {sentence}." for sentence in leaks]
+    training_tables.show(trained, *told, *_weakness(trained))
+    console.list_files(files)

@@ -1,0 +1,86 @@
+"""`pdml verify`: is a result what it says it is?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pdml.cli.options import Json, argument, flag, option
+from pdml.cli.render import console
+from pdml.errors import plain
+
+if TYPE_CHECKING:
+    from pdml.consortium.signed_counts import Evaluated
+    from pdml.consortium.verdict import Verification
+
+_EVALUATION = "What a member released of this model (`pdml node evaluate`); once for each member."
+
+_ALLOW = (
+    "Accept a model of sums whose last digits are not those that this machine computes, and the "
+    "page beside it."
+)
+
+
+def verify(
+    result: Annotated[Path, argument("The folder of a result.", "RESULT", show_default=False)],
+    study: Annotated[
+        Path | None, option("The study you agreed on, to compare with.", "FILE")
+    ] = None,
+    evaluation: Annotated[list[Path] | None, option(_EVALUATION, "FILE")] = None,
+    allow_unchecked: Annotated[bool, flag("--allow-unchecked", _ALLOW)] = False,
+    as_json: Json = False,
+) -> None:
+    """Check a result from its folder alone: signatures, what was sent and heard,
+    what was spent, the model, the page.
+
+    Whoever said different things to different servers is named, if one of them
+    has shown the signatures. A refused result ends with exit code 1.
+
+    Model and page are made again and compared to the byte. Another machine may
+    compute another last digit of a model of sums: such a result is refused here,
+    unless --allow-unchecked accepts these digits and the page.
+
+    The folder cannot prove that its study is yours: compare the hash that is
+    printed, or give your own copy with --study.
+
+    With --evaluation also what members have released of the model's quality:
+    signatures, counts, and that nobody says to have spent more of its records
+    than the study allows.
+
+    \b
+    Example:
+      pdml verify result --study study.toml
+      pdml verify result --evaluation alice.json --evaluation bob.json
+    """
+    from pdml.consortium.signed_counts import verify_evaluations
+    from pdml.consortium.verification import verify_result
+    from pdml.pages.result_page import result_page
+    from pdml.study import Study
+
+    wanted = Study.load(study).hash if study is not None else ""
+    found = verify_result(result, page=result_page, study=wanted, allow_unchecked=allow_unchecked)
+    checked = verify_evaluations(result, evaluation) if evaluation and found.ok else None
+    told = found.to_dict() | ({} if checked is None else {"evaluation": checked.to_dict()})
+    console.tell(as_json, told, lambda: _show(found, wanted, checked))
+    found.check()
+
+
+def _show(found: "Verification", wanted: str, checked: "Evaluated | None") -> None:
+    from pdml.formatting import numbers
+
+    said = []
+    if found.study:
+        known = "yours" if found.study == wanted else "not yours"
+        whose = known if wanted else "is this the one you agreed on?"
+        said.append(f"study {found.study_id}, hash {found.study}: {whose}")
+    said += [f"- {plain(problem.sentence)}" for problem in found.problems]
+    if found.ok:
+        rounds = numbers.count(found.rounds, "round")
+        said.append(f"job {found.job}, {rounds}, signed by {', '.join(found.servers)}")
+        said += ["Verified:", *(f"- {sentence}" for sentence in found.checked)]
+        said += ["Not checked:", *(f"- {sentence}" for sentence in found.not_checked)]
+    console.say(*said, whole=True)
+    if checked is not None:
+        from pdml.cli.render import evaluation_tables
+        from pdml.pages.evaluation_text import Assessment
+
+        evaluation_tables.show(Assessment(evaluation=checked.evaluation))
+        console.say("", *map(plain, checked.sentences()), whole=True)

@@ -1,0 +1,168 @@
+"""A study in words and tables, as `pdml study show` prints it."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from pdml._special import expit
+from pdml.accounting import Budget, randomized_attributes
+from pdml.cli.render import budget_text, console
+from pdml.cli.render.console import Grid
+from pdml.encoding.encoder import Attribute
+from pdml.formatting import numbers
+from pdml.study import Study, Wording, participant_notice, readable, study_summary
+
+MOST_ROWS = 40
+_CHANCE = (
+    "Your device lets chance decide, once, what is sent in place of your answer: it may or may not "
+    "be the true one. Whoever leaned towards an answer before can become surer than the table "
+    "says; what is sent multiplies the odds between two answers by at most e^epsilon."
+)
+
+
+def tell(study: Study, facts: dict[str, Any]) -> None:
+    """Everything that a person who is asked to take part may want to know."""
+    console.say((study.title, "bold"), (f"{study.id}, {_when(study)}", "dim"))
+    if study.description:
+        console.say("", study.description)
+    if rows := list(participant_notice.in_words(study).items()):
+        console.show("Who asks, and for what?", Grid(("", ""), rows, words=2))
+    menu = [
+        (f"epsilon {each['epsilon']:g}{_default(study, each['epsilon'])}", each["meaning"])
+        for each in facts["menu"]
+    ]
+    console.show(
+        "What is kept secret?",
+        Grid(("if you choose", "it means"), menu, words=2),
+        f"{study.question} ({', '.join(study.classes)})",
+        _CHANCE,
+    )
+    if study.encoder.sensitive:
+        console.show(
+            "What else is randomised?",
+            _questions(study, study.encoder.sensitive),
+            *_together(study),
+        )
+    heading = "What can the own server read?"
+    if study.encoder.clear:
+        console.show(heading, _questions(study, study.encoder.clear), *_sent(study, facts))
+    else:
+        held = f"A report holds {study.width} numbers: a constant, and what chance made of answers."
+        console.say("", (heading, console.HEADING), held)
+    members = [
+        (server.name, server.url, ", ".join(study.neighbours(server.name)))
+        for server in study.servers
+    ]
+    counts = {"server": len(study.servers), "link": len(study.edges)}
+    console.show(
+        "Who takes part?",
+        _few(("server", "address", "talks to"), members, words=3),
+        ", ".join(numbers.count(n, noun) for noun, n in counts.items()) + ".",
+    )
+    promises = (*budget_text.tell(study), *_influence(study, facts))
+    console.say("", ("What is promised?", console.HEADING), *promises)
+    if facts["plan"] is not None:
+        settings = [
+            (name.replace("_", " "), str(value) if value is not None else "by itself")
+            for name, value in facts["plan"].items()
+        ]
+        console.show("How is the model trained?", Grid(("setting", "value"), settings))
+        console.say("", *_ledger(study, facts))
+    page = facts["page_sha256"] or "is told where pages are drawn: pip install 'pdml[collect]'"
+    hashes = {"study hash": facts["hash"], "page sha256": page}
+    console.say("", *(f"{name:<12} {value}" for name, value in hashes.items()), whole=True)
+
+
+def _questions(study: Study, attributes: Iterable[Attribute]) -> Grid:
+    rows = [
+        (
+            _question(study, one),
+            study_summary.domain(one, study.encoder.version),
+            str(len(one.feature_names)),
+        )
+        for one in attributes
+    ]
+    return _few(("question", "answer", "features"), rows, words=2)
+
+
+def _question(study: Study, attribute: Attribute) -> str:
+    return study.wording.get(attribute.name, Wording()).label or attribute.name
+
+
+def _together(study: Study) -> list[str]:
+    """What everybody who sees a report can learn of all answers that chance decides."""
+    menus = [one.epsilon.menu for one in study.encoder.sensitive if one.epsilon]
+    most = study.menu[-1] + sum(menu[-1] for menu in menus)
+    return [
+        "Chance decides each of them by itself. "
+        f"Of {study_summary.SUBJECTS[randomized_attributes.TOGETHER]} a "
+        f"report tells at most the sum of the epsilons that you choose, at most epsilon {most:g}: "
+        f"from even odds at most {numbers.certainty(float(expit(most)))} sure."
+    ]
+
+
+def _few(columns: tuple[str, str, str], rows: list[tuple[str, str, str]], words: int) -> Grid:
+    """As many rows as people read."""
+    more = [(f"... and {len(rows) - MOST_ROWS} more", "", "")] if len(rows) > MOST_ROWS else []
+    return Grid(columns, rows[:MOST_ROWS] + more, words)
+
+
+def _default(study: Study, epsilon: float) -> str:
+    return " (suggested)" if epsilon == study.default_epsilon else ""
+
+
+def _sent(study: Study, facts: dict[str, Any]) -> list[str]:
+    """What a report holds, and how long it is."""
+    if facts["shrunk"] is None:
+        return [
+            f"A report holds {study.width} numbers: these, a constant, and the whole shrunk to "
+            "length 1."
+        ]
+    share, factor = (f"{facts['shrunk'][key]:.0%}" for key in ("share", "factor"))
+    made = [f"Devices add to them: {each}." for each in map(readable.of_map, study.encoder.maps)]
+    drawn = ", what chance made of the randomised ones," if study.encoder.sensitive else ""
+    return [
+        *made,
+        f"A report holds {study.width} numbers: these{drawn} and a constant. What is longer than "
+        f"1 is shrunk to it: {share} of reports, if people are as this study expects, and half of "
+        f"those to less than {factor} of their length.",
+    ]
+
+
+def _when(study: Study) -> str:
+    opens = f"from {_moment(study.opens)}" if study.opens else "from now on"
+    return f"{opens}, " + (f"until {_moment(study.closes)}" if study.closes else "without an end")
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def _influence(study: Study, facts: dict[str, Any]) -> list[str]:
+    """How far one report can move its server's model, in the only unit people know: answers."""
+    weight = facts["influence"]["weight"]
+    return [
+        f"A server trains with {study.min_records:,} reports or more.",
+        f"One report, even a forged one, counts there as much as {weight:.3g} answers that "
+        "chance has not "
+        f"touched, at most (with epsilon {study.menu[0]:g}).",
+    ]
+
+
+def _ledger(study: Study, facts: dict[str, Any]) -> list[str]:
+    """What a training by the plan tells all others, and those against whom the budget holds."""
+    budget, ledger = study.budget or Budget(), facts["ledger"]
+    everybody = [line for line in ledger["lines"] if line["adversary"] == "other servers"]
+    some = [line for line in ledger.get("coalitions", ()) if line["colluding"] == budget.colluding]
+    questions = {one.name: _question(study, one) for one in study.encoder.sensitive}
+    said = []
+    for line in (*some, *everybody):
+        whom = budget.whom if line in some else Budget().whom
+        who = f"With {study.min_records:,} reports at every server {whom} can learn"
+        spent = "no limit"
+        if line["epsilon"] != "inf":
+            most, delta = numbers.certainty(line["certainty"]), f"{line['delta']:g}"
+            spent = f"epsilon {numbers.epsilon(line['epsilon'])} (delta {delta}); "
+            spent += f"from even odds at most {most} sure, but for a chance of {delta}"
+        said.append(f"{who} of {study_summary.subject(line['data'], questions)}: {spent}.")
+    return said

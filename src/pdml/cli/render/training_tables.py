@@ -1,0 +1,68 @@
+"""What `pdml train people.csv` and `pdml demo` tell of a simulated training."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pdml.cli.render import console
+from pdml.pages.evaluation_text import WITHOUT
+from pdml.pages.training_text import remarks
+from pdml.simulation.training_result import INSIDE
+
+if TYPE_CHECKING:
+    from pdml.numerics.sums.expected_accuracy import Expectation
+    from pdml.simulation.training_result import Trained
+
+SIMULATED = (
+    "Simulated: one process played every party and drew the noise from a pseudo-random "
+    "generator, so this run itself "
+    "protected nobody; the figures say what a deployment with these settings would give away."
+)
+
+
+def show(trained: "Trained", *notes: str) -> None:
+    """How far the servers are apart; the ledger, in words first; and what one must know."""
+    model = trained.model
+    size = float(np.linalg.norm(np.column_stack([model.coefficients, model.intercepts])))
+    apart = "Largest distance between two servers' last releases (consensus)"
+    if trained.consensus is not None:
+        console.say("", f"{apart}: {trained.consensus:.3g}; the model's own length is {size:.3g}.")
+    if trained.expected is not None:
+        console.say("", expectation(trained.expected, measured=trained.accuracy is not None))
+    if trained.simulation.doubts_:
+        console.say("", *trained.simulation.doubts_)
+    console.show_privacy(trained.ledger.overview(trained.model.plan.get("colluding")))
+    console.say("", *notes, *_inside(trained), *remarks(trained), SIMULATED)
+
+
+def beside(trained: "Trained") -> list[tuple[str, float | None]]:
+    """The released model's accuracy with what to hold it against; nothing if none was measured."""
+    found = trained.evaluation
+    if found is None:
+        return []
+    rows: list[tuple[str, float | None]] = [("released model", found.accuracy)]
+    rows.append((f"always saying {found.majority_class}", found.majority))
+    if trained.reference_accuracy is not None:
+        rows.append((WITHOUT, trained.reference_accuracy))
+    return rows
+
+
+def expectation(expected: "Expectation", *, measured: bool) -> str:
+    """What the totals tell of their own model; where its accuracy was measured, no rival to it."""
+    accuracy = expected.accuracy
+    interval = f"{accuracy.low:.0%} to {accuracy.high:.0%}, an 80% interval"
+    shown = interval if measured else f"{accuracy.middle:.0%} ({interval})"
+    return f"Accuracy to expect, by what was released alone: {shown}."
+
+
+def _inside(trained: "Trained") -> list[str]:
+    """What only whoever holds the records may know: words for the terminal, never for a file."""
+    fitted = trained.simulation
+    if not fitted.n_clipped_:
+        return []
+    bias = " (which counts the constant of every record)" if fitted.fit_intercept else ""
+    usual = ", as typical ones are where inputs are declared" if fitted.declared else ""
+    return [
+        f"{fitted.n_clipped_:,} of {trained.records:,} records were longer than the norm bound "
+        f"{fitted.norm_bound:g}{bias} and shrunk to it{usual}; this count is {INSIDE}."
+    ]

@@ -1,0 +1,1 @@
+"""The service as clients see it."""

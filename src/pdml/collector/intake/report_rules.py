@@ -1,0 +1,235 @@
+"""What a report must be before the store is asked: everything that follows from the study alone.
+
+Norms above 1 are refused, not shrunk: an honest device never sends one, and the bound on one
+report's influence rests on it.
+"""
+
+import hmac
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import NamedTuple
+
+import numpy as np
+
+from pdml.collector.storage.retention import ends
+from pdml.collector.storage.store import CollectionId, Entry
+from pdml.encoding import device_encoding
+from pdml.errors import MessageError
+from pdml.numerics.coded_rows import Block
+from pdml.study import Study
+from pdml.study.messages import (
+    ADMITTED,
+    MAX_BATCH,
+    acceptable,
+    decode_report,
+    feature_bytes,
+    max_report_bytes,
+)
+
+Clock = Callable[[], float]  # seconds since 1970, as time.time
+
+
+class Refusal(NamedTuple):
+    """A problem's code, one sentence about this case, and the report's id where it could be
+    read.
+    """
+
+    code: str
+    detail: str = ""
+    id: str = ""
+
+
+Codes = tuple[Block, tuple[int, ...]]  # where a sensitive answer stands, and its menu in millionths
+
+
+def codes_of(study: Study) -> tuple[Codes, ...]:
+    """What reports may say of each sensitive answer."""
+    found = []
+    for attribute, block in zip(study.encoder.sensitive, study.encoder.blocks, strict=True):
+        assert attribute.epsilon is not None
+        found.append((block, attribute.epsilon.millionths))
+    return tuple(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """The study's rules, made ready for checking thousands of reports a second."""
+
+    study_hash: str
+    menu: frozenset[int]  # millionths
+    classes: int
+    width: int
+    opens: float
+    closes: float
+    require_tokens: bool
+    # (hash, version) of what people may have agreed to, and how it is kept
+    consents: Mapping[tuple[str, str], bytes]
+    codes: tuple[Codes, ...] = ()  # of sensitive answers
+
+    @classmethod
+    def of(cls, study: Study, *, require_tokens: bool) -> "Rules":
+        return cls(
+            study_hash=study.hash,
+            menu=frozenset(study.epsilon_micro),
+            classes=len(study.classes),
+            width=study.width,
+            opens=study.opens.timestamp() if study.opens else -float("inf"),
+            closes=min(study.closes.timestamp() if study.closes else float("inf"), ends(study)),
+            require_tokens=require_tokens,
+            codes=codes_of(study),
+            consents=_consents(study),
+        )
+
+    @cached_property
+    def max_report(self) -> int:
+        return max_report_bytes(self.width)
+
+    @property
+    def max_batch(self) -> int:
+        return MAX_BATCH * (self.max_report + 1)
+
+    def read(self, lines: Sequence[bytes], now: float) -> list[Entry | Refusal]:
+        """Each report's entry, or the first rule it breaks; a bad line never harms its
+        neighbours.
+        """
+        barred, hour = self.barred(now), int(now // 3600)
+        read = [self._one(line, hour, barred) for line in lines]
+        entries = [each for each in read if type(each) is Entry]
+        if entries:
+            fine = self._fine([entry.features for entry in entries])
+            if self.codes:
+                coded = self._coded([entry.features for entry in entries])
+                fine = [one and other for one, other in zip(fine, coded, strict=True)]
+            if not all(fine):
+                kept = iter(fine)
+                read = [
+                    each if type(each) is Refusal or next(kept) else _outside(each) for each in read
+                ]
+        return read
+
+    def barred(self, now: float) -> str:
+        """The problem's code outside the study's times, else nothing."""
+        return "too_early" if now < self.opens else "closed" if now >= self.closes else ""
+
+    def _fine(self, features: Sequence[bytes]) -> list[bool]:
+        """`acceptable` of each; one alone by a shorter way, because NumPy costs more than the sum
+        does.
+        """
+        # a signalling NaN must not warn on its way to being refused
+        with np.errstate(invalid="ignore"):
+            if len(features) > 1:
+                rows = np.frombuffer(b"".join(features), dtype="<f4").reshape(
+                    len(features), self.width
+                )
+                return list(acceptable(rows, most=ADMITTED).tolist())
+            wide = np.frombuffer(features[0], dtype="<f4").astype(np.float64)
+            return [bool(wide.dot(wide) <= ADMITTED and wide[-1] > 0)]
+
+    def _coded(self, features: Sequence[bytes]) -> list[bool]:
+        """Whether every sensitive answer is the code of one level at an ε of its menu, to the
+        bit: nothing else has the bound on its influence, and nothing else was randomised.
+        """
+        rows = np.frombuffer(b"".join(features), dtype="<f4").reshape(len(features), self.width)
+        good = np.ones(len(rows), dtype=bool)
+        for block, menu in self.codes:
+            good &= device_encoding.coded_with(block, menu, rows) > 0
+        return list(good.tolist())
+
+    def _one(self, line: bytes, hour: int, barred: str) -> Entry | Refusal:
+        if len(line) > self.max_report:
+            return Refusal(
+                "too_large", f"a report has at most {self.max_report} bytes, got {len(line)}"
+            )
+        try:
+            report = decode_report(line)
+        except MessageError as error:
+            return Refusal(error.code, str(error))
+        id = report.id
+        if report.study != self.study_hash:
+            return Refusal(
+                "wrong_study",
+                f"this service collects for the study with hash {self.study_hash}",
+                id,
+            )
+        if report.epsilon not in self.menu:
+            return Refusal(
+                "epsilon_not_on_menu", f"epsilon must be one of {sorted(self.menu)} millionths", id
+            )
+        if report.label >= self.classes:
+            return Refusal("bad_label", f"label must be in 0 ... {self.classes - 1}", id)
+        consent = self.consents.get((report.consent, report.consent_version))
+        if consent is None:
+            return Refusal("wrong_consent", "a report carries the consent of its study", id)
+        token = report.token
+        # the store decides: a report that was stored without one keeps its receipt
+        if not token and self.require_tokens:
+            barred = barred or "token_missing"
+        try:
+            features = feature_bytes(report.features)
+        except MessageError as error:
+            return Refusal(error.code, str(error), id)
+        if len(features) != 4 * self.width:
+            return Refusal(
+                "bad_features",
+                f"features must have {self.width} entries, got {len(features) // 4}",
+                id,
+            )
+        digest = sha256(line).digest()
+        return Entry(
+            hash_id(id),
+            digest,
+            report.epsilon,
+            report.label,
+            hour,
+            features,
+            hash_token(token) if token else b"",
+            barred,
+            consent,
+            hmac.digest(bytes.fromhex(report.nonce), line, "sha256"),
+            id,
+        )
+
+
+def _consents(study: Study) -> dict[tuple[str, str], bytes]:
+    """Also for studies that ask for none: their reports carry none."""
+    if study.consent is None:
+        return {("", ""): b""}
+    digest, version = study.consent.digest, study.consent.version
+    return {(digest, version): bytes.fromhex(digest) + version.encode().ljust(16, b"\0")}
+
+
+def _outside(entry: Entry | Refusal) -> Refusal:
+    assert type(entry) is Entry
+    return Refusal(
+        "bad_features",
+        "features must be finite, have a norm clearly below 1, end with a positive constant, and "
+        "hold a code of its menu for every answer that the study randomises",
+        entry.report,
+    )
+
+
+def hash_id(id: str) -> bytes:
+    """How a report's id is kept: whoever copies the database cannot ask the service about it."""
+    return sha256(b"pdml report " + bytes.fromhex(id)).digest()[:16]
+
+
+def hash_token(token: str) -> bytes:
+    """How an invitation is kept: it has 128 random bits, so that a plain hash cannot be
+    searched.
+    """
+    return sha256(token.encode()).digest()
+
+
+def collection_id(study: Study, server: str) -> CollectionId:
+    """Whose collection it is, for opening its store."""
+    study.server(server)  # refuses a server that the study does not name
+    return CollectionId(
+        study_id=study.id,
+        study_hash=study.hash,
+        server=server,
+        width=study.width,
+        classes=len(study.classes),
+        epsilons=len(set(study.epsilon_micro)),
+    )

@@ -1,0 +1,167 @@
+"""One running collection: the store, its writer, and what is known about it."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from pdml.collector.http.attempts import Attempts
+from pdml.collector.http.guard import Guard
+from pdml.collector.intake.collection_summary import Counters, Summary
+from pdml.collector.intake.intake import Intake
+from pdml.collector.intake.report_rules import Clock, Rules, hash_id, hash_token
+from pdml.collector.intake.writer import Writer
+from pdml.collector.storage.retention import ClockJump, keep_retention
+from pdml.collector.storage.store import Ended, NoSuchReport, Store, Totals, refused
+from pdml.errors import DataError, StorageUnavailable
+from pdml.study import Study
+from pdml.study.messages import Admission, Problem, Withdrawn, problem, report_id
+
+_log = logging.getLogger("pdml.collector")
+_LOOK = 60.0  # seconds between two looks at the clock, and whether the retention has ended
+# seconds for which a proof of health is good: asking often must not cost a sync each
+_HEALTH_LASTS = 1.0
+
+
+class Service:
+    """Everything the routes share. Between `start` and `stop` it takes reports."""
+
+    def __init__(
+        self,
+        study: Study,
+        server: str,
+        store: Store,
+        *,
+        clock: Clock,
+        require_tokens: bool,
+        capacity: int,
+        attempts: Attempts,
+        guard: Guard | None = None,
+    ) -> None:
+        self.study = study
+        self.server = server
+        self.clock = clock
+        self.rules = Rules.of(study, require_tokens=require_tokens)
+        self.counters = Counters(clock())
+        self.attempts = attempts
+        self.writer: Writer
+        self.intake: Intake
+        self.guard = guard or Guard()
+        self._store = store
+        self._capacity = capacity
+        self._health: tuple[float, str] = (-1.0, "")
+        self._probing = asyncio.Lock()
+        self._keeper: asyncio.Task[None] | None = None
+        self._clock_jump = ""  # why the machine's date is not believed
+
+    async def start(self) -> None:
+        self.writer = Writer(self._store, capacity=self._capacity)
+        self.intake = Intake(self.rules, self.server, self.writer, self.counters, self.clock)
+        if self.study.notice is not None:
+            self._keeper = asyncio.get_running_loop().create_task(self._keep_retention())
+
+    async def stop(self) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        await self.writer.stop()
+        self._store.close()
+
+    async def _keep_retention(self) -> None:
+        """Erase all reports when their retention ends; what fails is tried again."""
+        warned = -1  # the hour
+        while True:
+            now = self.clock()
+            try:
+                erased = await asyncio.to_thread(keep_retention, self.study, self._store, now)
+                self._clock_jump = ""
+                if erased is not None:
+                    _log.info("the retention has ended: %d reports were erased", erased)
+                    return
+            except ClockJump as jump:
+                self._clock_jump = str(jump)
+                if warned != now // 3600:
+                    warned = int(now // 3600)
+                    _log.error("%s", jump)
+            except StorageUnavailable as error:
+                _log.error("the retention has ended, but nothing can be erased: %s", error)
+            except DataError as error:  # a key of the totals is lost
+                _log.error("the retention cannot be looked after: %s", error)
+            await asyncio.sleep(_LOOK)
+
+    async def ailment(self) -> str:
+        """Why the store cannot commit now; empty if it can, as a real commit has just shown."""
+        loop = asyncio.get_running_loop()
+        async with self._probing:
+            if loop.time() >= self._health[0]:
+                try:
+                    await asyncio.to_thread(self._store.probe)
+                    found = ""
+                except StorageUnavailable as error:
+                    found = str(error)
+                self._health = (loop.time() + _HEALTH_LASTS, found)
+            return self._health[1]
+
+    async def admit(self, token: str) -> Admission | Problem:
+        """Whether a report with this token would be taken now. Raises `StorageUnavailable`."""
+        state, used = await asyncio.to_thread(self._store.invitation, hash_token(token))
+        missing = "token_missing" if self.rules.require_tokens and not token else ""
+        code = refused(state, self.rules.barred(self.clock()) or missing)
+        if token and not code:
+            code = "token_unknown" if used is None else "token_used" if used else ""
+        return problem(code) if code else Admission(self.rules.study_hash)
+
+    async def withdraw(self, code: str) -> Withdrawn | Problem:
+        """Erase the report of this code, as long as it is not frozen. Raises
+        `StorageUnavailable`.
+        """
+        id = report_id(code)
+        try:
+            new = await asyncio.to_thread(self._store.withdraw, hash_id(id))
+        except NoSuchReport:
+            return problem("withdrawal_unknown")
+        except Ended:
+            return problem("frozen", "the report is part of a data set that is complete", id)
+        return Withdrawn(id, self.rules.study_hash, self.server, not new)
+
+    def problems(self) -> dict[str, int]:
+        """What was refused since the start, by code: reports, requests and connections."""
+        return dict(sorted((self.counters.problems + self.guard.problems).items()))
+
+    async def summary(self) -> Summary:
+        """Raises `StorageUnavailable`."""
+        return self.summarize(await asyncio.to_thread(self._store.totals))
+
+    def summarize(self, totals: Totals) -> Summary:
+        now = self.clock()
+        menu = sorted(self.rules.menu)
+        grid = {
+            epsilon: tuple(
+                totals.tallies.get((epsilon, label), 0) for label in range(self.rules.classes)
+            )
+            for epsilon in menu
+        }
+        return Summary(
+            study_id=self.study.id,
+            study_hash=self.study.hash,
+            server=self.server,
+            state=totals.state,
+            in_window=self.rules.opens <= now < self.rules.closes,
+            reports=totals.reports,
+            withdrawn=totals.withdrawn,
+            conflicts=totals.conflicts,
+            invitations=totals.invitations,
+            invitations_used=totals.invitations_used,
+            require_tokens=self.rules.require_tokens,
+            per_minute=self.counters.per_minute(now),
+            per_epsilon={epsilon: sum(counts) for epsilon, counts in grid.items()},
+            per_class=tuple(map(sum, zip(*grid.values(), strict=True))),
+            per_epsilon_and_class=grid,
+            problems=self.problems(),
+            replayed=self.counters.replayed,
+            uptime=now - self.counters.started,
+            taken_at=now,
+            clock_jump=self._clock_jump,
+        )
+
+
+Render = Callable[[Summary], str]

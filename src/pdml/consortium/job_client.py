@@ -1,0 +1,335 @@
+"""A study trained between organisations: a job offered by this organisation's node, followed to its
+end, and the result that every member assembles alike.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+
+from pdml import _validate
+from pdml.consortium.result_folder import DrawPage, Result, assemble, write_result
+from pdml.errors import EngineError, InvalidInput, PDMLError
+from pdml.model.model import Model
+from pdml.node.job import build_statement, sums_participant, training_data
+from pdml.node.job.participant import Holdings
+from pdml.node.protocol import equivocation
+from pdml.node.protocol.job_offer import LONGEST_START
+from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.requests import OFFER, STOP
+from pdml.node.storage import control_db as states
+from pdml.node.storage.control_db import Desk
+from pdml.node.storage.journal import FINISHED, Journal
+from pdml.node.storage.node_dir import JOURNAL, Home
+from pdml.planning.training_plan import TrainingPlan
+from pdml.simulation.study_training import job_name, settled_plan
+from pdml.study import Study
+from pdml.training import sums_release
+
+_POLL = 0.2
+_STARTING = 15.0  # seconds that this organisation's own node may take to start
+_SHOWING = 10.0  # seconds in which a member that heard another word shows it
+
+Progress = Callable[[Mapping[str, int]], None]
+"""Hears the round of every node, by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    """The end of a job between organisations: everybody's statements, and proofs against whoever
+    said two things.
+    """
+
+    result: Result
+    proofs: Mapping[str, bytes]  # by member
+    home: Home  # this organisation's node
+    dataset: str  # the digest of what it trained on
+    held: Holdings | None = None  # what it trains on now, if that has been read already
+
+    @property
+    def problem(self) -> str:
+        """Why there is no model; "" if there is one."""
+        if self.result.problems:
+            return self.result.problems[0].sentence
+        return f"there is evidence against {', '.join(self.proofs)}" if self.proofs else ""
+
+    @cached_property
+    def model(self) -> Model:
+        """What all releases together tell; `EngineError` if there is no model."""
+        if self.problem:
+            raise EngineError(f"job {self.result.contract.job} has no model: {self.problem}")
+        return self.result.outcome.model(self.result.study)
+
+    def save(self, folder: str | PathLike[str], page: DrawPage) -> None:
+        """Write the result as a folder of its own, the same bytes at every member.
+
+        After an exchange of sums the organisation's own model, `house`, is written too: into its
+        node's folder (`Home.house`), for itself alone.
+
+        Parameters
+        ----------
+        folder : path
+            It must not exist yet.
+        page : callable
+            Draws the page: `pdml.pages.result_page.result_page`.
+        """
+        write_result(Path(folder), self.result, page, self.proofs)
+        self.keep()
+
+    def keep(self) -> Path | None:
+        """Write `house` into the node's folder, for its owner alone, as a node does by itself when
+        a job ends.
+
+        Returns
+        -------
+        Path or None
+            None if there is no model for the house.
+        """
+        if self.problem or self.house is None:
+            return None
+        path = self.home.house(self.result.contract.job)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.house.save(path)
+        return path
+
+    @cached_property
+    def house(self) -> Model | None:
+        """After an exchange of sums, the model for this organisation's own use: from its exact sums
+        and the others' noisy ones, never to be shared. None after rounds, or if the node has
+        another data set or other keys by now: only they tell its own sums, and its own row.
+        """
+        contract = self.result.contract
+        if not contract.sums:
+            return None
+        try:
+            held, name = self.held or self.home.holdings(), self.home.name
+            shared = self.home.shared(self.result.study) if contract.masked else {}
+        except PDMLError:
+            return None
+        if held.dataset != self.dataset:
+            return None
+        server, outcome = held.server, self.result.outcome
+        row = outcome.parts[server.place.server].released
+        if contract.masked:
+            row = sums_participant.unmasked(row, contract, name, shared)
+        own = sums_release.exact(server, contract.plan)
+        return outcome.house(self.result.study, server.place, own, row)
+
+
+def train_nodes(
+    study: Study,
+    node: str | PathLike[str],
+    *,
+    plan: TrainingPlan | None = None,
+    job: str = "",
+    resume: bool = False,
+    start_timeout: float = 300.0,
+    round_timeout: float = 120.0,
+    progress: Progress = lambda rounds: None,
+    stopping: Callable[[str], None] = lambda job: None,
+) -> Gathered:
+    """Train under a study between organisations, each of which runs its own node.
+
+    Parameters
+    ----------
+    study : Study
+        The contract, which the node has joined.
+    node : path
+        The folder of this organisation's node, which must be running.
+    plan : TrainingPlan, optional
+        For a study without a plan of its own; refused for one that has one.
+    job : str
+        The training's name, by default the study's with the time.
+    resume : bool
+        Go on with the job of that name, where its members stand.
+    start_timeout : float
+        Seconds in which all members must have accepted, 1 to 3,600.
+    round_timeout : float
+        Seconds that a round may take.
+    progress : callable
+        Hears the round of every node, by name, a few times a second.
+    stopping : callable
+        Hears the job's name when an interrupt stops it at every member.
+
+    Returns
+    -------
+    Gathered
+        With ``model``, or the ``problem`` for which there is none.
+
+    Raises
+    ------
+    InvalidInput
+        If no node of this study runs in the folder, or the plan is not to be chosen.
+    EngineError
+        If the job ends without a result; it names who refused or failed.
+
+    Guarantees
+    ----------
+    - Whatever interrupts this call stops the job at every member; it can be resumed.
+
+    Examples
+    --------
+    >>> ended = train_nodes(Study.load("study.toml"), "alice", job="first")  # doctest: +SKIP
+    >>> ended.model.save("model.json")  # doctest: +SKIP
+    """
+    if resume and not job:
+        raise InvalidInput("resume needs job: which job is to go on?", setting="resume")
+    why = "a node that has accepted a job does no other until it begins"
+    _validate.real("start_timeout", start_timeout, low=1, high=LONGEST_START, why=why)
+    name = job or job_name(study)
+    contract = training_data.agreed(study, settled_plan(study, plan), name)
+    home = Home.open(Path(node))
+    if home.study().hash != contract.study:
+        raise InvalidInput(
+            f"the node in {node} is in another study than this file: compare the hashes"
+        )
+    _running(home, Path(node), min(_STARTING, start_timeout))
+    desk, attempt = Desk(home.folder), secrets.token_hex(16)
+    try:
+        desk.wish(
+            OFFER,
+            attempt,
+            job=name,
+            plan=contract.plan.to_dict(),
+            resume=resume,
+            start_timeout=start_timeout,
+            round_timeout=round_timeout,
+        )
+        try:
+            _follow(desk, attempt, contract, progress, home)
+        except EngineError:
+            raise
+        except BaseException:
+            desk.wish(STOP, attempt)
+            stopping(name)
+            raise
+    finally:
+        desk.close()
+    return gather(home, name)
+
+
+def keep_house(home: Home, job: str, held: Holdings | None = None) -> Path | None:
+    """Write the model for an organisation's own use: what a running node keeps of an exchange of
+    sums.
+
+    Parameters
+    ----------
+    home : Home
+        This organisation's node.
+    job : str
+        A job that is done.
+    held : Holdings, optional
+        What the node trains on, if that has been read already.
+
+    Returns
+    -------
+    Path or None
+        Where `Home.house` has it, mode 0600; None after rounds, where the result has a problem, or
+        if the node has another data set or other keys by now.
+
+    Raises
+    ------
+    InvalidInput
+        If the job is not known here, or not finished.
+    """
+    return gather(home, job, held).keep()
+
+
+def gather(home: Home, job: str, held: Holdings | None = None) -> Gathered:
+    """The result of a job that is done, from the statements in this node's journal.
+
+    Parameters
+    ----------
+    home : Home
+        This organisation's node; it need not be running.
+    job : str
+        The job's name.
+    held : Holdings, optional
+        What the node trains on, if that has been read already.
+
+    Returns
+    -------
+    Gathered
+        Whose ``result`` is the same at every member.
+
+    Raises
+    ------
+    InvalidInput
+        If the job is not known here, or not finished.
+    """
+    study, contract, signed, dataset = _statements(home, job)
+    result = assemble(study, contract, signed)
+    proofs = _proofs(home, job, wait=bool(result.mismatches))
+    return Gathered(result=result, proofs=proofs, home=home, dataset=dataset, held=held)
+
+
+def _running(home: Home, node: Path, patience: float) -> None:
+    """Wait for a node that may have been started a moment ago."""
+    deadline = time.monotonic() + patience
+    while not _alive(home):
+        if time.monotonic() >= deadline:
+            raise InvalidInput(f"no node runs in {node}: start it with `pdml node run {node}`")
+        time.sleep(_POLL)
+
+
+def _alive(home: Home) -> bool:
+    return Journal.holder(home.path(JOURNAL)) is not None
+
+
+def _follow(desk: Desk, attempt: str, contract: Contract, progress: Progress, home: Home) -> None:
+    while True:
+        known, told = desk.attempt(attempt), desk.told("progress") or {}
+        if told.get("job") == contract.job:
+            progress(told["rounds"])
+        if known is not None and known.state == states.DONE:
+            return
+        if known is not None and known.state in states.ENDED:
+            raise EngineError(known.sentence or f"job {contract.job} ended without a result")
+        if not _alive(home):
+            raise EngineError(
+                "the node's process has ended: start it again, and the job goes on; then "
+                f"--job {contract.job} --resume"
+            )
+        time.sleep(_POLL)
+
+
+def _statements(home: Home, job: str) -> tuple[Study, Contract, dict[str, bytes], str]:
+    """Everybody's, with the revision of the study under which the job was done, and this node's
+    data set.
+    """
+    journal = home.committed()
+    if journal is None:
+        raise InvalidInput(f"{home.name} has done no job yet")
+    try:
+        known = journal.job(job)
+        if known is None or known.state != FINISHED:
+            where = (
+                "is not known"
+                if known is None
+                else f"stands at round {known.round} and is not finished"
+            )
+            raise InvalidInput(f"job {job!r} {where} at {home.name}: there is no result yet")
+        plan, under = build_statement.plan_of(known)
+        study = home.revision(under)
+        contract = training_data.agreed(study, plan, job)
+        return study, contract, journal.statements(job), known.dataset
+    finally:
+        journal.close()
+
+
+def _proofs(home: Home, job: str, *, wait: bool) -> dict[str, bytes]:
+    """Evidence that members have shown; if statements contradict each other, whoever heard the
+    other word shows it soon.
+    """
+    deadline = time.monotonic() + (_SHOWING if wait else 0.0)
+    while True:
+        found = {
+            path.stem: equivocation.read_kept(path)
+            for path in sorted(home.evidence(job).glob("*.evidence"))
+        }
+        if found or time.monotonic() >= deadline:
+            return found
+        time.sleep(_POLL)

@@ -1,0 +1,196 @@
+"""From all statements to the result: one folder, equal to the byte whoever makes it.
+
+    study.toml  statements/NAME.statement  model.json  report.html  evidence/NAME.evidence
+
+Nothing in it depends on who assembled it, when, where, or with which libraries. Where statements
+contradict each other there is no model: the folder holds them and what proves who is to blame.
+"""
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from pdml.consortium import consistency
+from pdml.consortium.consistency import Flaw, Mismatch
+from pdml.consortium.outcome import Outcome, Part
+from pdml.errors import InvalidInput
+from pdml.files import atomic_write, sync_folder
+from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.signed_statement import Statement, open_statement
+from pdml.study import Study
+from pdml.study.schema import template
+
+STUDY, MODEL, PAGE = "study.toml", "model.json", "report.html"
+STATEMENTS, STATEMENT = "statements", ".statement"
+EVIDENCE, PROOF = "evidence", ".evidence"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """The end of a job, as its statements tell it. `assemble` makes one."""
+
+    study: Study
+    contract: Contract
+    signed: Mapping[str, bytes]  # statements by server, in the study's order
+    said: Mapping[str, Statement]  # the same, opened
+
+    @cached_property
+    def mismatches(self) -> list[Mismatch]:
+        """Who differs about what was sent: ask each ``hearer`` for its voucher, which proves it."""
+        return consistency.mismatches(self.contract, self.said)
+
+    @cached_property
+    def problems(self) -> list[Flaw]:
+        """Why there is no model; empty if there is one."""
+        found = [each.problem for each in self.mismatches]
+        found += consistency.disagreements(self.study, self.contract, self.said)
+        return found + consistency.overspent(self.study, self.outcome)
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """What the servers have released and spent."""
+        sources = {statement.source for statement in self.said.values()}
+        digests = {name: hashlib.sha256(data).hexdigest() for name, data in self.signed.items()}
+        return Outcome(
+            contract=self.contract,
+            parts=tuple(self._part(statement) for statement in self.said.values()),
+            source=sources.pop() if len(sources) == 1 else "simulated",  # one that protects nobody
+            own_nodes=True,
+            statements=digests,
+        )
+
+    def _levels(self, said: Statement) -> tuple[float, ...]:
+        """Of the menu, those that may be in use: a statement tells the smallest and the largest."""
+        ends = (said.epsilon, said.label_epsilon)
+        return self.study.place(said.server, records=said.records, epsilons=ends).epsilons
+
+    def _part(self, statement: Statement) -> Part:
+        gaps = zip(*(heard.apart for heard in statement.heard), strict=True)
+        return Part(
+            server=statement.server,
+            records=statement.records,
+            released=self._released(statement),
+            apart=[max(each) for each in gaps][:-1],
+            label_epsilon=statement.label_epsilon,
+            epsilons=self._levels(statement),
+            events=statement.spent,
+            earlier=statement.spent_before,
+            released_before=statement.before,
+            randomised_by=statement.randomised_by,
+        )
+
+    def _released(self, statement: Statement) -> NDArray[Any]:
+        """The last vector, or the row of sums."""
+        sent = statement.vector(self.contract)
+        return sent[0] if self.contract.sums else sent
+
+
+DrawPage = Callable[[Result], str]
+"""The page of a result as HTML: `pdml.pages.result_page.result_page`."""
+
+
+def assemble(study: Study, contract: Contract, signed: Mapping[str, bytes]) -> Result:
+    """What the statements of all servers say together.
+
+    Parameters
+    ----------
+    study : Study
+        With the public key of every server.
+    contract : Contract
+        The job.
+    signed : mapping of str to bytes
+        The statement of every server, as it was signed.
+
+    Returns
+    -------
+    Result
+        Whose ``problems`` say whether a model can be made of it.
+
+    Raises
+    ------
+    PeerError
+        If a statement is not what it should be by itself; the sentence names its server.
+    InvalidInput
+        If a statement is missing.
+    """
+    if missing := [name for name in contract.servers if name not in signed]:
+        raise InvalidInput(f"a result needs every server's statement, got none of {missing[0]}")
+    ordered = {name: signed[name] for name in contract.servers}
+    keys = study.signing_keys
+    said = {name: open_statement(data, contract, name, keys) for name, data in ordered.items()}
+    return Result(study=study, contract=contract, signed=ordered, said=said)
+
+
+def files_of(
+    result: Result,
+    page: DrawPage,
+    evidence: Mapping[str, bytes] | None = None,
+) -> dict[str, bytes]:
+    """The files of a result's folder.
+
+    Parameters
+    ----------
+    result : Result
+        As `assemble` made it.
+    page : callable
+        `pdml.pages.result_page.result_page`.
+    evidence : mapping of str to bytes, optional
+        What proves that a server said two things, by server.
+
+    Returns
+    -------
+    dict of str to bytes
+        By path; model and page only if nothing is wrong.
+    """
+    files = {STUDY: template.plain(result.study).encode()}
+    files |= {f"{STATEMENTS}/{name}{STATEMENT}": data for name, data in result.signed.items()}
+    files |= {f"{EVIDENCE}/{name}{PROOF}": data for name, data in (evidence or {}).items()}
+    if not result.problems and not evidence:
+        files[MODEL] = result.outcome.model(result.study).to_bytes()
+        files[PAGE] = page(result).encode()
+    return files
+
+
+def write_result(
+    folder: str | os.PathLike[str],
+    result: Result,
+    page: DrawPage,
+    evidence: Mapping[str, bytes] | None = None,
+) -> None:
+    """Write a result's folder, which appears whole or not at all.
+
+    Parameters
+    ----------
+    folder : path
+        Must not exist.
+    result, page, evidence
+        As in `files_of`.
+
+    Raises
+    ------
+    InvalidInput
+        If the folder exists, or cannot be written.
+    """
+    target = Path(folder)
+    if os.path.lexists(target):
+        raise InvalidInput(f"cannot write the result to {folder}: it exists already")
+    stage = target.absolute().parent / f".pdml-{secrets.token_hex(8)}"
+    try:
+        for name, data in files_of(result, page, evidence).items():
+            (stage / name).parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(stage / name, data)
+        os.rename(stage, target)
+        sync_folder(target.absolute().parent)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InvalidInput(f"cannot write the result to {folder}: {reason}") from error
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)

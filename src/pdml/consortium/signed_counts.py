@@ -1,0 +1,248 @@
+"""What members of a study have released of one model, each signed by its node: read, checked and
+added up by anybody. Nobody is trusted.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from pdml.accounting import Ledger, Line
+from pdml.accounting.events import CountsReleased
+from pdml.consortium.result_folder import MODEL, STUDY
+from pdml.errors import BudgetExceeded, DataError
+from pdml.files import read_file
+from pdml.formats import Format, decode
+from pdml.model.model import Model, load_model
+from pdml.model.private_evaluation import CountedEvaluation, pooled
+from pdml.node.crypto.signing import verified
+from pdml.study import Study
+from pdml.training.count_release import SHIFT, Counting
+
+FORMAT = Format(name="evaluation", version=2, oldest=1)
+_DOMAINS = {1: b"pdml evaluation 1\0", 2: b"pdml evaluation 2\0"}
+_MOST_CELLS, _MOST_RELEASES = 250_000, 10_000
+_SINCE_2 = ("spent",)
+
+
+class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a member releases of one evaluation: noisy or public things, and its signature."""
+
+    version: int = FORMAT.version
+    study: str  # its hash
+    server: str
+    job: str
+    model: str  # sha256 of the model's file
+    classes: list[str]
+    records: int
+    bins: int
+    stddev: float
+    source: str
+    counts: Annotated[list[int], Meta(max_length=_MOST_CELLS)]  # units of 2^-24, row by row
+    # σ of every release of counts of these records by the node's journal, this one among them;
+    # version 1 does not say
+    spent: Annotated[list[float], Meta(max_length=_MOST_RELEASES)] = []
+    signature: str = ""  # of all the rest, in hex
+
+    def signable(self) -> bytes:
+        """What is signed."""
+        said = msgspec.structs.asdict(msgspec.structs.replace(self, signature=""))
+        later = _SINCE_2 if self.version == 1 else ()
+        told = {name: value for name, value in said.items() if name not in later}
+        return _DOMAINS[self.version] + msgspec.json.encode(told)
+
+    @property
+    def evaluation(self) -> CountedEvaluation:
+        """The figures that it tells."""
+        counting = Counting(stddev=self.stddev, classes=len(self.classes), bins=self.bins)
+        if len(self.counts) != int(np.prod(counting.shape)) or self.records < 1:
+            raise DataError(f"{self.server} tells {len(self.counts)} counts, which is no table")
+        return CountedEvaluation.of(
+            np.array(self.counts, dtype=np.int64).reshape(counting.shape),
+            counting,
+            classes=tuple(self.classes),
+            records=self.records,
+            source=self.source,
+        )
+
+    def ledger(self, delta: float) -> Ledger:
+        """What the node says was spent of these records; of version 1, this release alone."""
+        every = self.spent or [self.stddev]
+        events = tuple(CountsReleased(stddev=each, shift=SHIFT) for each in every)
+        return Ledger((events,), source=self.source, delta=delta, classes=len(self.classes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """Evaluations of one model whose signatures, counts and spending have been checked.
+
+    Attributes
+    ----------
+    parts : tuple of Signed
+        One for each member that took part.
+    delta : float
+        At which their spending is told: the budget's for features.
+    """
+
+    parts: tuple[Signed, ...]
+    delta: float
+
+    @cached_property
+    def evaluation(self) -> CountedEvaluation:
+        """Of all their records."""
+        return pooled([each.evaluation for each in self.parts])
+
+    def line(self, part: Signed) -> Line:
+        """What everybody else may learn of one of a member's records."""
+        return part.ledger(self.delta).line("features", "other servers")
+
+    def sentences(self) -> list[str]:
+        """Who has counted what, and what it has spent by its own word."""
+        return [
+            f"{each.server} signed for {each.records:,} records, counted "
+            f"{_times(each)}: epsilon {self.line(each).epsilon:.3g} (delta {self.delta:g}) of each "
+            "against everybody else."
+            for each in self.parts
+        ]
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        members = [
+            {
+                "server": each.server,
+                "job": each.job,
+                "records": each.records,
+                "releases": len(each.spent) or None,
+                "epsilon": self.line(each).epsilon,
+                "delta": self.delta,
+            }
+            for each in self.parts
+        ]
+        return {**self.evaluation.to_dict(), "members": members}
+
+
+def check_evaluations(
+    study: Study, files: Sequence[str | PathLike[str]], *, model: str = ""
+) -> Evaluated:
+    """Check what members have released of one model.
+
+    Parameters
+    ----------
+    study : Study
+        Whose pinned keys say who signed, and whose budget nobody may exceed.
+    files : sequence of path
+        One for each member, as `pdml node evaluate` wrote it.
+    model : str, optional
+        The sha256 of the model that they must be about; "" takes any one model.
+
+    Returns
+    -------
+    Evaluated
+
+    Raises
+    ------
+    DataError
+        If a file is no evaluation, was changed, is about another model or study, or does not count
+        itself; or if one member is in two.
+    BudgetExceeded
+        If a member says that it has spent more of these records than the study allows.
+
+    Guarantees
+    ----------
+    - Every part is signed by the key that the study pins for its server.
+    - What a member says it has spent keeps to the budget by the ledger; that it says all of it is
+      its own signed claim.
+    """
+    parts: dict[str, Signed] = {}
+    for file in files:
+        said = _read(Path(file), study)
+        if said.server in parts:
+            raise DataError(f"{said.server} is in two of the files: nobody may count twice")
+        parts[said.server] = said
+    if len({(said.model, tuple(said.classes), said.bins) for said in parts.values()}) != 1:
+        raise DataError("the files must be evaluations of one model in the same bins, and are not")
+    for said in parts.values():
+        _check(said, study, model)
+    delta = study.budget.features_delta if study.budget is not None else 1e-6
+    return Evaluated(parts=tuple(parts.values()), delta=delta)
+
+
+def verify_evaluations(
+    result: str | PathLike[str], files: Sequence[str | PathLike[str]]
+) -> Evaluated:
+    """Check evaluations of a result's model against its folder, which `verify_result` has verified.
+
+    Parameters
+    ----------
+    result : path
+        The folder of a result.
+    files : sequence of path
+        As for `check_evaluations`.
+
+    Returns
+    -------
+    Evaluated
+
+    Raises
+    ------
+    DataError, BudgetExceeded
+        As for `check_evaluations`.
+    """
+    folder = Path(result)
+    digest = digest_of(load_model(folder / MODEL))
+    return check_evaluations(Study.load(folder / STUDY), files, model=digest)
+
+
+def _times(said: Signed) -> str:
+    if said.version == 1:
+        return "at least once, which is all that its file says"
+    return "once" if len(said.spent) == 1 else f"{len(said.spent)} times"
+
+
+def digest_of(model: Model) -> str:
+    """By which an evaluation names its model."""
+    return hashlib.sha256(model.to_bytes()).hexdigest()
+
+
+def _check(said: Signed, study: Study, model: str) -> None:
+    """One member's, beyond its signature."""
+    if model and said.model != model:
+        raise DataError(f"the evaluation by {said.server} is about another model")
+    _ = said.evaluation  # or it is no table
+    if said.version > 1 and said.stddev not in said.spent:
+        raise DataError(f"the evaluation by {said.server} does not count itself as spent")
+    if study.budget is not None and not said.ledger(1e-6).keeps(study.budget):
+        raise BudgetExceeded(
+            f"{said.server} says it has counted these records {len(said.spent)} times, which "
+            f"spends more than the study {study.id} allows"
+        )
+
+
+def _read(path: Path, study: Study) -> Signed:
+    try:
+        content = read_file(path)
+        said: Signed = decode(content, Signed)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    except msgspec.DecodeError as error:
+        why = FORMAT.refusal_of(content, str(path))
+        raise DataError(why or f"{path} is no evaluation of a node: {error}") from None
+    if why := FORMAT.refusal(said.version, str(path)):
+        raise DataError(why)
+    key = study.signing_keys.get(said.server, "")
+    try:
+        signature = bytes.fromhex(said.signature)
+    except ValueError:
+        signature = b""
+    if said.study != study.hash or not verified(key, said.signable(), signature):
+        raise DataError(f"{path} is not signed by a member of the study {study.id}, or was changed")
+    if said.version == 1 and said.spent:
+        raise DataError(f"{path} says more than version 1 of an evaluation can")
+    return said

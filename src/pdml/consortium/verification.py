@@ -1,0 +1,337 @@
+"""`pdml verify`: is a result what it says it is? From its folder alone; nobody is trusted.
+
+What a folder cannot prove is that its study is the one you agreed on: compare its hash, which
+`Verification` tells, or hand in your own.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from pdml.consortium import consistency
+from pdml.consortium.consistency import Flaw
+from pdml.consortium.outcome import FORMAT
+from pdml.consortium.result_folder import (
+    EVIDENCE,
+    MODEL,
+    PAGE,
+    PROOF,
+    STATEMENT,
+    STATEMENTS,
+    STUDY,
+    DrawPage,
+    Result,
+    files_of,
+)
+from pdml.consortium.verdict import Verification
+from pdml.errors import InvalidInput, PDMLError, PeerError, plain
+from pdml.node.job import training_data
+from pdml.node.protocol import equivocation, signed_statement
+from pdml.node.protocol.equivocation import Equivocated
+from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.signed_statement import Statement
+from pdml.planning.training_plan import TrainingPlan
+from pdml.study import Study
+from pdml.study.definition import MOST_BYTES
+from pdml.study.schema import template
+from pdml.training import sums_fit
+
+_MOST_WORDS = 1 << 10  # bytes by which another version's model may be longer: it is named
+_MOST_EVIDENCE = 1 << 20  # bytes, beyond two statements
+_MOST_PAGE = 1 << 24  # bytes of a page that another machine has drawn
+_LISTED = 20  # unknown files that are told
+_CHANGED = "is not what the statements give: it was changed"
+_ELSEWHERE = (
+    "Verify on the machine where the result was made, or accept {what} with --allow-unchecked "
+    "(allow_unchecked=True)"
+)
+_LAST_DIGITS = (
+    "is not what the statements give here: numbers in it differ in their last digit. Another "
+    "machine computed it, or somebody changed it. " + _ELSEWHERE.format(what="these digits")
+)
+_CANNOT_CHECK = (
+    "cannot be checked: it is not the page that this machine draws, and the last digits of "
+    f"{MODEL} are not this machine's. " + _ELSEWHERE.format(what="everything but the page")
+)
+
+
+def verify_result(
+    folder: str | os.PathLike[str],
+    *,
+    page: DrawPage,
+    study: str = "",
+    allow_unchecked: bool = False,
+) -> Verification:
+    """Check every byte of a result's folder.
+
+    Parameters
+    ----------
+    folder : path
+        As `pdml.consortium.result_folder.write_result` wrote it.
+    page : callable
+        `pdml.pages.result_page.result_page`: the page is drawn again and compared.
+    study : str, optional
+        The hash of the study that you agreed on; "" takes the folder's.
+    allow_unchecked : bool, optional
+        Accept a model of sums whose last digits are not those that this machine computes, and the
+        page beside it; they are named in ``unchecked``.
+
+    Returns
+    -------
+    Verification
+        With every problem that was found.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such folder.
+
+    Guarantees
+    ----------
+    - Sizes are bounded by the study before anything is read, and signatures checked before anything
+      of a statement is parsed.
+    - Without problems: every statement is signed by the key that the study pins; what each says it
+      sent, its neighbours say they heard; model and page are what the statements give; everybody's
+      spending is the plan's for the records it states, over all jobs it states, within the budget.
+    - A changed, missing or additional byte or file is a problem.
+    - A model of sums is rounded to a grid, computed again and compared to the byte. Machines may
+      still disagree by one step of the grid (`totals.near`): that is a problem, or with
+      ``allow_unchecked`` a name in ``unchecked``, and so is a page that differs beside it.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise InvalidInput(f"{folder} must be the folder of a result, got no folder")
+    return _Reading(root, page, allow_unchecked).verify(study)
+
+
+@dataclass
+class _Reading:
+    """One pass over a folder; problems gather on the way."""
+
+    root: Path
+    page: DrawPage
+    allow_unchecked: bool
+    problems: list[Flaw] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    longest: Callable[[str], int] = field(default=lambda server: 0)  # bytes of its statement
+
+    def verify(self, wanted: str) -> Verification:
+        study = self._study(wanted)
+        if study is None:
+            return Verification(problems=tuple(self.problems))
+        names = tuple(server.name for server in study.servers)
+        self.longest = _longest(study)
+        self._listing(names)
+        signed, contract = self._statements(study)
+        said = self._opened(study, contract, signed) if contract is not None else {}
+        proved = self._evidence(study, contract, said)
+        if contract is not None:
+            self._compared(study, contract, signed, said, proved)
+        return Verification(
+            problems=tuple(self.problems),
+            unchecked=tuple(self.unchecked),
+            study=study.hash,
+            agreed=bool(wanted),
+            study_id=study.id,
+            job="" if contract is None else contract.job,
+            rounds=0 if contract is None else contract.plan.rounds,
+            servers=names,
+            equivocated=tuple(proved),
+        )
+
+    def _wrong(self, kind: str, sentence: str, *servers: str) -> None:
+        self.problems.append(Flaw(kind=kind, sentence=plain(sentence), servers=servers))
+
+    def _read(self, name: str, most: int, kind: str = "file") -> bytes | None:
+        """A regular file of at most so many bytes."""
+        path = self.root / name
+        try:
+            found = path.lstat()
+            if not stat.S_ISREG(found.st_mode):
+                self._wrong(kind, f"{name} must be an ordinary file")
+            elif found.st_size > most:
+                size = f"{found.st_size:,} bytes"
+                self._wrong(kind, f"{name} has {size}, more than the {most:,} it can have")
+            else:
+                with open(path, "rb") as file:
+                    return file.read(most + 1)
+        except OSError as error:
+            self._wrong(kind, f"{name} cannot be read: {(error.strerror or str(error)).lower()}")
+        return None
+
+    def _study(self, wanted: str) -> Study | None:
+        data = self._read(STUDY, MOST_BYTES)
+        if data is None:
+            return None
+        try:
+            study = Study.from_text(data.decode(), STUDY)
+        except (PDMLError, UnicodeDecodeError) as error:
+            self._wrong("study", f"{STUDY} cannot be read: {error}")
+            return None
+        if template.plain(study).encode() != data:
+            self._wrong("study", f"{STUDY} is not written as a result writes it: it was changed")
+        if wanted and study.hash != wanted:
+            self._wrong("study", f"{STUDY} is the study {study.hash}, not {wanted}")
+        for name in sorted({server.name for server in study.servers} - set(study.signing_keys)):
+            self._wrong("study", f"the study pins no key of {name}: nobody can check it", name)
+        return study
+
+    def _listing(self, names: tuple[str, ...]) -> None:
+        for folder in (STATEMENTS, EVIDENCE):
+            if (self.root / folder).is_symlink():
+                self._wrong("file", f"{folder} must be an ordinary folder, and is a link")
+        if _is_empty(self.root / EVIDENCE):
+            self._wrong(
+                "evidence",
+                f"{EVIDENCE} is empty: a result has this folder only for what proves something "
+                "against a server, which was taken out, or the folder was put there",
+            )
+        known = {STUDY, MODEL, PAGE, STATEMENTS, EVIDENCE}
+        known |= {f"{STATEMENTS}/{name}{STATEMENT}" for name in names}
+        known |= {f"{EVIDENCE}/{name}{PROOF}" for name in names}
+        found = set(islice(_names(self.root), len(known) + _LISTED))  # of a million, some
+        for name in sorted(found - known)[:_LISTED]:
+            self._wrong("file", f"{name!r} is no part of a result: nothing vouches for it")
+
+    def _statements(self, study: Study) -> tuple[dict[str, bytes], Contract | None]:
+        """The signed bytes that are there, and the job that the first readable one is about."""
+        signed: dict[str, bytes] = {}
+        for server in study.servers:
+            file = f"{STATEMENTS}/{server.name}{STATEMENT}"
+            data = self._read(file, self.longest(server.name))
+            if data is not None:
+                signed[server.name] = data
+        unreadable = []
+        for name, data in signed.items():
+            try:
+                return signed, _contract(study, name, data)
+            except (PDMLError, TypeError) as error:
+                unreadable.append((str(error), name))
+        for sentence, name in unreadable:
+            self._wrong("statement", sentence, name)
+        return signed, None
+
+    def _opened(
+        self,
+        study: Study,
+        contract: Contract,
+        signed: Mapping[str, bytes],
+    ) -> dict[str, Statement]:
+        said = {}
+        for name, data in signed.items():
+            try:
+                keys = study.signing_keys
+                said[name] = signed_statement.open_statement(data, contract, name, keys)
+            except PDMLError as error:
+                self._wrong("statement", str(error), name)
+        return said
+
+    def _evidence(
+        self,
+        study: Study,
+        contract: Contract | None,
+        said: Mapping[str, Statement],
+    ) -> list[Equivocated]:
+        """Each server against whom something is proved, be it in a job without statements."""
+        proved = []
+        terms = "" if contract is None else contract.digest
+        sent = {name: each.sent for name, each in said.items()}
+        for name in (server.name for server in study.servers):
+            file = f"{EVIDENCE}/{name}{PROOF}"
+            if not os.path.lexists(self.root / file):
+                continue
+            data = self._read(file, _MOST_EVIDENCE + 2 * self.longest(name))
+            try:
+                found = equivocation.proof_of(data or b"", terms, study.signing_keys, said=sent)
+                if found.sender != name:
+                    raise PeerError(f"it is about {found.sender}")
+                proved.append(found)
+                self.problems.append(_proved(found))
+            except PDMLError as error:
+                self._wrong("evidence", f"{file}: {error}", name)
+        return proved
+
+    def _compared(
+        self,
+        study: Study,
+        contract: Contract,
+        signed: Mapping[str, bytes],
+        said: Mapping[str, Statement],
+        proved: list[Equivocated],
+    ) -> None:
+        """Statements with each other, and the files with what they give."""
+        guilty = {each.sender for each in proved}
+        for each in consistency.mismatches(contract, said):
+            if each.sender not in guilty:
+                self.problems.append(each.problem)
+        self.problems += consistency.disagreements(study, contract, said)
+        if len(said) < len(contract.servers):
+            return
+        result = Result(study=study, contract=contract, signed=signed, said=said)
+        self.problems += consistency.overspent(study, result.outcome)
+        if self.problems:  # no model should be there, and whatever is there is refused already
+            return
+        files = files_of(result, self.page)
+        model = self._read(MODEL, len(files[MODEL]) * (1 + contract.sums) + _MOST_WORDS, "model")
+        near = model != files[MODEL] and contract.sums and sums_fit.near(model or b"", files[MODEL])
+        if near and self.allow_unchecked:
+            self.unchecked.append(MODEL)
+        elif near:
+            self._wrong("model", f"{MODEL} {_LAST_DIGITS}")
+        elif model is not None and model != files[MODEL]:
+            why = FORMAT.refusal(_version(model), "it") or "it was changed"
+            self._wrong("model", f"{MODEL} is not what the statements give: {why}")
+        page = self._read(PAGE, _MOST_PAGE if near else len(files[PAGE]), "page")
+        if page is None or page == files[PAGE]:
+            return
+        if near and self.allow_unchecked:
+            self.unchecked.append(PAGE)
+        else:
+            self._wrong("page", f"{PAGE} {_CANNOT_CHECK if near else _CHANGED}")
+
+
+def _longest(study: Study) -> Callable[[str], int]:
+    """The most bytes that a server's statement can have under this study, whatever the job."""
+    jobs = training_data.longest(study)
+    return lambda server: max((signed_statement.most_bytes(job, server) for job in jobs), default=0)
+
+
+def _contract(study: Study, server: str, data: bytes) -> Contract:
+    """The job that ``server`` says it was."""
+    said = signed_statement.signed_by(data, server, study.signing_keys)
+    return training_data.agreed(study, TrainingPlan.from_dict(dict(said.plan)), said.job)
+
+
+def _version(model: bytes) -> int:
+    """In which form it says that it was made of the statements."""
+    found = re.search(rb'"result": "pdml-result/([0-9]{1,9})"', model)
+    return int(found[1]) if found else FORMAT.version
+
+
+def _proved(found: Equivocated) -> Flaw:
+    return Flaw(
+        kind="equivocation",
+        sentence=plain(found.sentence),  # whoever signs two things may have signed anything
+        servers=(found.sender,),
+        round=found.round,
+    )
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether it is a folder, and no link, with nothing in it."""
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    with os.scandir(folder) as entries:
+        return next(entries, None) is None
+
+
+def _names(root: Path) -> Iterator[str]:
+    """Everything in a result's folder, two levels deep."""
+    for entry in os.scandir(root):
+        yield entry.name
+        if entry.name in (STATEMENTS, EVIDENCE) and entry.is_dir(follow_symlinks=False):
+            yield from (f"{entry.name}/{inner.name}" for inner in os.scandir(entry))

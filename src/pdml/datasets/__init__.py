@@ -1,8 +1,0 @@
-"""Data for experiments, none of it for deployment: artificial problems to draw from, and real sets
-that `pdml data fetch` brings.
-"""
-
-from pdml.datasets import adult, local, raetsch
-from pdml.datasets.generators import ringnorm, twonorm, waveform
-
-__all__ = ["adult", "local", "raetsch", "ringnorm", "twonorm", "waveform"]

@@ -1,0 +1,178 @@
+"""Answers as people give them, each accepted or refused by itself; the page does the same."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from pdml.encoding.device_encoding import answer
+from pdml.encoding.encoder import Attribute, Number
+from pdml.errors import DataError, InvalidInput, because
+from pdml.files import read_file
+from pdml.formats import decode
+from pdml.mechanisms.label_flip import MILLION, micro
+from pdml.study import Study
+from pdml.tables import listed, shown
+
+_DIGITS = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)", re.ASCII)  # as in encoding.js
+# Arabic keyboards have digits of their own, eastern ones others, and a decimal sign.
+_ARABIC = str.maketrans("٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹٫", "01234567890123456789.")
+
+
+def checked(study: Study, answers: Mapping[str, object]) -> dict[str, float | str | None]:
+    """Those answers that are given, as `Study.encode` takes them; others may still be missing.
+
+    Parameters
+    ----------
+    study : Study
+    answers : mapping of str to object
+        By the attribute's name. Numbers may be text with a decimal point or comma, as typed. None
+        or an empty text is no answer, to a question that may be left out.
+
+    Returns
+    -------
+    dict of str to (float, str or None)
+
+    Raises
+    ------
+    DataError
+        For a name that is no attribute's, text that is no number, a fraction where whole numbers
+        are declared, a number outside its range (encoding would clamp it, and people should know
+        before), or an unknown level.
+    """
+    known = {attribute.name: attribute for attribute in study.attributes}
+    if unknown := [name for name in answers if name not in known]:
+        names = listed(list(known))
+        must = f"answers must be to the study's questions ({names})"
+        raise DataError(f"{must}, got one to {unknown[0]!r}")
+    return {name: _one(known[name], value) for name, value in answers.items()}
+
+
+def _one(attribute: Attribute, value: object) -> float | str | None:
+    if attribute.missing and (value is None or (isinstance(value, str) and not value.strip())):
+        return None
+    if not isinstance(attribute, Number):
+        answer(attribute, value)
+        return str(value).strip()
+    name = attribute.name
+    if isinstance(value, str):
+        text = value.strip().translate(_ARABIC)
+        if not _DIGITS.fullmatch(text):
+            raise DataError(f"{name!r} must be a number in digits, such as 34, got {shown(value)}")
+        if attribute.whole and set(text) & set(".,"):  # 34,000 means a thousand times more to some
+            must = f"{name!r} must be a whole number, without a fraction"
+            raise DataError(f"{must}, got {shown(value)}")
+        value = float(text.replace(",", "."))
+    answer(attribute, value)
+    number = float(value)  # type: ignore[arg-type]  # `answer` took it
+    if not attribute.low <= number <= attribute.high:
+        must = f"{name!r} must lie in [{attribute.low:g}, {attribute.high:g}]"
+        raise DataError(f"{must}, got {number:g}: the study declares no other value")
+    return number
+
+
+def read(file: Path) -> dict[str, Any]:
+    """Answers by name from a JSON file; `checked` says whether they will do."""
+    try:
+        found: Any = decode(read_file(file))
+    except OSError as error:
+        raise DataError(f"cannot read {file}: {because(error)}") from None
+    except msgspec.DecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise DataError(
+            f'{file} must be a JSON object of answers by name, such as {{"age": 34}}, '
+            "got something else"
+        )
+    return found
+
+
+def on_menu(study: Study, epsilon: float) -> int:
+    """An ε of the study's menu in millionths, or a refusal."""
+    if not 0 < epsilon < float("inf") or (millionths := micro(epsilon)) not in study.epsilon_micro:
+        menu = ", ".join(f"{choice:g}" for choice in study.menu)
+        must = f"epsilon must be on the study's menu ({menu})"
+        raise InvalidInput(f"{must}, got {epsilon:g}", setting="epsilon")
+    return millionths
+
+
+def on_menus(study: Study, epsilons: Mapping[str, float]) -> dict[str, int]:
+    """The ε of each sensitive attribute in millionths; what is not said is what its menu
+    suggests. Anything else is refused.
+    """
+    asked = {each.name: each.epsilon for each in study.encoder.sensitive if each.epsilon}
+    if unknown := [name for name in epsilons if name not in asked]:
+        names = listed(list(asked)) if asked else "none in this study"
+        raise InvalidInput(
+            f"epsilons must be of sensitive questions ({names}), got one of {unknown[0]!r}",
+            setting="epsilons",
+        )
+    found = {}
+    for name, menu in asked.items():
+        epsilon = epsilons.get(name, menu.default)
+        if not 0 < epsilon < float("inf") or micro(epsilon) not in menu.millionths:
+            choices = ", ".join(f"{choice:g}" for choice in menu.menu)
+            raise InvalidInput(
+                f"epsilon of {name!r} must be on its menu ({choices}), got {epsilon:g}",
+                setting="epsilons",
+            )
+        found[name] = micro(epsilon)
+    return found
+
+
+def to_draw(
+    study: Study, answers: Mapping[str, object], epsilons: Mapping[str, int]
+) -> list[tuple[int, int, int]]:
+    """The true level of each sensitive answer, its ε in millionths, and how many levels there are.
+
+    Raises
+    ------
+    DataError
+        For what is no answer to its question.
+    InvalidInput
+        For an ε that is not on its menu.
+    """
+    chosen = on_menus(study, {name: value / MILLION for name, value in epsilons.items()})
+    found = []
+    for each in study.encoder.sensitive:
+        if each.name not in answers:
+            raise DataError(f"every question must be answered, got no answer to {each.name!r}")
+        level = int(each.position(np.array([answer(each, answers[each.name])]))[0])
+        found.append((level, chosen[each.name], len(each.choices)))
+    return found
+
+
+def class_index(study: Study, label: str) -> int:
+    """The index of one of the study's classes; a refusal does not repeat somebody's answer."""
+    if label not in study.classes:
+        classes = ", ".join(map(repr, study.classes))
+        raise InvalidInput(f"label must be one of {classes}, got something else", setting="label")
+    return study.classes.index(label)
+
+
+def invitation(text: str) -> str:
+    """The token of an invitation, bare or at the end of its link; "" for none."""
+    token = text.rpartition("#t=")[2].strip()
+    if token and not re.fullmatch("[0-9a-f]{32}", token):
+        raise InvalidInput(
+            "token must be 32 hex digits, or a link that ends in #t= and these", setting="token"
+        )
+    return token
+
+
+def consent(study: Study, *, agreed: bool) -> dict[str, str]:
+    """What a report carries of a person's consent, as fields of it; nothing where a study asks for
+    none. Raises `InvalidInput` for somebody who has not agreed.
+    """
+    if study.consent is None:
+        return {}
+    if not agreed:
+        raise InvalidInput(
+            f"agreed must be True, got {agreed}: the study asks people to agree to version "
+            f"{study.consent.version} of its consent before they answer",
+            setting="agreed",
+        )
+    return {"consent": study.consent.digest, "consent_version": study.consent.version}

@@ -1,0 +1,287 @@
+"""Many devices in one process, to try a study out: a table of people becomes reports on the disk,
+and these are delivered.
+
+The outbox is written whole, before any network activity, and never drawn again: an interrupted
+delivery goes on where it stopped, with the same reports. Its first line says what it was made from;
+each further line is one report without token.
+"""
+
+import hashlib
+import os
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from threading import local
+from typing import BinaryIO
+
+import msgspec
+
+from pdml._types import Array, IntArray
+from pdml.device.answers import consent
+from pdml.device.delivery import Answer, Delivery
+from pdml.errors import DataError, NotDelivered, because
+from pdml.files import open_file, read_file, write_private
+from pdml.formats import Format, decode
+from pdml.mechanisms.label_flip import flip_labels, micro
+from pdml.mechanisms.randomness import SecureStream
+from pdml.ownership import open_ours
+from pdml.study import Study, messages
+from pdml.study.messages import Receipt, Report, decode_report, encode_report, pack_features
+from pdml.tables import Table
+
+FORMAT = Format(name="outbox", version=1)  # which is written from 2 on
+BATCH = 100
+CONNECTIONS = 4
+_TOKEN = re.compile(r"\b[0-9a-f]{32}\b")
+
+
+class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an outbox was made from."""
+
+    study: str
+    source: str  # sha256 of the table's file and of the columns used
+    reports: int
+
+
+@dataclass(frozen=True)
+class Undelivered:
+    """A report that the service does not hold, and why."""
+
+    row: int  # from 1
+    id: str
+    code: str
+
+
+@dataclass
+class Tally:
+    """Every report is in exactly one place."""
+
+    stored: int = 0
+    stored_before: int = 0
+    undelivered: list[Undelivered] = field(default_factory=list)
+    trouble: str = ""  # the sentence with which delivery ended early
+
+    def by_code(self) -> dict[str, int]:
+        return dict(sorted(Counter(one.code for one in self.undelivered).items()))
+
+
+def read_tokens(path: Path, needed: int) -> list[str]:
+    """Invitations, one per line, bare or inside links."""
+    try:
+        lines = read_file(path).decode("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
+        ) from None
+    tokens = [found[-1] for line in lines if (found := _TOKEN.findall(line))]
+    if len(set(tokens)) != len(tokens):
+        raise DataError(f"{path} must hold each invitation once, got one twice")
+    if len(tokens) < needed:
+        raise DataError(
+            f"{path} must hold an invitation for each of the {needed:,} records, got "
+            f"{len(tokens):,}"
+        )
+    return tokens
+
+
+def fill(
+    path: Path, study: Study, table: Table, labels: IntArray, epsilons: Array, *, source: str
+) -> Origin:
+    """Draw every report and write the outbox; if it exists already for the same source, nothing is
+    drawn again.
+
+    Guarantees
+    ----------
+    - Each label is ε-LDP with its own ε, from OS entropy; the outbox holds reports and nothing
+      else.
+    - The file appears whole or not at all, readable by its owner alone; of two runs at the same
+      time the first wins.
+    """
+    origin = Origin(study=study.hash, source=source, reports=table.n_rows)
+    if not path.exists():
+        write_private(path, _drawn(origin, study, table, labels, epsilons), first=True)
+    if (found := _origin(path)) != origin:
+        what = "another study" if found.study != study.hash else "another table or other columns"
+        raise DataError(
+            f"{path} holds reports drawn for {what}: move it away, or name another --outbox"
+        )
+    return origin
+
+
+def _drawn(
+    origin: Origin, study: Study, table: Table, labels: IntArray, epsilons: Array
+) -> Iterator[bytes]:
+    """The lines of an outbox."""
+    reported = flip_labels(labels, epsilons, len(study.classes), SecureStream()).tolist()
+    micros = [micro(value) for value in epsilons.tolist()]
+    features = study.encode_table(table)
+    yield msgspec.json.encode(origin) + b"\n"
+    for i in range(table.n_rows):
+        yield encode_report(_report(study, micros[i], reported[i], features[i])) + b"\n"
+
+
+def write_failures(path: Path, undelivered: Iterable[Undelivered]) -> None:
+    """One line for each report that is not stored, readable by their owner alone."""
+    write_private(path, (msgspec.json.encode(one) + b"\n" for one in undelivered))
+
+
+def deliver(
+    path: Path,
+    receipts: Path,
+    connect: Callable[[], Delivery],
+    *,
+    tokens: Sequence[str] = (),
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    connections: int = CONNECTIONS,
+) -> Tally:
+    """Send what has no receipt yet, in batches over a few open connections; each receipt is written
+    down as it comes.
+
+    A service that cannot be reached ends the delivery; what is left counts as "not_sent" and goes
+    out next time.
+    """
+    origin, tally = _origin(path), Tally()
+    with connect() as service:
+        service.require_study(origin.study)
+    held = _receipts(receipts)
+    own, kept = local(), ExitStack()
+
+    def send(batch: list[tuple[int, bytes]]) -> list[Answer]:
+        if not hasattr(own, "service"):
+            own.service = kept.enter_context(connect())
+        answers: list[Answer] = own.service.send_batch([data for _, data in batch])
+        return answers
+
+    running: dict[Future[list[Answer]], list[tuple[int, bytes]]] = {}
+    todo = _unsent(path, held, tokens, tally)
+    with (
+        kept,
+        ThreadPoolExecutor(connections) as pool,
+        _open(receipts, _RECEIPTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as file,
+    ):
+        while True:
+            while (
+                not tally.trouble
+                and len(running) < 2 * connections
+                and (batch := list(islice(todo, BATCH)))
+            ):
+                running[pool.submit(send, batch)] = batch
+            if not running:
+                break
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                _account(tally, running.pop(future), future, file)
+            file.flush()
+            progress(tally.stored + tally.stored_before + len(tally.undelivered), origin.reports)
+        os.fsync(file.fileno())
+    tally.undelivered += [
+        Undelivered(row, decode_report(data).id, "not_sent") for row, data in todo
+    ]
+    tally.undelivered.sort(key=lambda one: one.row)
+    return tally
+
+
+def _account(
+    tally: Tally, batch: list[tuple[int, bytes]], future: "Future[list[Answer]]", file: BinaryIO
+) -> None:
+    try:
+        answers = future.result()
+    except NotDelivered as error:
+        tally.trouble = tally.trouble or str(error)
+        tally.undelivered += [
+            Undelivered(row, decode_report(data).id, "not_delivered") for row, data in batch
+        ]
+        return
+    for (row, data), answer in zip(batch, answers, strict=True):
+        if isinstance(answer, Receipt):
+            tally.stored += 1
+            file.write(msgspec.json.encode(answer) + b"\n")
+        else:
+            tally.undelivered.append(Undelivered(row, decode_report(data).id, answer.code))
+
+
+def _unsent(
+    path: Path, held: set[str], tokens: Sequence[str], tally: Tally
+) -> Iterator[tuple[int, bytes]]:
+    """Row and bytes of each report without receipt; the invitation is put in now, because it may
+    come later than the draw.
+    """
+    with _open(path, _OUTBOX) as file:
+        next(file)
+        for row, line in enumerate(file, start=1):
+            report = decode_report(line)
+            if report.id in held:
+                tally.stored_before += 1
+            else:
+                yield (
+                    row,
+                    encode_report(
+                        msgspec.structs.replace(report, token=tokens[row - 1]) if tokens else report
+                    ),
+                )
+
+
+def _report(study: Study, micro_epsilon: int, label: int, features: Array) -> Report:
+    return Report(
+        version=messages.FORMAT.version,
+        study=study.hash,
+        id=secrets.token_hex(16),
+        nonce=secrets.token_hex(16),
+        epsilon=micro_epsilon,
+        label=label,
+        features=pack_features(features),
+        **consent(study, agreed=True),
+    )
+
+
+_OUTBOX, _RECEIPTS = "the outbox", "the file of receipts"
+_LONGEST_LINE = 1 << 16  # bytes of an outbox's first line
+
+
+def _origin(path: Path) -> Origin:
+    try:
+        with _open(path, _OUTBOX) as file:
+            line = file.readline(_LONGEST_LINE)
+        found: Origin = decode(line, Origin)
+        return found
+    except msgspec.DecodeError:
+        other = f"{path} must be an outbox that `pdml contribute --csv` wrote, got something else"
+        why = FORMAT.refusal_of(line, str(path)) or f"{other}: name another --outbox"
+        raise DataError(why) from None
+
+
+def _open(path: Path, what: str, flags: int = os.O_RDONLY) -> BinaryIO:
+    """A file of our own; to write to, at its end."""
+    try:
+        return open(open_ours(path, what, flags), "ab" if flags & os.O_WRONLY else "rb")
+    except OSError as error:
+        raise DataError(f"cannot open {path}: {because(error)}") from None
+
+
+def _receipts(path: Path) -> set[str]:
+    """Ids that a service holds already; a last line that an interrupt cut short is sent again,
+    which is safe.
+    """
+    if not os.path.lexists(path):
+        return set()
+    held = set()
+    with _open(path, _RECEIPTS) as file:
+        for line in file:
+            with suppress(msgspec.DecodeError):
+                held.add(decode(line, Receipt).id)
+    return held
+
+
+def source_digest(path: Path, *columns: str) -> str:
+    """sha256 of a file and of how it is read."""
+    digest = hashlib.sha256("\n".join(columns).encode())
+    with open_file(path) as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,504 @@
+"""One question to a person: a number in a declared range, or one of several declared levels.
+
+What a question makes of an answer depends on the version of the encoder (`pdml.encoding.encoder`).
+Version 1: a number's share of its range, and one-hot levels. Version 2 (`pdml.encoding.scaling`):
+how many spreads a number lies from its typical value, centred levels, and, where people may leave
+the question out, an entry of its own that says so.
+
+A *sensitive* question has a menu of ε: devices report a level that chance has decided, never the
+answer (`pdml.numerics.coded_rows`). A sensitive number is asked for as it is, and reported as one
+of its bins.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml import _validate
+from pdml._types import Array, IntArray
+from pdml.encoding import scaling
+from pdml.errors import DataError, InvalidInput, NoValue
+from pdml.tables import MISSING, Table, shown
+from pdml.tables.columns import positions
+
+NO_ANSWER = "prefer not to say"  # how the missing answer is called, on the page and in features
+NO_ANSWER_MASS = 0.1  # the expected square of a number's entry for it: most people answer
+_CLOSE = 1e-5  # what float32 entries may be off after they were divided by one another
+_FAR = 1e-6  # what is so close to three spreads may be farther away
+
+
+def exact_text(value: float) -> str:
+    """The fewest digits that read back as the same number: 90, not 90.0."""
+    return repr(float(value)).removesuffix(".0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Menu:
+    """The ε from which people choose how private one answer is.
+
+    Parameters
+    ----------
+    menu : tuple of float
+        Ascending, of at most six decimals; the first is the floor.
+    default : float
+        The one that is suggested.
+    accept_weak : bool
+        Needed where one of them hardly protects.
+    """
+
+    menu: tuple[float, ...]
+    default: float
+    accept_weak: bool = False
+
+    def __post_init__(self) -> None:
+        given = tuple(self.menu) if isinstance(self.menu, (tuple, list)) else ()
+        good = all(isinstance(each, (int, float)) and each > 0 for each in given)
+        if not given or not good or list(given) != sorted(set(given)) or self.default not in given:
+            raise InvalidInput(
+                "epsilon must have a menu of ascending positive numbers and a default that stands "
+                f"on it, got {shown(self.menu)} and {shown(self.default)}",
+                setting="epsilon",
+            )
+        object.__setattr__(self, "menu", tuple(map(float, given)))
+        object.__setattr__(self, "default", float(self.default))
+
+    @property
+    def millionths(self) -> tuple[int, ...]:
+        """The menu in millionths, exactly."""
+        return tuple(round(each * 1e6) for each in self.menu)
+
+    def to_dict(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"menu": list(self.menu), "default": self.default}
+        return told | ({"accept_weak": True} if self.accept_weak else {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """A number declared to lie in [low, high]; what lies outside is clamped.
+
+    Parameters
+    ----------
+    name : str
+        The question's name, and the column's in tables.
+    low, high : float
+        What is accepted.
+    whole : bool
+        Fractions are refused, not rounded, for whoever gave one has misread the question.
+    typical, spread : float, optional
+        Most people lie within typical ± spread; by default the middle of the range and a sixth of
+        its width. For version 2 of the encoder.
+    missing : str
+        "typical": who gives no answer counts as typical, and an entry says so. "level", of bins: no
+        answer is one more of them. "": everybody answers.
+    bins : tuple of float
+        Where a sensitive number's bins meet, ascending and inside the range; a value on an edge
+        belongs to the upper one.
+    epsilon : Menu, optional
+        How private the answer may be; by default it is sent as it is.
+    """
+
+    name: str
+    low: float
+    high: float
+    whole: bool = False
+    typical: float | None = None
+    spread: float | None = None
+    missing: str = ""
+    bins: tuple[float, ...] = ()
+    epsilon: Menu | None = None
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name)
+        for end in ("low", "high"):
+            value = _validate.real(
+                f"{end} of {self.name!r}", getattr(self, end), open_low=True, open_high=True
+            )
+            object.__setattr__(self, end, value)
+        if not self.low < self.high:
+            raise InvalidInput(
+                f"high of {self.name!r} must exceed its low {self.low:g}, got "
+                f"{self.high:g}: one value is no range"
+            )
+        if not math.isfinite(self.high - self.low):
+            raise InvalidInput(
+                f"the range of {self.name!r} must have a finite width, got [{self.low:g}, "
+                f"{self.high:g}]"
+            )
+        if not isinstance(self.whole, bool):
+            raise InvalidInput(f"whole of {self.name!r} must be True or False, got {self.whole!r}")
+        if self.whole and not (self.low.is_integer() and self.high.is_integer()):
+            must = f"the range of {self.name!r} must begin and end with whole numbers"
+            raise InvalidInput(f"{must}, got [{self.low:g}, {self.high:g}]: it is declared whole")
+        self._check_scale()
+        self._check_bins()
+        own, kind = ("level", "sensitive number") if self.bins else ("typical", "number")
+        _check_missing(self.name, self.missing, own, kind)
+
+    def _check_bins(self) -> None:
+        if bool(self.bins) != (self.epsilon is not None):
+            raise InvalidInput(
+                f"bins and epsilon of {self.name!r} must be declared together, got one of them: a "
+                "number that chance changes is reported as one of its bins",
+                setting="bins" if self.bins else "epsilon",
+            )
+        edges = tuple(_validate.real(f"bins of {self.name!r}", each) for each in self.bins)
+        inside = all(self.low < each < self.high for each in edges)
+        if not inside or list(edges) != sorted(set(edges)):
+            raise InvalidInput(
+                f"bins of {self.name!r} must meet at ascending numbers inside the range "
+                f"({self.low:g}, {self.high:g}), got {shown(list(self.bins))}",
+                setting="bins",
+            )
+        if edges and self.typical is not None:
+            raise InvalidInput(
+                f"typical and spread of {self.name!r} must be left out beside bins",
+                setting="typical",
+            )
+        object.__setattr__(self, "bins", edges)
+
+    def _check_scale(self) -> None:
+        if (self.typical is None) != (self.spread is None):
+            alone = "typical" if self.spread is None else "spread"
+            raise InvalidInput(
+                f"typical and spread of {self.name!r} must be declared together, got {alone} alone",
+                setting=alone,
+            )
+        if self.typical is None:
+            return
+        typical, spread = scaling.checked(self.name, self.typical, self.spread)
+        if not self.low <= typical <= self.high:
+            raise InvalidInput(
+                f"typical of {self.name!r} must lie in its range [{self.low:g}, {self.high:g}], "
+                f"got {typical:g}",
+                setting="typical",
+            )
+        if not 1e-300 < spread <= self.high - self.low:
+            raise InvalidInput(
+                f"spread of {self.name!r} must be positive and at most the width of its range "
+                f"({self.high - self.low:g}), got {spread:g}: most people lie within typical ± "
+                "spread",
+                setting="spread",
+            )
+        object.__setattr__(self, "typical", typical + 0.0)
+        object.__setattr__(self, "spread", spread)
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """(typical, spread), declared or by the range."""
+        if self.typical is None or self.spread is None:
+            return scaling.of_range(self.low, self.high)
+        return self.typical, self.spread
+
+    @property
+    def seen(self) -> tuple[float, float]:
+        """What a report tells of a number in version 2: smaller and larger ones look like these."""
+        typical, spread = self.scale
+        far = scaling.LIMIT * spread
+        return max(self.low, typical - far), min(self.high, typical + far)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Of a sensitive number: its bins in words, and that of no answer."""
+        ends = [exact_text(each) for each in (self.low, *self.bins, self.high)]
+        between = [f"{a} to below {b}" for a, b in pairwise(ends[:-1])]
+        last = f"{ends[-2]} to {ends[-1]}"
+        return (*between, last, NO_ANSWER) if self.missing else (*between, last)
+
+    def position(self, given: NDArray[Any]) -> IntArray:
+        """Of a sensitive number: in which of `choices` what was `read` lies."""
+        found = np.searchsorted(self.bins, np.nan_to_num(given), side="right")
+        return np.where(np.isnan(given), len(self.bins) + 1, found).astype(np.int64)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        if self.epsilon is not None:
+            return tuple(f"{self.name}={each}" for each in self.choices)
+        return (self.name, f"{self.name}={NO_ANSWER}") if self.missing else (self.name,)
+
+    @property
+    def masses(self) -> tuple[float, ...]:
+        """The expected square of each entry of version 2."""
+        if self.epsilon is not None:
+            return (scaling.level_mass(len(self.choices)),) * len(self.choices)
+        return (scaling.NUMBER_MASS, NO_ANSWER_MASS) if self.missing else (scaling.NUMBER_MASS,)
+
+    def read(self, table: Table, spellings: Collection[str] = ()) -> Array:
+        """The column's values, within the range; NaN where there is no answer.
+
+        Raises
+        ------
+        DataError
+            If a cell is no answer to the question.
+        """
+        given = table.numeric(self.name, absent=absent_in(self, table, spellings))
+        if self.whole and (broken := given != np.floor(given)).any():
+            broken &= ~np.isnan(given)
+            if broken.any():
+                row = int(np.argmax(broken))
+                got = f"{given[row]:g} in {table.where(row)}"
+                raise DataError(f"column {self.name!r} must hold whole numbers, got {got}")
+        return np.clip(given, self.low, self.high)
+
+    def place(self, table: Table) -> tuple[Array, IntArray | int]:
+        """Version 1: the entry of each row, and the feature it belongs to: here always the only
+        one.
+        """
+        return (self.read(table) - self.low) / (self.high - self.low), 0
+
+    def entries(self, given: NDArray[Any]) -> Array:
+        """Version 2: the entries of what was `read`, one row each."""
+        silent = np.isnan(given)
+        typical, spread = self.scale
+        values = scaling.standardised(np.where(silent, typical, given), typical, spread)
+        return np.column_stack([values, silent.astype(float)] if self.missing else [values])
+
+    def decode(self, entries: Array, *, single: bool = False) -> float:
+        """The value behind an entry of version 1, freed from rounding (14 digits of the range's
+        magnitude stay) so that people see 34, not 33.99999999.
+
+        ``single``: the entries were float32 on the way, so that only the first 6 digits of the
+        range's width mean something.
+        """
+        share = float(entries[0])
+        if not 0 <= share <= 1:
+            raise InvalidInput(
+                f"feature {self.name!r} must lie in [0, 1], got {share!r}: that is how a "
+                "declared range is encoded"
+            )
+        value = self.low + share * (self.high - self.low)
+        if single:
+            digits = 5 - math.floor(math.log10(self.high - self.low))
+        else:
+            digits = 13 - math.floor(math.log10(max(abs(self.low), abs(self.high))))
+        digits = min(digits, 0) if self.whole else digits
+        return min(max(round(value, digits), self.low), self.high) + 0.0  # nobody answered -0
+
+    def recover(self, entries: Array) -> float | str | None:
+        """The value behind float32 entries of version 2, to 6 digits of what can be `seen`; a text
+        such as "90 or more" where that is all that can be; None where there was no answer.
+        """
+        off, silent = float(entries[0]), float(entries[1]) if self.missing else 0.0
+        if abs(off) > scaling.LIMIT + _CLOSE or min(abs(silent), abs(silent - 1)) > _CLOSE:
+            raise InvalidInput(
+                f"the features of {self.name!r} must be those of an answer, got "
+                f"{shown(entries.tolist())}"
+            )
+        if silent > 0.5:
+            return None
+        low, high = self.seen
+        digits = 5 - math.floor(math.log10(high - low))
+        digits = min(digits, 0) if self.whole else digits
+        if off >= scaling.LIMIT - _FAR and high < self.high:
+            end = math.ceil(high - _FAR) if self.whole else round(high, digits)
+            return f"{exact_text(end)} or more"
+        if off <= _FAR - scaling.LIMIT and low > self.low:
+            end = math.floor(low + _FAR) if self.whole else round(low, digits)
+            return f"{exact_text(end)} or less"
+        value = float(scaling.original(np.array(off), *self.scale))
+        return min(max(round(value, digits), low), high) + 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"kind": "number", "name": self.name, "range": [self.low, self.high]}
+        told |= {"whole": True} if self.whole else {}
+        if self.typical is not None:
+            told |= {"typical": self.typical, "spread": self.spread}
+        told |= {"missing": self.missing} if self.missing else {}
+        if self.epsilon is not None:
+            told |= {"bins": list(self.bins), "epsilon": self.epsilon.to_dict()}
+        return told
+
+
+@dataclass(frozen=True, kw_only=True)
+class Category:
+    """One of several declared levels; any other value is refused, for a new level has no feature.
+
+    Parameters
+    ----------
+    name : str
+        The question's name, and the column's in tables.
+    levels : tuple of str
+        The possible answers.
+    missing : str
+        "level": no answer is one more level. "": everybody answers.
+    epsilon : Menu, optional
+        How private the answer may be; by default it is sent as it is.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    missing: str = ""
+    epsilon: Menu | None = None
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name)
+        what = f"levels of {self.name!r}"
+        if not isinstance(self.levels, (tuple, list)) or not self.levels:
+            raise InvalidInput(f"{what} must be one or more texts, got {self.levels!r}")
+        _check_missing(self.name, self.missing, "level", "category")
+        for position, level in enumerate(self.levels):
+            check_name(what, level)
+            if level in MISSING:
+                raise InvalidInput(
+                    f"{what} must not include {level!r}: in a table it stands for a missing value"
+                )
+            if self.missing and level == NO_ANSWER:
+                raise InvalidInput(
+                    f"{what} must not include {level!r}: that is what missing = 'level' adds"
+                )
+            if self.levels.index(level) < position:
+                raise InvalidInput(f"{what} must differ from one another, got {level!r} twice")
+        object.__setattr__(self, "levels", tuple(self.levels))
+        if self.epsilon is not None and len(self.choices) < 2:
+            raise InvalidInput(
+                f"{what} must be two or more where chance decides between them, got one"
+            )
+
+    def position(self, given: NDArray[Any]) -> IntArray:
+        """Of a sensitive category: what was `read`."""
+        return np.asarray(given, dtype=np.int64)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The levels, and that of no answer."""
+        return (*self.levels, NO_ANSWER) if self.missing else self.levels
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}={level}" for level in self.choices)
+
+    @property
+    def masses(self) -> tuple[float, ...]:
+        """The expected square of each entry of version 2."""
+        return (scaling.level_mass(len(self.choices)),) * len(self.choices)
+
+    def read(self, table: Table, spellings: Collection[str] = ()) -> IntArray:
+        """The position of each row's level; that of no answer is the last.
+
+        Raises
+        ------
+        DataError
+            If a cell is no answer to the question.
+        """
+        known = (*self.levels, "") if self.missing else self.levels  # `text` has "" in the gaps
+        return positions(
+            table,
+            self.name,
+            known,
+            what="the declared levels",
+            absent=absent_in(self, table, spellings),
+        )
+
+    def place(self, table: Table) -> tuple[Array, IntArray | int]:
+        """Version 1: a one for each row, and the feature it belongs to: the position of the
+        level.
+        """
+        codes = self.read(table)
+        return np.ones(len(codes)), codes
+
+    def entries(self, given: NDArray[Any]) -> Array:
+        """Version 2: the entries of what was `read`, one row each."""
+        return scaling.centred(given, len(self.choices))
+
+    def decode(self, entries: Array, *, single: bool = False) -> str:
+        """The level behind the entries of version 1."""
+        (chosen,) = np.nonzero(entries)
+        if len(chosen) != 1 or entries[chosen[0]] != 1:
+            raise InvalidInput(
+                f"the features of {self.name!r} must be a single one among zeros, got "
+                f"{shown(entries.tolist())}"
+            )
+        return self.levels[int(chosen[0])]
+
+    def recover(self, entries: Array) -> str | None:
+        """The level behind float32 entries of version 2; None where there was no answer."""
+        chosen = int(np.argmax(entries))
+        if np.abs(entries - self.entries(np.array([chosen]))[0]).max() > _CLOSE:
+            raise InvalidInput(
+                f"the features of {self.name!r} must be those of a single level, got "
+                f"{shown(entries.tolist())}"
+            )
+        return self.levels[chosen] if chosen < len(self.levels) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"kind": "category", "name": self.name, "levels": list(self.levels)}
+        told |= {"missing": self.missing} if self.missing else {}
+        return told | ({} if self.epsilon is None else {"epsilon": self.epsilon.to_dict()})
+
+
+Attribute = Number | Category
+
+
+def from_dict(where: str, item: Any) -> Attribute:
+    """An attribute as `to_dict` spells it; whatever it would not write is refused, for a misspelt
+    key must not pass unnoticed.
+    """
+    if not isinstance(item, Mapping) or "kind" not in item:
+        raise InvalidInput(f"{where} must be a table with a kind, got {shown(item)}")
+    kind = _validate.choice(f"kind of {where}", item["kind"], ("number", "category"))
+    if kind == "category":
+        check_keys(where, item, {"kind", "name", "levels"} | ({"missing", "epsilon"} & set(item)))
+        told = {key: value for key, value in item.items() if key not in ("kind", "epsilon")}
+        return Category(**told, epsilon=_menu(where, item))
+    more = {"whole", "typical", "spread", "missing", "bins"} & set(item)
+    check_keys(where, item, {"kind", "name", "range"} | more | ({"epsilon"} & set(item)))
+    if not isinstance(item["range"], (list, tuple)) or len(item["range"]) != 2:
+        raise InvalidInput(f"range of {where} must be [low, high], got {shown(item['range'])}")
+    low, high = item["range"]
+    told = {key: item[key] for key in more}
+    return Number(name=item["name"], low=low, high=high, **told, epsilon=_menu(where, item))
+
+
+def _menu(where: str, item: Mapping[str, Any]) -> Menu | None:
+    if "epsilon" not in item:
+        return None
+    said = item["epsilon"]
+    also = {"accept_weak"} & set(said) if isinstance(said, Mapping) else set()
+    check_keys(f"epsilon of {where}", said, {"menu", "default"} | also)
+    return Menu(**said)
+
+
+def check_keys(where: str, item: Any, keys: set[str]) -> None:
+    """Refuse a table with other keys."""
+    if not isinstance(item, Mapping) or set(item) != keys:
+        got = ", ".join(sorted(map(repr, item))) if isinstance(item, Mapping) else shown(item)
+        raise InvalidInput(
+            f"{where} must have exactly the keys {', '.join(sorted(map(repr, keys)))}, got {got}"
+        )
+
+
+def check_name(what: str, name: object) -> None:
+    """Refuse what is no name."""
+    if not isinstance(name, str) or not name or name != name.strip():
+        raise InvalidInput(
+            f"{what} must be text that neither is empty nor begins or ends with spaces, got "
+            f"{name!r}"
+        )
+
+
+def _check_missing(name: str, missing: object, own: str, kind: str) -> None:
+    if missing not in ("", own):
+        raise InvalidInput(
+            f"missing of {name!r} must be {own!r}, or left out where everybody answers, got "
+            f"{missing!r}: it is a {kind}",
+            setting="missing",
+        )
+
+
+def absent_in(
+    attribute: Attribute, table: Table, spellings: Collection[str]
+) -> NDArray[np.bool_] | None:
+    """Where a table has no answer to a question; None where everybody must answer it."""
+    return table.absent(attribute.name, spellings) if attribute.missing else None
+
+
+def remedy(error: NoValue, attribute: Attribute) -> NoValue:
+    """The same refusal of a cell without a value, with what could be declared."""
+    way = "typical" if isinstance(attribute, Number) else "level"
+    said = [] if attribute.missing else [f"missing = {way!r} says what that means"]
+    said += [f"missing_values says that {error.spelt!r} stands for it"] if error.spelt else []
+    return NoValue(f"{error}: {' and '.join(said)}", column=error.column, spelt=error.spelt)

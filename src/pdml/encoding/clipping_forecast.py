@@ -1,0 +1,61 @@
+"""How often rows will be longer than 1 and shrunk, by a study's own declarations: no record is
+looked at.
+"""
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from pdml.encoding.encoder import Encoder, Number
+from pdml.encoding.scaling import MARGIN
+
+PEOPLE = 4_000  # who are made up: shares are told to a whole percent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shrinking:
+    """What is to be expected of rows, if people are as declared.
+
+    Attributes
+    ----------
+    share : float
+        Of rows that are shrunk.
+    factor : float
+        To which part of its length half of those are shrunk, or more; 1 where none is.
+    """
+
+    share: float
+    factor: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def expected(encoder: Encoder) -> Shrinking:
+    """How often rows of version 2 will be shrunk, if people are as declared.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        Of version 2.
+
+    Returns
+    -------
+    Shrinking
+        For made-up people: numbers are normal about what is typical, with the spread as their
+        standard deviation, and end where the range does; all levels are equally frequent; everybody
+        answers. The same at every call.
+    """
+    source = np.random.default_rng(0)
+    given: list[np.ndarray] = []
+    for attribute in encoder.attributes:
+        if isinstance(attribute, Number):
+            values = np.clip(source.normal(*attribute.scale, PEOPLE), attribute.low, attribute.high)
+            given.append(np.round(values) if attribute.whole else values)
+        else:
+            given.append(source.integers(len(attribute.levels), size=PEOPLE))
+    lengths = encoder.lengths(given)
+    long = lengths > MARGIN
+    factor = float(np.median(MARGIN / lengths[long])) if long.any() else 1.0
+    return Shrinking(share=float(np.mean(long)), factor=factor)

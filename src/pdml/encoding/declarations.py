@@ -1,0 +1,145 @@
+"""Declarations for a table's columns: what is declared, and what would have to be taken from the
+data.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from pdml.encoding.encoder import LATEST, Attribute, Encoder, Number
+from pdml.encoding.maps import FeatureMap
+from pdml.errors import DataError, InvalidInput, Undeclared, because
+from pdml.files import read_file
+from pdml.formats import decode
+from pdml.tables import Table, listed
+
+
+def by_name(attributes: Iterable[Attribute]) -> dict[str, Attribute]:
+    """Every declared attribute by its column; one that is declared twice is refused."""
+    declared: dict[str, Attribute] = {}
+    for attribute in attributes:
+        if attribute.name in declared:
+            raise InvalidInput(
+                f"column {attribute.name!r} must be declared once, got two declarations"
+            )
+        declared[attribute.name] = attribute
+    return declared
+
+
+def encoder_for(
+    table: Table,
+    declared: Mapping[str, Attribute],
+    *,
+    features: Collection[str],
+    from_data: bool = False,
+    missing: Collection[str] = (),
+    missing_values: Sequence[str] = (),
+    maps: Sequence[FeatureMap] = (),
+) -> tuple[Encoder, tuple[str, ...]]:
+    """One attribute for each feature column, in the table's order.
+
+    Parameters
+    ----------
+    table : Table
+        The records.
+    declared : mapping of str to attribute
+        What is declared, by column (`by_name`).
+    features : collection of str
+        The columns to predict from.
+    from_data : bool
+        Take what is not declared from the data: a release no noise protects.
+    missing : collection of str
+        Further columns in which cells may hold no value: one more level of a category, and a
+        feature of its own beside a number.
+    missing_values : sequence of str
+        What stands for no value there, besides an empty cell.
+    maps : sequence of maps
+        Further features (`pdml.encoding.maps`).
+
+    Returns
+    -------
+    Encoder, tuple of str
+        And the columns whose declaration came from the data.
+
+    Raises
+    ------
+    Undeclared
+        If a column has no declaration and ``from_data`` does not allow to look.
+    DataError, InvalidInput
+        If something is declared for a column that is not there, or is no feature.
+    """
+    for name in declared:
+        if name not in table.names:
+            raise DataError(
+                f"{table.source} has no column {name!r}, for which a range or levels are declared"
+            )
+        if name not in features:
+            raise InvalidInput(
+                f"column {name!r} must not have a declared range or levels: it is no feature here"
+            )
+    for name in missing:
+        if name not in features:
+            raise InvalidInput(
+                f"missing must name columns to predict from, got {name!r}: they are "
+                f"{listed(list(features))}",
+                setting="missing",
+            )
+    undeclared = tuple(name for name in features if name not in declared)
+    if undeclared and not from_data:
+        numbers = [name for name in undeclared if table.is_numeric(name, missing_values)]
+        raise Undeclared(undeclared, numbers)
+    found = {name: with_gaps(one) if name in missing else one for name, one in declared.items()}
+    if undeclared:
+        guessed = Encoder.from_data(
+            table,
+            exclude=[name for name in table.names if name not in undeclared],
+            version=LATEST,
+            missing=missing,
+            missing_values=tuple(missing_values),
+        )
+        found |= by_name(guessed.attributes)
+    encoder = Encoder(
+        attributes=tuple(found[name] for name in features),
+        version=LATEST,
+        missing_values=tuple(missing_values),
+        maps=tuple(maps),
+    )
+    return encoder, undeclared
+
+
+def with_gaps(attribute: Attribute) -> Attribute:
+    """The attribute as one that people may leave out."""
+    return replace(attribute, missing="typical" if isinstance(attribute, Number) else "level")
+
+
+def leak(columns: Sequence[str]) -> str:
+    """What taking declarations from the data gives away."""
+    return (
+        f"the ranges and typical values (to two digits of their spread) and the levels of "
+        f"{listed(columns)} were taken from the data and are stored in the model, also a level "
+        "that one person alone has: a release no noise protects"
+    )
+
+
+def read_encoder(path: Path) -> Encoder:
+    """Declarations from a JSON file: a model's encoder, or what people write in the same form.
+
+    Returns
+    -------
+    Encoder
+        Of the version that the file has.
+    """
+    try:
+        content = decode(read_file(path))
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {because(error)}") from None
+    except msgspec.DecodeError as error:
+        raise InvalidInput(
+            f"{path} must be a JSON file with the attributes, got one that is not JSON: {error}"
+        ) from None
+    try:
+        return Encoder.from_dict(content)
+    except InvalidInput as error:
+        raise InvalidInput(f"in {path}, {error}") from None

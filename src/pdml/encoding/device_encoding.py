@@ -1,0 +1,279 @@
+"""What a device sends for its features: vectors of float32 and of norm at most 1, bit for bit the
+same in Python and in a browser. Version 1 of the encoder:
+
+    e_k = (clamp(v, low, high) - low)/(high - low) + 0, or 0 and 1 for a level; then a constant 1 as
+    the last entry;
+    s   = ((e_1² + e_2²) + e_3²) + ...              in float64, from left to right;
+    x_k = float32(e_k · ((1 - 2^-20)/√s)).
+
+Version 2 is `pdml.encoding.scaling`, and the maps of `pdml.encoding.maps`, each entry rounded to
+float32.
+
+Only + - · / √ and comparisons in IEEE double precision, each rounded correctly, in a fixed order:
+no library decides about a bit (+ 0 turns -0 into 0). The margin 2^-20 outweighs the roundings to
+float32 (2^-24 each), so that the norm is at most 1 in whatever order it is summed. Dividing by the
+last entry gives e back, so that people see what they answered.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml._types import IntArray
+from pdml.encoding import scaling
+from pdml.encoding.encoder import Attribute, Drawn, Encoder, Number
+from pdml.encoding.scaling import MARGIN
+from pdml.errors import DataError, InvalidInput
+from pdml.mechanisms.label_flip import MILLION, flip_labels
+from pdml.mechanisms.randomness import SecureStream, Stream
+from pdml.numerics import coded_rows
+from pdml.numerics.coded_rows import Block
+from pdml.tables import Table, listed, number, shown
+
+_CHUNK = 16_384  # rows in double precision at a time
+
+
+def encode(
+    encoder: Encoder, answers: Mapping[str, object], drawn: Sequence[tuple[int, int]] = ()
+) -> NDArray[np.float32]:
+    """One person's features, shape (d,), d = n_features + 1.
+
+    ``drawn``: what chance made of each sensitive answer, (level, ε in millionths); no true one is
+    looked at.
+    """
+    if len(drawn) != len(encoder.sensitive):
+        raise InvalidInput(
+            f"drawn must hold one level and epsilon for each of {len(encoder.sensitive)} sensitive "
+            f"attributes, got {len(drawn)}: their answers must not leave as they are"
+        )
+    asked = encoder.clear
+    names = [attribute.name for attribute in asked]
+    if missing := [name for name in names if name not in answers]:
+        raise DataError(f"every question must be answered, got no answer to {listed(missing)}")
+    every = [attribute.name for attribute in encoder.attributes]
+    if unknown := [name for name in answers if name not in every]:
+        raise DataError(
+            "answers must be to the study's questions, got "
+            f"{listed(list(map(str, unknown)))}: they are {listed(every)}"
+        )
+    if encoder.version > 1:
+        given = [
+            np.array([answer(each, answers[each.name]) if each.epsilon is None else 0.0])
+            for each in encoder.attributes
+        ]
+        rows, _ = encoder.finished(given, _drawn(encoder, np.array([drawn])))
+        return np.asarray(rows[0], dtype=np.float32)
+    row: list[float] = []
+    for attribute in encoder.attributes:
+        row += entries(attribute, answers[attribute.name])
+    row.append(1.0)
+    total = 0.0
+    for entry in row:
+        total += entry * entry
+    factor = MARGIN / math.sqrt(total)
+    return np.array([entry * factor for entry in row], dtype=np.float32)
+
+
+def draw(
+    encoder: Encoder, positions: IntArray, millionths: IntArray, stream: Stream
+) -> NDArray[np.int64]:
+    """What chance makes of sensitive answers, (people, attributes, 2): levels, and ε in millionths.
+
+    Parameters
+    ----------
+    encoder : Encoder
+    positions : array of int, (people, attributes)
+        The true levels of `Encoder.sensitive`, in order.
+    millionths : array of int, the same shape
+        Each person's ε.
+    stream : Stream
+        Of chance.
+
+    Guarantees
+    ----------
+    - Each answer is ε-LDP with its own ε and a coin of its own.
+    """
+    drawn = np.empty((*positions.shape, 2), dtype=np.int64)
+    for k, attribute in enumerate(encoder.sensitive):
+        epsilons = millionths[:, k] / MILLION
+        levels = flip_labels(positions[:, k], epsilons, len(attribute.choices), stream)
+        drawn[:, k, 0], drawn[:, k, 1] = levels, millionths[:, k]
+    return drawn
+
+
+def _drawn(encoder: Encoder, drawn: NDArray[np.int64]) -> Drawn | None:
+    """The same as encoders take it."""
+    if not encoder.sensitive:
+        return None
+    weights = np.empty(drawn.shape[:2])
+    for k, attribute in enumerate(encoder.sensitive):
+        for millionths in np.unique(drawn[:, k, 1]).tolist():
+            chose = drawn[:, k, 1] == millionths
+            weights[chose, k] = coded_rows.weight(millionths, len(attribute.choices))
+    return Drawn(drawn[..., 0], weights)
+
+
+def encode_table(
+    encoder: Encoder, table: Table, stream: Stream | None = None
+) -> NDArray[np.float32]:
+    """The same bits for every row of a table, shape (m, d).
+
+    Sensitive answers go through their coins here, with the ε that each menu suggests, and by
+    default with chance from the operating system.
+    """
+    features = np.empty((table.n_rows, encoder.n_features + 1), dtype=np.float32)
+    parts = [slice(start, start + _CHUNK) for start in range(0, table.n_rows, _CHUNK)]
+    if encoder.version > 1:
+        given = encoder.given(table)
+        drawn = _drawn(encoder, _by_default(encoder, given, stream or SecureStream()))
+        for part in parts:
+            mine = drawn and Drawn(drawn.levels[part], drawn.weights[part])
+            features[part], _ = encoder.finished([column[part] for column in given], mine)
+        return features
+    values, placed = encoder.placed(table)
+    for part in parts:
+        dense = np.zeros((len(values[part]), encoder.n_features))
+        np.put_along_axis(dense, placed[part], values[part] + 0.0, axis=1)
+        total = np.zeros(len(dense))
+        for column in dense.T:  # numpy's own sums reorder; one column after the other does not
+            total += column * column
+        total += 1.0
+        factor = MARGIN / np.sqrt(total)
+        features[part, :-1] = dense * factor[:, None]
+        features[part, -1] = factor
+    return features
+
+
+def _by_default(
+    encoder: Encoder, given: Sequence[NDArray[Any]], stream: Stream
+) -> NDArray[np.int64]:
+    """Draws of everybody with what each menu suggests."""
+    answers = {each.name: values for each, values in zip(encoder.attributes, given, strict=True)}
+    positions = np.empty((len(given[0]), len(encoder.sensitive)), dtype=np.int64)
+    millionths = np.empty_like(positions)
+    for k, each in enumerate(encoder.sensitive):
+        assert each.epsilon is not None
+        positions[:, k] = each.position(answers[each.name])
+        millionths[:, k] = round(each.epsilon.default * MILLION)
+    return draw(encoder, positions, millionths, stream)
+
+
+def decode(encoder: Encoder, features: NDArray[Any]) -> dict[str, float | str | None]:
+    """The answers behind a report's features, numbers to 6 digits of their range: the inverse that
+    people are shown. None where there is no answer.
+    """
+    row = np.asarray(features, dtype=np.float64)
+    if row.shape != (width := encoder.n_features + 1,):
+        raise InvalidInput(f"features must be a vector of {width} entries, got shape {row.shape}")
+    later = encoder.version > 1
+    sent = scaling.unfinished(row, encoder.mass) if later else scaling.shares(row)
+    return encoder.decode(sent, single=True)
+
+
+def chosen(encoder: Encoder, features: NDArray[Any]) -> tuple[tuple[int, int], ...]:
+    """The reported level and ε in millionths of each sensitive answer, read back from features.
+
+    Raises
+    ------
+    DataError
+        If a code is none that an ε of the menu can have, to the bit.
+    """
+    row = np.asarray(features, dtype=np.float32)
+    levels = (int(np.argmax(row[block.columns])) for block in encoder.blocks)
+    return tuple(zip(levels, choices(encoder, row[None])[0].tolist(), strict=True))
+
+
+def choices(encoder: Encoder, rows: NDArray[np.float32]) -> IntArray:
+    """The ε in millionths that people chose for each sensitive answer, read back from their
+    features, (people, attributes).
+
+    Raises
+    ------
+    DataError
+        If a code is none that an ε of the menu can have, to the bit.
+    """
+    found = np.empty((len(rows), len(encoder.sensitive)), dtype=np.int64)
+    for k, (attribute, block) in enumerate(zip(encoder.sensitive, encoder.blocks, strict=True)):
+        assert attribute.epsilon is not None
+        found[:, k] = coded_with(block, attribute.epsilon.millionths, rows)
+        if not found[:, k].all():
+            raise DataError(
+                f"the features of {attribute.name!r} must be the code of a level at an epsilon of "
+                "its menu"
+            )
+    return found
+
+
+def coded_with(block: Block, menu: Sequence[int], rows: NDArray[np.float32]) -> IntArray:
+    """The ε of a menu whose code each row holds, to the bit, in millionths; 0 where it is none, and
+    of several that look the same the largest.
+    """
+    part = rows[:, block.columns]
+    others = np.arange(block.levels) != part.argmax(axis=1)[:, None]
+    found = np.zeros(len(part), dtype=np.int64)
+    for micro in menu:
+        own, other = code_of(block, micro)
+        found[np.where(others, part == other, part == own).all(axis=1)] = micro
+    return found
+
+
+def code_of(block: Block, micro: int) -> tuple[np.float32, np.float32]:
+    """The two entries of a code: of the level that is reported, and of every other."""
+    loud = coded_rows.weight(micro, block.levels)
+    share = 1.0 / block.levels
+    own = ((1.0 - share) * loud + 0.0) * block.scale
+    other = ((0.0 - share) * loud + 0.0) * block.scale
+    return np.float32(own), np.float32(other)
+
+
+def entries(attribute: Attribute, value: object) -> list[float]:
+    """The e_k of one answer in version 1; what is no answer to the question is a `DataError`."""
+    given = answer(attribute, value)
+    if isinstance(attribute, Number):
+        return [(given - attribute.low) / (attribute.high - attribute.low) + 0.0]
+    return [1.0 if k == given else 0.0 for k in range(len(attribute.levels))]
+
+
+def answer(attribute: Attribute, value: object) -> float:
+    """One answer as tables are read (`Number.read`, `Category.read`): a number within its range,
+    NaN for no answer; or the position of a level. None is no answer.
+
+    Raises
+    ------
+    DataError
+        For what is no answer to the question.
+    """
+    if value is None and attribute.missing:
+        return math.nan if isinstance(attribute, Number) else len(attribute.levels)
+    if isinstance(attribute, Number):
+        given = _finite(attribute.name, value)
+        if attribute.whole and not given.is_integer():
+            must = f"{attribute.name!r} must be a whole number, without a fraction"
+            raise DataError(f"{must}, got {given:.17g}")
+        return min(max(given, attribute.low), attribute.high)
+    level = value.strip() if isinstance(value, str) else value
+    if level not in attribute.levels:
+        raise DataError(
+            f"{attribute.name!r} must be one of {listed(attribute.levels)}, got {shown(value)}"
+        )
+    return attribute.levels.index(level)
+
+
+def _finite(name: str, value: object) -> float:
+    """A finite float from a number, or from text as in a table's cell."""
+    kind = isinstance(value, (str, Real)) and not isinstance(value, (bool, np.bool_))
+    found = number(value) if kind else None
+    if found is None or not math.isfinite(found):
+        raise DataError(f"{name!r} must be a finite number, got {_shown(value)}")
+    return found
+
+
+def _shown(value: object) -> str:
+    try:
+        return shown(value)
+    except ValueError:  # Python does not print numbers of thousands of digits
+        return "a huge number"

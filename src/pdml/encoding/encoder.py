@@ -1,0 +1,423 @@
+"""From people's answers to the features of records, by declarations alone.
+
+Everything declared is public and fixed before anybody answers, so a person's device can encode the
+record by itself and encoding reveals nothing about others. A range or a set of levels taken from
+the data would be a release that no noise protects (see `Encoder.from_data`).
+
+Version 1 maps ranges to [0, 1] and levels to one-hot entries; the constant 1 and the clipping to
+the norm bound come later. Version 2 is that of `pdml.encoding.scaling` and `pdml.encoding.maps`:
+distances from typical values, centred levels, declared maps of them. What a study or a model says
+without a version is version 1, for ever.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml import _validate, extras
+from pdml._types import Array, IntArray, Matrix
+from pdml.encoding import attributes as declared
+from pdml.encoding import decimal_grid, scaling
+from pdml.encoding import maps as mapped
+from pdml.encoding.attributes import Attribute, Category, Menu, Number
+from pdml.encoding.expansion import Expansion
+from pdml.errors import DataError, InvalidInput, NoValue
+from pdml.numerics import coded_rows
+from pdml.numerics.coded_rows import Block
+from pdml.tables import Table, listed, shown
+
+__all__ = ["LATEST", "Attribute", "Category", "Drawn", "Encoder", "Menu", "Number"]
+
+LATEST = 2  # the version that new studies and models have
+# the share of entries that may differ from zero below which CSR is the smaller storage
+_SPARSE_BELOW = 1 / 3
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """What chance made of sensitive answers: one row for each person, one column for each of
+    `Encoder.sensitive`.
+    """
+
+    levels: IntArray  # positions among `choices`
+    weights: Array  # `numerics.coded_rows.weight` of each ε
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoder:
+    """The declared attributes, in the order of their features.
+
+    Parameters
+    ----------
+    attributes : tuple of Number or Category
+        The questions.
+    version : int
+        1 or 2: what becomes of an answer (docs/encoding.md).
+    missing_values : tuple of str
+        What stands for no answer in a table, besides an empty cell and a null, which always do.
+        Version 2.
+    maps : tuple of maps
+        Further features, made of the attributes' (`pdml.encoding.maps`). Version 2.
+
+    Guarantees
+    ----------
+    - Each row is encoded by itself: what one person sends does not depend on anybody else's record.
+    - Every entry lies in [0, 1] in version 1, and, codes of sensitive answers apart, within ±3 in
+      version 2.
+    - Both hold for what follows from declarations; with `from_data` the declarations themselves are
+      a leak.
+    """
+
+    attributes: tuple[Attribute, ...]
+    version: int = 1
+    missing_values: tuple[str, ...] = ()
+    maps: tuple[mapped.FeatureMap, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.attributes, (tuple, list)) or not self.attributes:
+            raise InvalidInput(
+                f"attributes must be one or more Number or Category, got {self.attributes!r}"
+            )
+        for attribute in self.attributes:
+            if not isinstance(attribute, (Number, Category)):
+                raise InvalidInput(f"attributes must be Number or Category, got {attribute!r}")
+        object.__setattr__(self, "attributes", tuple(self.attributes))
+        _validate.integer("version of the encoder", self.version, low=1, high=LATEST)
+        object.__setattr__(self, "missing_values", _spellings(self.missing_values))
+        object.__setattr__(self, "maps", mapped.maps_of(self.maps))
+        if self.version == 1:
+            self._refuse_later()
+        for what, names in (
+            ("names of attributes", [a.name for a in self.attributes]),
+            ("names of features", [n for a in self.attributes for n in a.feature_names]),
+        ):
+            seen: set[str] = set()
+            for name in names:
+                if name in seen:
+                    raise InvalidInput(f"{what} must differ from one another, got {name!r} twice")
+                seen.add(name)
+        _ = self.expansion  # a map of what is not there is refused
+
+    def _refuse_later(self) -> None:
+        """Version 1 would silently do without what is declared."""
+        said: dict[str, Any] = {"missing_values": self.missing_values, "maps": self.maps}
+        for attribute in self.attributes:
+            told = attribute.to_dict()
+            said |= {key: told.get(key) for key in ("typical", "missing", "epsilon") if key in told}
+        if later := [name for name, value in said.items() if value]:
+            raise InvalidInput(
+                f"{later[0]} must be left out in version 1 of the encoder, which does not know it",
+                setting=later[0],
+            )
+
+    @cached_property
+    def clear(self) -> tuple[Attribute, ...]:
+        """The attributes whose answers are sent as they are."""
+        return tuple(each for each in self.attributes if each.epsilon is None)
+
+    @cached_property
+    def sensitive(self) -> tuple[Attribute, ...]:
+        """Those of which devices send what chance has decided."""
+        return tuple(each for each in self.attributes if each.epsilon is not None)
+
+    @cached_property
+    def expansion(self) -> Expansion:
+        """Version 2: the entries of answers in the clear, and the maps that act on them."""
+        inputs = mapped.Inputs(
+            names=tuple(name for each in self.clear for name in each.feature_names),
+            numbers=tuple(each.name for each in self.clear if isinstance(each, Number)),
+            masses=tuple(mass for each in self.clear for mass in each.masses),
+        )
+        return Expansion(inputs=inputs, maps=self.maps)
+
+    @cached_property
+    def mass(self) -> float:
+        """Version 2: the expected square of a row before its scale, summed from left to right."""
+        total = self.expansion.mass
+        for attribute in self.sensitive:
+            for mass in attribute.masses:
+                total += mass
+        return total
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """Where the codes of sensitive answers stand: the last features, in the attributes'
+        order.
+        """
+        asked = []
+        for each in self.sensitive:
+            assert each.epsilon is not None
+            many = len(each.choices)
+            asked.append((each.name, 1.0 - 1.0 / many, each.epsilon.millionths, many))
+        return coded_rows.laid_out(self.expansion.width, self.mass, asked)
+
+    @property
+    def constant(self) -> float:
+        """That of a typical row; 0 in version 1, where it hangs on how many questions are answered
+        with little.
+        """
+        if self.version == 1:
+            return 0.0
+        return scaling.typical_constant(self.mass, self.expansion.mass, self.blocks)
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """One name per feature, such as "age" or "sex=female"."""
+        own = (name for each in self.sensitive for name in each.feature_names)
+        return (*self.expansion.names, *own)
+
+    @property
+    def n_features(self) -> int:
+        return len(self.feature_names)
+
+    def encode(self, table: Table) -> Matrix:
+        """One row per record, without constant and scale. Version 1: CSR if the declarations (never
+        the data) leave few entries to fill, else a dense array. Version 2: a dense array.
+        """
+        if self.version > 1:
+            return self.expanded(self.given(table))
+        values, features = self.placed(table)
+        shape = (table.n_rows, self.n_features)
+        if len(self.attributes) < _SPARSE_BELOW * self.n_features:
+            with extras.needed():
+                import scipy.sparse as sp
+            pointers = np.arange(table.n_rows + 1) * len(self.attributes)
+            return sp.csr_array((values.ravel(), features.ravel(), pointers), shape=shape)
+        rows = np.zeros(shape)
+        np.put_along_axis(rows, features, values, axis=1)
+        return rows
+
+    def placed(self, table: Table) -> tuple[Array, IntArray]:
+        """Version 1: every attribute fills one entry of each row: the entries, and their features
+        in order; both (rows, attributes).
+        """
+        shape = (table.n_rows, len(self.attributes))
+        values, features = np.empty(shape), np.empty(shape, dtype=np.int64)
+        start = 0
+        for i, attribute in enumerate(self.attributes):
+            values[:, i], feature = attribute.place(table)
+            features[:, i] = start + feature
+            start += len(attribute.feature_names)
+        return values, features
+
+    def given(self, table: Table) -> tuple[NDArray[Any], ...]:
+        """Version 2: each attribute's answers in a table (`Number.read`, `Category.read`).
+
+        Raises
+        ------
+        DataError
+            If a cell is no answer to its question.
+        NoValue
+            If a cell is empty, and it is not declared what that means.
+        """
+        found = []
+        for attribute in self.attributes:
+            with self.explaining(attribute):
+                found.append(attribute.read(table, self.missing_values))
+        return tuple(found)
+
+    @contextmanager
+    def explaining(self, attribute: Attribute) -> Iterator[None]:
+        """Version 2: a refusal of a cell without a value says what could be declared."""
+        try:
+            yield
+        except NoValue as error:
+            raise (declared.remedy(error, attribute) if self.version > 1 else error) from None
+
+    def expanded(self, given: Sequence[NDArray[Any]], drawn: Drawn | None = None) -> Array:
+        """Version 2: the features of answers, one row for each person.
+
+        Parameters
+        ----------
+        given : sequence of arrays
+            The answers to each attribute (`given`).
+        drawn : Drawn, optional
+            What chance made of the sensitive ones; by default they count as they are, as in
+            predictions, which are made where the answers are.
+        """
+        answers = {one.name: values for one, values in zip(self.attributes, given, strict=True)}
+        people = len(given[0])
+        clear = [one.entries(answers[one.name]) for one in self.clear]
+        codes = []
+        for k, one in enumerate(self.sensitive):
+            levels = drawn.levels[:, k] if drawn else one.position(answers[one.name])
+            loud = drawn.weights[:, k : k + 1] if drawn else 1.0
+            codes.append(scaling.centred(levels, len(one.choices)) * loud + 0.0)
+        entries = np.hstack(clear) if clear else np.empty((people, 0))
+        expanded = self.expansion.apply(entries)
+        return np.hstack([expanded, *codes]) if codes else expanded
+
+    def finished(
+        self, given: Sequence[NDArray[Any]], drawn: Drawn | None = None
+    ) -> tuple[Array, int]:
+        """Version 2: rows with their constant, of norm at most 1, and how many were shrunk."""
+        return scaling.finished(self.expanded(given, drawn), self.mass, blocks=self.blocks)
+
+    def lengths(self, given: Sequence[NDArray[Any]]) -> Array:
+        """Version 2: the norms of rows before they are shrunk, in units of what they may be."""
+        found = scaling.lengths(self.expanded(given), self.mass, blocks=self.blocks)
+        return np.asarray(found * (scaling.MARGIN / scaling.room(self.blocks)))
+
+    def decode(self, row: Matrix, *, single: bool = False) -> dict[str, float | str | None]:
+        """The answers behind one encoded row, before constant and scale: what a person is shown
+        before sending it. None where there is no answer.
+
+        ``single``: the entries were float32 on the way, as they always are in version 2.
+        """
+        entries = np.asarray(
+            row.toarray() if hasattr(row, "toarray") else row, dtype=np.float64
+        ).ravel()
+        if len(entries) != self.n_features:
+            raise InvalidInput(
+                f"row must have one entry per feature ({self.n_features}), got {len(entries)}"
+            )
+        if not all(each.keep for each in self.maps):
+            raise InvalidInput(
+                "maps must keep the entries that they are made of where answers are read back, "
+                "got one with keep = false"
+            )
+        answers: dict[str, float | str | None] = {}
+        start = 0
+        for attribute in self.clear:
+            stop = start + len(attribute.feature_names)
+            part = entries[start:stop]
+            answers[attribute.name] = (
+                attribute.decode(part, single=single)
+                if self.version == 1
+                else attribute.recover(part)
+            )
+            start = stop
+        for attribute, block in zip(self.sensitive, self.blocks, strict=True):
+            answers[attribute.name] = attribute.choices[int(np.argmax(entries[block.columns]))]
+        return {each.name: answers[each.name] for each in self.attributes}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, spelt as in the study file."""
+        told: dict[str, Any] = {"attributes": [each.to_dict() for each in self.attributes]}
+        told |= {"version": self.version} if self.version > 1 else {}
+        told |= {"missing_values": list(self.missing_values)} if self.missing_values else {}
+        return told | ({"maps": [mapped.to_dict(each) for each in self.maps]} if self.maps else {})
+
+    @cached_property
+    def digest(self) -> str:
+        """Half a sha256 in hex: encoders with the same one make the same rows of answers."""
+        told = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`; whatever it would not write is refused, for a misspelt key must
+        not pass unnoticed.
+        """
+        more = {"version", "missing_values", "maps"}
+        also = more & set(data) if isinstance(data, Mapping) else set()
+        declared.check_keys("the encoder", data, {"attributes"} | also)
+        if not isinstance(data["attributes"], list):
+            raise InvalidInput(
+                f"attributes must be a list of tables, got {shown(data['attributes'])}"
+            )
+        return cls(
+            attributes=tuple(
+                declared.from_dict(f"attribute {i + 1}", item)
+                for i, item in enumerate(data["attributes"])
+            ),
+            **{key: data[key] for key in also},
+        )
+
+    @classmethod
+    def from_data(
+        cls,
+        table: Table,
+        *,
+        exclude: Collection[str],
+        max_levels: int = 256,
+        version: int = 1,
+        missing: Collection[str] = (),
+        missing_values: tuple[str, ...] = (),
+    ) -> Self:
+        """Declarations guessed from the data, for experiments on data that are public or need no
+        protection.
+
+        The leak: the minimum and the maximum of each column, in version 2 also its median and
+        standard deviation, and the set of its levels, are functions of people's records. Numbers
+        are rounded to two digits of their width or deviation (`pdml.encoding.decimal_grid`); levels
+        stand as they are. All this is stored in the model and no noise protects it: how old the
+        oldest is, and that somebody has a rare diagnosis, can be seen. Declare it beforehand
+        wherever privacy is promised.
+
+        ``exclude`` names the columns that are no features, the label above all; it has no default
+        because a label taken for a feature would be published as it is. Text with more than
+        ``max_levels`` different values is refused: it is likely to be names or identifiers.
+        ``missing`` names the columns in which cells may hold no value, by ``missing_values``.
+        """
+        if isinstance(exclude, str):
+            raise InvalidInput(
+                "exclude must be a collection of column names, got the single text "
+                f"{exclude!r}: write [{exclude!r}]"
+            )
+        for name in exclude:
+            if name not in table.names:
+                raise InvalidInput(
+                    f"exclude must name columns of {table.source}, got {name!r}: its "
+                    f"columns are {listed(table.names)}"
+                )
+        if table.n_rows == 0:
+            raise DataError(
+                f"{table.source} must hold at least one record, got none: there is nothing "
+                "to take ranges from"
+            )
+        guessed: list[Attribute] = []
+        for name in (name for name in table.names if name not in exclude):
+            spellings = missing_values if name in missing else None
+            if table.is_numeric(name, spellings or ()):
+                guessed.append(_number_in(table, name, spellings, scaled=version > 1))
+            else:
+                guessed.append(_category_in(table, name, spellings, max_levels))
+        return cls(attributes=tuple(guessed), version=version, missing_values=missing_values)
+
+
+def _category_in(
+    table: Table, name: str, spellings: Sequence[str] | None, max_levels: int
+) -> Category:
+    """``spellings``: what stands for no value, None where every cell must have one."""
+    absent = None if spellings is None else table.absent(name, spellings)
+    different, place = table.distinct(name, absent=absent)
+    held = np.bincount(place, minlength=len(different)) > 0  # some may stand for no value only
+    levels = sorted({*different[held].tolist()} - {""})
+    if len(levels) > max_levels:
+        raise DataError(
+            f"column {name!r} must have at most {max_levels} levels, got {len(levels)}: "
+            "exclude it if it holds names or identifiers"
+        )
+    missing = "" if spellings is None else "level"
+    return Category(name=name, levels=tuple(levels), missing=missing)
+
+
+def _number_in(table: Table, name: str, spellings: Sequence[str] | None, *, scaled: bool) -> Number:
+    """As `_category_in`; ``scaled``: typical and spread are taken from the data as well."""
+    absent = None if spellings is None else table.absent(name, spellings)
+    given = table.numeric(name, absent=absent)
+    values = given[~np.isnan(given)]
+    ends = float(values.min()), float(values.max())
+    low, high = decimal_grid.round_range(*ends)
+    told: dict[str, Any] = {} if spellings is None else {"missing": "typical"}
+    if scaled and ends[0] < ends[1]:  # the middle of its range is typical of a constant column
+        median, deviation = float(np.median(values)), float(np.std(values))
+        typical, spread = decimal_grid.round_scale(median, deviation, *ends)
+        told |= {"typical": typical, "spread": spread}
+    return Number(name=name, low=low, high=high, **told)
+
+
+def _spellings(given: object) -> tuple[str, ...]:
+    if not isinstance(given, (tuple, list)) or not all(isinstance(text, str) for text in given):
+        raise InvalidInput(
+            f"missing_values must be a list of texts, got {given!r}", setting="missing_values"
+        )
+    return tuple(dict.fromkeys(text.strip() for text in given))

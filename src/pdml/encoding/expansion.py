@@ -1,0 +1,79 @@
+"""What becomes of a row's entries before its scale: those that stay, and what maps add."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pdml._types import Array, IntArray
+from pdml.encoding.maps import FeatureMap, Inputs
+from pdml.errors import InvalidInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expansion:
+    """Entries and the maps that act on them: what becomes of a row before its scale.
+
+    The entries come first, in order, without those that a map with ``keep=False`` takes the place
+    of; then the columns of each map in turn.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        The entries.
+    maps : tuple of maps
+        In order.
+
+    Raises
+    ------
+    InvalidInput
+        If a map names what is no entry, or two columns would have one name.
+    """
+
+    inputs: Inputs
+    maps: tuple[FeatureMap, ...] = ()
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for name in self.names:
+            if name in seen:
+                raise InvalidInput(
+                    f"columns of a row must have different names, got {name!r} twice",
+                    setting="feature_map",
+                )
+            seen.add(name)
+
+    @property
+    def kept(self) -> IntArray:
+        """Positions of the entries that stay."""
+        gone = {k for each in self.maps if not each.keep for k in each.uses(self.inputs)}
+        stay = [k for k in range(len(self.inputs.names)) if k not in gone]
+        return np.array(stay, dtype=np.int64)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all columns."""
+        stay = tuple(self.inputs.names[k] for k in self.kept)
+        return stay + tuple(name for each in self.maps for name in each.names(self.inputs))
+
+    @property
+    def width(self) -> int:
+        """How many columns, without the constant."""
+        return len(self.names)
+
+    @property
+    def mass(self) -> float:
+        """The expected square of a row, summed from left to right."""
+        total = 0.0
+        for k in self.kept:
+            total += self.inputs.masses[k]
+        for each in self.maps:
+            for mass in each.masses(self.inputs):
+                total += mass
+        return total
+
+    def apply(self, entries: Array) -> Array:
+        """All columns of entries (m, d), in the order of ``names``."""
+        if not self.maps:
+            return entries
+        made = [each.apply(entries, self.inputs) for each in self.maps]
+        return np.hstack([entries[:, self.kept], *made])

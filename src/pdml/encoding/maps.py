@@ -1,0 +1,371 @@
+"""Feature maps: what a linear model cannot see in the columns themselves, by declaration alone.
+
+A map adds columns made of a row's own standardised entries (`encoding.scaling`): squares, products,
+bins, waves. It acts before the row is scaled and shrunk, so that every guarantee stays what it is;
+what it costs is width, and the planner counts that. No map looks at more than one row or at
+anything that is not public.
+
+As in `encoding.scaling`, only IEEE operations in a fixed order, so that any language finds the
+same. What becomes of a whole row is `encoding.expansion`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from math import sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pdml import _validate
+from pdml._types import Array
+from pdml.encoding import fourier, scaling
+from pdml.errors import InvalidInput
+
+_REACH = 2.0  # where equal bins begin and end: the outermost are open
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What a map is given: the entries of a row, before its scale.
+
+    Parameters
+    ----------
+    names : tuple of str
+        One for each entry.
+    numbers : tuple of str
+        Those that are standardised numbers: what a map takes that names no columns.
+    masses : tuple of float
+        The expected square of each entry (`encoding.scaling`).
+    """
+
+    names: tuple[str, ...]
+    numbers: tuple[str, ...]
+    masses: tuple[float, ...]
+
+    @classmethod
+    def of_numbers(cls, names: Sequence[str]) -> "Inputs":
+        """Numbers only."""
+        told = tuple(names)
+        return cls(names=told, numbers=told, masses=(scaling.NUMBER_MASS,) * len(told))
+
+    def places(self, columns: Iterable[str]) -> tuple[int, ...]:
+        """The positions of named entries; of all numbers if none is named.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such entry.
+        """
+        where = {name: k for k, name in enumerate(self.names)}
+        wanted = tuple(columns) or self.numbers
+        for name in wanted:
+            if name not in where:
+                raise InvalidInput(
+                    f"columns of a map must be entries of the row, got {name!r}: they are "
+                    f"{', '.join(map(repr, self.names[:20]))}"
+                    f"{', ...' if len(self.names) > 20 else ''}",
+                    setting="feature_map",
+                )
+        return tuple(where[name] for name in wanted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Squares:
+    """(e² - 1)/√2 of each number, at most 3: for what is unusual in both directions.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        The entries; all numbers if empty.
+    keep : bool
+        Whether the entries themselves stay in the row, too.
+    """
+
+    kind: ClassVar[str] = "squares"
+    columns: tuple[str, ...] = ()
+    keep: bool = True
+
+    def __post_init__(self) -> None:
+        _check_columns(self)
+
+    def uses(self, inputs: Inputs) -> tuple[int, ...]:
+        """The positions of the entries it is made of."""
+        return inputs.places(self.columns)
+
+    def names(self, inputs: Inputs) -> tuple[str, ...]:
+        """Of the columns it adds."""
+        return tuple(f"{inputs.names[k]}^2" for k in self.uses(inputs))
+
+    def masses(self, inputs: Inputs) -> tuple[float, ...]:
+        """The expected square of each column it adds, but for what the limit takes away."""
+        return (1.0,) * len(self.uses(inputs))
+
+    def apply(self, entries: Array, inputs: Inputs) -> Array:
+        """The columns it adds to entries (m, d)."""
+        e = entries[:, self.uses(inputs)]
+        return _limited((e * e - 1.0) * sqrt(0.5))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Products:
+    """e_a · e_b of named pairs, within ±3: for what counts only together.
+
+    Parameters
+    ----------
+    pairs : tuple of (str, str)
+        Pairs of entries: a level of a category is one, such as "sex=female".
+    keep : bool
+        Whether the entries themselves stay in the row, too.
+    """
+
+    kind: ClassVar[str] = "products"
+    pairs: tuple[tuple[str, str], ...]
+    keep: bool = True
+
+    def __post_init__(self) -> None:
+        told = _sequence(self.pairs)
+        if not told or any(len(_sequence(pair)) != 2 for pair in told):
+            raise _refused("pairs of a map must be one or more pairs of names", self.pairs)
+        named = [_names("pairs of a map", pair) for pair in told]
+        pairs = tuple((first, second) for first, second in named)
+        if len({frozenset(pair) for pair in pairs}) < len(pairs):
+            raise _refused("pairs of a map must differ from one another", self.pairs)
+        object.__setattr__(self, "pairs", pairs)
+        _check_keep(self.keep)
+
+    def uses(self, inputs: Inputs) -> tuple[int, ...]:
+        """The positions of the entries it is made of, two by two."""
+        return inputs.places(name for pair in self.pairs for name in pair)
+
+    def names(self, inputs: Inputs) -> tuple[str, ...]:
+        """Of the columns it adds."""
+        return tuple(f"{first}*{second}" for first, second in self.pairs)
+
+    def masses(self, inputs: Inputs) -> tuple[float, ...]:
+        """The expected square of each column it adds, if its entries are independent, but for what
+        the limit takes away.
+        """
+        used = [inputs.masses[k] for k in self.uses(inputs)]
+        return tuple(a * b for a, b in zip(used[::2], used[1::2], strict=True))
+
+    def apply(self, entries: Array, inputs: Inputs) -> Array:
+        """The columns it adds to entries (m, d)."""
+        used = self.uses(inputs)
+        return _limited(entries[:, used[::2]] * entries[:, used[1::2]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bins:
+    """Which of several intervals each number lies in, as a centred category: for steps and humps.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        The entries; all numbers if empty.
+    count : int
+        How many intervals, where no edges are given: their edges divide ±2 spreads about the
+        typical value into equal parts, and the outermost intervals are open.
+    edges : tuple of float
+        Where one interval ends and the next begins, in spreads from the typical value, rising.
+    keep : bool
+        Whether the entries themselves stay in the row, too.
+    """
+
+    kind: ClassVar[str] = "bins"
+    columns: tuple[str, ...] = ()
+    count: int = 5
+    edges: tuple[float, ...] = ()
+    keep: bool = True
+
+    def __post_init__(self) -> None:
+        _check_columns(self)
+        given = _sequence(self.edges)
+        edges = tuple(
+            _validate.real("edges", edge, low=-scaling.LIMIT, high=scaling.LIMIT) for edge in given
+        )
+        if any(a >= b for a, b in pairwise(edges)):
+            raise _refused("edges of a map must rise", self.edges)
+        object.__setattr__(self, "edges", edges)
+        count = len(edges) + 1 if edges else _validate.integer("count", self.count, low=2, high=64)
+        object.__setattr__(self, "count", count)
+
+    @property
+    def inner(self) -> tuple[float, ...]:
+        """The edges, declared or equal."""
+        equal = (_REACH * (2 * k / self.count - 1) for k in range(1, self.count))
+        return self.edges or tuple(equal)
+
+    def uses(self, inputs: Inputs) -> tuple[int, ...]:
+        """The positions of the entries it is made of."""
+        return inputs.places(self.columns)
+
+    def names(self, inputs: Inputs) -> tuple[str, ...]:
+        """Of the columns it adds."""
+        return tuple(
+            f"{inputs.names[k]} bin {number + 1}"
+            for k in self.uses(inputs)
+            for number in range(self.count)
+        )
+
+    def masses(self, inputs: Inputs) -> tuple[float, ...]:
+        """The expected square of each column it adds."""
+        return (scaling.level_mass(self.count),) * (self.count * len(self.uses(inputs)))
+
+    def apply(self, entries: Array, inputs: Inputs) -> Array:
+        """The columns it adds to entries (m, d)."""
+        edges = np.array(self.inner)
+        made = [
+            scaling.centred(np.searchsorted(edges, entries[:, k], side="right"), self.count)
+            for k in self.uses(inputs)
+        ]
+        return np.hstack([np.zeros((len(entries), 0)), *made])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fourier:
+    """√2·cos(2π t) and √2·sin(2π t) along random directions, t = Σ_j e_j·w_j: for any smooth shape.
+
+    A linear model on them is one on a Gaussian kernel of width ``scale``, the better the more waves
+    there are (random Fourier features).
+
+    Parameters
+    ----------
+    columns : tuple of str
+        The entries; all numbers if empty.
+    count : int
+        How many waves: cosine and sine by turns, two for each direction.
+    scale : float
+        The kernel's width in spreads: what lies closer than this looks alike.
+    seed : int
+        Public: the same seed has the same directions, everywhere.
+    keep : bool
+        Whether the entries themselves stay in the row, too.
+    """
+
+    kind: ClassVar[str] = "fourier"
+    columns: tuple[str, ...] = ()
+    count: int = 20
+    scale: float = 0.7
+    seed: int = 0
+    keep: bool = True
+
+    def __post_init__(self) -> None:
+        _check_columns(self)
+        _validate.integer("count", self.count, low=1, high=2000)
+        object.__setattr__(self, "scale", _validate.real("scale", self.scale, low=0.01, high=1000))
+        _validate.integer("seed", self.seed, low=0, high=2**53)
+
+    def uses(self, inputs: Inputs) -> tuple[int, ...]:
+        """The positions of the entries it is made of."""
+        return inputs.places(self.columns)
+
+    def names(self, inputs: Inputs) -> tuple[str, ...]:
+        """Of the columns it adds."""
+        return tuple(f"fourier {k + 1}" for k in range(self.count))
+
+    def masses(self, inputs: Inputs) -> tuple[float, ...]:
+        """The expected square of each column it adds."""
+        return (1.0,) * self.count
+
+    def apply(self, entries: Array, inputs: Inputs) -> Array:
+        """The columns it adds to entries (m, d)."""
+        used = self.uses(inputs)
+        w = fourier.directions(self.seed, (self.count + 1) // 2, len(used), self.scale)
+        t = np.zeros((len(entries), len(w)))
+        for j, k in enumerate(used):  # from left to right, as everywhere
+            t += entries[:, k, None] * w[:, j]
+        made = np.empty((len(entries), 2 * len(w)))
+        made[:, 0::2] = fourier.wave(t)
+        made[:, 1::2] = fourier.wave(t - 0.25)
+        return made[:, : self.count] * sqrt(2.0)
+
+
+FeatureMap = Squares | Products | Bins | Fourier
+_KINDS: dict[str, type[FeatureMap]] = {
+    each.kind: each for each in (Squares, Products, Bins, Fourier)
+}
+
+
+def to_dict(each: FeatureMap) -> dict[str, Any]:
+    """Plain values, spelt as in a study: {"map": "fourier", "count": 20, ...}."""
+    told: dict[str, Any] = {"map": each.kind}
+    for field in fields(each):
+        value = getattr(each, field.name)
+        if field.name == "pairs":
+            told["pairs"] = [list(pair) for pair in value]
+        elif field.name == "count" and isinstance(each, Bins) and each.edges:
+            continue  # the edges say it
+        elif value != () or field.name == "pairs":
+            told[field.name] = list(value) if isinstance(value, tuple) else value
+    return told
+
+
+def from_dict(data: Any) -> FeatureMap:
+    """The inverse of `to_dict`; settings that are left out have their defaults.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such map, or it has no such setting.
+    """
+    if not isinstance(data, Mapping) or "map" not in data:
+        raise _refused('a map must be a table with its name, {"map": "squares"}', data)
+    kind = _KINDS[_validate.choice("map", data["map"], tuple(_KINDS))]
+    known = [field.name for field in fields(kind)]
+    settings = {name: value for name, value in data.items() if name != "map"}
+    for name in settings:
+        if name not in known:
+            raise _refused(f"settings of the map {kind.kind!r} must be {', '.join(known)}", name)
+    if kind is Products and "pairs" not in settings:
+        raise _refused("the map 'products' must name its pairs", data)
+    return kind(**settings)
+
+
+def maps_of(given: Any) -> tuple[FeatureMap, ...]:
+    """One map, several, or none, each as an object or as `to_dict` spells it.
+
+    Raises
+    ------
+    InvalidInput
+        If something else is given.
+    """
+    if given is None:
+        return ()
+    several = given if isinstance(given, (list, tuple)) else (given,)
+    return tuple(each if isinstance(each, FeatureMap) else from_dict(each) for each in several)
+
+
+def _limited(columns: Array) -> Array:
+    """Within ±3, like every entry."""
+    return np.asarray(np.minimum(np.maximum(columns, -scaling.LIMIT), scaling.LIMIT) + 0.0)
+
+
+def _check_columns(each: Squares | Bins | Fourier) -> None:
+    columns = _names("columns of a map", each.columns)
+    if len(set(columns)) < len(columns):
+        raise _refused("columns of a map must differ from one another", each.columns)
+    object.__setattr__(each, "columns", columns)
+    _check_keep(each.keep)
+
+
+def _check_keep(keep: object) -> None:
+    if not isinstance(keep, bool):
+        raise _refused("keep of a map must be True or False", keep)
+
+
+def _sequence(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (list, tuple)) else ()
+
+
+def _names(what: str, value: Any) -> tuple[str, ...]:
+    names = _sequence(value)
+    if len(names) != len(value if isinstance(value, (list, tuple)) else "x") or not all(
+        isinstance(name, str) and name for name in names
+    ):
+        raise _refused(f"{what} must be names", value)
+    return names
+
+
+def _refused(must: str, got: object) -> InvalidInput:
+    return InvalidInput(f"{must}, got {got!r}", setting="feature_map")

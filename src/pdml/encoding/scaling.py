@@ -1,0 +1,265 @@
+"""From declared numbers and categories to rows of norm at most 1 (docs/encoding.md).
+
+    number    e = clip((v - typical)/spread, ±3): most people lie within typical ± spread;
+    category  e_l = 1 - 1/L for the level that was chosen and -1/L for the other L - 1;
+    row       x = (e · SIZE/√mass, CONSTANT), shrunk to norm 1 where it is longer;
+    codes     of randomised answers have a scale of their own, and leave the rest of the row, which
+              alone is shrunk, so much less of the norm (`pdml.numerics.coded_rows`).
+
+An entry's mass is its expected square where the declarations are about right: 1 for a number. So a
+typical row has a norm of about SIZE before its constant is appended, however many columns it has,
+and nothing points the same way in all rows but the constant. Every step looks at one record and at
+public settings only.
+
+Only + - · / √ min max in IEEE double precision, in a fixed order (sums run from left to right), so
+that a device computes the same bits in any language. NumPy alone is needed.
+"""
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml import _validate
+from pdml._types import Array, IntArray
+from pdml.errors import InvalidInput
+from pdml.numerics.coded_rows import CONSTANT as CONSTANT
+from pdml.numerics.coded_rows import MARGIN as MARGIN
+from pdml.numerics.coded_rows import Block
+
+LIMIT = 3.0  # no entry is farther from 0: one odd value must not push out all others
+SIZE = 1.5  # the norm of a typical row without its constant, before it is shrunk
+NUMBER_MASS = 1.0  # the expected square of a number's entry
+WIDTH = 2 * LIMIT  # of a declared range in spreads, where nothing else is declared of a number
+
+
+def of_range(low: float, high: float) -> tuple[float, float]:
+    """(typical, spread) of a number of which only the range is declared.
+
+    Parameters
+    ----------
+    low, high : float
+        The range, low < high.
+
+    Returns
+    -------
+    float, float
+        Its middle, and a sixth of its width: so its ends are three spreads away.
+    """
+    return low / 2 + high / 2, high / WIDTH - low / WIDTH
+
+
+def checked(name: str, typical: Any, spread: Any) -> tuple[float, float]:
+    """A declared scale as two floats.
+
+    Parameters
+    ----------
+    name : str
+        The column's, for the error.
+    typical, spread : float
+        What was declared.
+
+    Raises
+    ------
+    InvalidInput
+        If one of them is not finite, or the spread is not positive.
+    """
+    largest = 1e300
+    return (
+        _validate.real(f"typical of {name!r}", typical, low=-largest, high=largest),
+        _validate.real(f"spread of {name!r}", spread, low=0, high=largest, open_low=True),
+    )
+
+
+def standardised(values: NDArray[Any], typical: Any, spread: Any) -> Array:
+    """clip((v - typical)/spread, ±3).
+
+    Parameters
+    ----------
+    values : array
+        Finite numbers.
+    typical, spread : float or array
+        One for all, or one for each column.
+
+    Returns
+    -------
+    array
+        Of the same shape, in double precision.
+    """
+    with np.errstate(over="ignore"):  # what is too large for a double is clipped like the rest
+        far = (np.asarray(values, dtype=np.float64) - typical) / spread
+    return np.asarray(np.minimum(np.maximum(far, -LIMIT), LIMIT) + 0.0)  # + 0 turns -0 into 0
+
+
+def original(entries: NDArray[Any], typical: Any, spread: Any) -> Array:
+    """The values behind entries: the inverse of `standardised` for whatever it did not clip."""
+    return np.asarray(typical + np.asarray(entries, dtype=np.float64) * spread)
+
+
+def centred(codes: IntArray, levels: int) -> Array:
+    """One row (levels,) for each code: 1 - 1/L where the level was chosen, else -1/L.
+
+    Parameters
+    ----------
+    codes : array of int, shape (m,)
+        Positions of the chosen levels.
+    levels : int
+        L.
+    """
+    share = 1.0 / levels
+    chosen = np.asarray(codes)[:, None] == np.arange(levels)
+    return np.where(chosen, 1.0 - share, 0.0 - share) + 0.0
+
+
+def level_mass(levels: int) -> float:
+    """The expected square of each of a category's L entries, if all levels are as frequent:
+    (L - 1)/L².
+    """
+    return (levels - 1) / (levels * levels)
+
+
+def finished(
+    entries: Array,
+    mass: float,
+    *,
+    constant: bool = True,
+    bound: float = 1.0,
+    blocks: Sequence[Block] = (),
+) -> tuple[Array, int]:
+    """Rows as they are trained on.
+
+    Parameters
+    ----------
+    entries : array of shape (m, d)
+        Standardised numbers, centred levels, and whatever maps made of them.
+    mass : float
+        The sum of the entries' masses.
+    constant : bool
+        Whether the constant is appended as the last entry.
+    bound : float
+        The longest norm, B: everything is in units of it.
+    blocks : sequence of Block
+        The last columns of ``entries``, if they are codes of randomised answers.
+
+    Returns
+    -------
+    array of shape (m, d + 1) or (m, d), int
+        And how many rows were shrunk, which is not to be told to others.
+
+    Guarantees
+    ----------
+    - Every norm is at most ``bound``, also after each entry was rounded to float32.
+    - A row depends on its own entries and on public settings alone, to the bit.
+    """
+    x, norm = _measured(entries, mass, constant, blocks)
+    longest, d = room(blocks), entries.shape[1]
+    factor = (longest / np.maximum(norm, longest))[:, None]
+    if blocks:
+        clear = blocks[0].start
+        x[:, :clear] *= factor
+        x[:, d:] *= factor
+    else:
+        x *= factor
+    if bound != 1.0:
+        x *= bound
+    return x, int(np.count_nonzero(norm > longest))
+
+
+def room(blocks: Sequence[Block]) -> float:
+    """The longest that a row may be beside codes of randomised answers."""
+    left = 1.0
+    for block in blocks:
+        left -= (block.length / MARGIN) * (block.length / MARGIN)
+    return MARGIN * sqrt(max(left, 0.0))
+
+
+def typical_constant(
+    mass: float, clear: float | None = None, blocks: Sequence[Block] = ()
+) -> float:
+    """The constant of a row whose entries are as large as is expected of them.
+
+    Parameters
+    ----------
+    mass : float
+        As in `finished`.
+    clear : float, optional
+        The part of it that is not of codes; by default all.
+    blocks : sequence of Block
+        As in `finished`.
+
+    Returns
+    -------
+    float
+        In units of the bound.
+    """
+    entries = row_factor(mass) ** 2 * (mass if clear is None else clear)
+    return CONSTANT * min(1.0, room(blocks) / sqrt(entries + CONSTANT * CONSTANT))
+
+
+def lengths(
+    entries: Array, mass: float, *, constant: bool = True, blocks: Sequence[Block] = ()
+) -> Array:
+    """The norms of rows, codes of randomised answers apart, before `finished` shrinks those that
+    are longer than their `room`.
+    """
+    return _measured(entries, mass, constant, blocks)[1]
+
+
+def _measured(
+    entries: Array, mass: float, constant: bool, blocks: Sequence[Block]
+) -> tuple[Array, Array]:
+    """Scaled rows with their constant, and the norm of each without codes."""
+    m, d = entries.shape
+    clear = blocks[0].start if blocks else d
+    x = np.empty((m, d + 1 if constant else d))
+    x[:, :clear] = entries[:, :clear] * row_factor(mass)
+    for block in blocks:
+        x[:, block.columns] = entries[:, block.columns] * block.scale
+    if constant:
+        x[:, d] = CONSTANT
+    total = np.zeros(m)
+    for k in (*range(clear), *range(d, x.shape[1])):  # numpy's own sums reorder; this does not
+        total += x[:, k] * x[:, k]
+    return x, np.sqrt(total)
+
+
+def row_factor(mass: float) -> float:
+    """What all entries of a row are multiplied by: SIZE/√mass, and 1 without any mass."""
+    return float(SIZE / np.sqrt(mass)) if mass > 0 else 1.0
+
+
+def unfinished(row: NDArray[Any], mass: float) -> Array:
+    """The entries behind a row with its constant: the inverse of `finished`, up to rounding.
+
+    Parameters
+    ----------
+    row : array of shape (d + 1,)
+        As it was sent.
+    mass : float
+        As in `finished`.
+
+    Raises
+    ------
+    InvalidInput
+        If the row is not finite, or does not end with a positive constant.
+    """
+    return np.asarray(shares(row) * (CONSTANT / row_factor(mass)))
+
+
+def shares(row: NDArray[Any]) -> Array:
+    """A row in units of its last entry, the constant, which is left out.
+
+    Raises
+    ------
+    InvalidInput
+        If the row is not finite, or does not end with a positive constant.
+    """
+    given = np.asarray(row, dtype=np.float64)
+    if not (np.isfinite(given).all() and given[-1] > 0):
+        raise InvalidInput(
+            "features must be finite and end with a positive constant: that is what "
+            "everything is measured by"
+        )
+    return np.asarray(given[:-1] / given[-1])

@@ -1,0 +1,1 @@
+"""What leaves the system: the model, its evaluation and its exports."""

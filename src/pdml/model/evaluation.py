@@ -1,0 +1,220 @@
+"""How well a model predicts records whose true labels are known: the figures, and what to hold them
+against. Computed without noise, so that whoever shows them shows the records: `counted` is the way
+to release them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pdml._types import Array, IntArray, Matrix
+from pdml.errors import DataError
+from pdml.model.model import Model
+from pdml.training.count_release import binned
+
+BINS = 10  # of how sure the model was
+_WEAK = 100.0  # 1/ridge over all records: what the records say, not what a prior does
+REFERENCE = (
+    "plain logistic regression on the pooled records and true labels, without noise or flips: a "
+    "simulation that no party of a deployment could run"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bin:
+    """Records in whose class the model was about equally sure.
+
+    Attributes
+    ----------
+    records : float
+        How many; with noise, not whole.
+    confidence : float
+        How sure it was, on average.
+    accuracy : float
+        The share of them that it got right.
+    """
+
+    records: float
+    confidence: float
+    accuracy: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """How a model does on labelled records. Computed without noise: keep it inside.
+
+    Attributes
+    ----------
+    classes : tuple
+        The model's, in its order.
+    confusion : array of shape (K, K)
+        How many records of class k were predicted as class l.
+    auc : float, optional
+        The chance that of two records of different classes the right one has the higher score; of
+        more than two classes the mean of each against the rest. None where only one class is there.
+    log_loss : float
+        The mean of -ln of the probability that the true class was given.
+    calibration_error : float
+        Expected calibration error: how far the share of right predictions lies from how sure the
+        model was, on average over `reliability`.
+    reliability : tuple of Bin
+        How often the model was right where it was about equally sure; bins without records are
+        left out.
+    """
+
+    classes: tuple[Any, ...]
+    confusion: IntArray
+    auc: float | None
+    log_loss: float
+    calibration_error: float
+    reliability: tuple[Bin, ...]
+
+    @property
+    def records(self) -> int:
+        """How many."""
+        return int(self.confusion.sum())
+
+    @property
+    def accuracy(self) -> float:
+        """The share that is predicted rightly."""
+        return float(np.trace(self.confusion) / self.records)
+
+    @property
+    def majority(self) -> float:
+        """What always saying `majority_class` would reach: whoever stays below has learnt
+        nothing.
+        """
+        return float(self.confusion.sum(axis=1).max() / self.records)
+
+    @property
+    def majority_class(self) -> Any:
+        """The class that most of these records have."""
+        return self.classes[int(self.confusion.sum(axis=1).argmax())]
+
+    @property
+    def recall(self) -> tuple[float | None, ...]:
+        """Of the records of each class, the share that is predicted as such; None without any."""
+        totals = self.confusion.sum(axis=1)
+        right = np.diagonal(self.confusion)
+        return tuple(float(hit / of) if of else None for hit, of in zip(right, totals, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values.
+
+        Returns
+        -------
+        dict
+            For JSON.
+        """
+        return {
+            "records": self.records,
+            "classes": list(self.classes),
+            "accuracy": self.accuracy,
+            "majority_class": self.majority_class,
+            "majority_accuracy": self.majority,
+            "recall": list(self.recall),
+            "auc": self.auc,
+            "log_loss": self.log_loss,
+            "calibration_error": self.calibration_error,
+            "reliability": [vars(each) for each in self.reliability],
+            "confusion": self.confusion.tolist(),
+        }
+
+
+def evaluate(model: Model, x: Matrix, truth: IntArray) -> Evaluation:
+    """Measure a model on encoded records.
+
+    Parameters
+    ----------
+    model : Model
+        Any with two classes or more.
+    x : array or CSR matrix of shape (m, d)
+        Records as the model takes them (`Model.features`).
+    truth : array of int
+        Of each record the index of its true class in ``model.classes``.
+
+    Returns
+    -------
+    Evaluation
+        Computed from the records without noise.
+
+    Raises
+    ------
+    DataError
+        If there are no records, or not one label for each.
+    """
+    from sklearn import metrics  # not loaded where nothing is measured
+
+    if x.shape[0] != len(truth) or not len(truth):
+        raise DataError(
+            f"an evaluation needs one label for each record, got {len(truth)} labels and "
+            f"{x.shape[0]} records"
+        )
+    chances, guessed = model.predict_proba(x), model.choose(x)
+    every = np.arange(len(model.classes))
+    bins = _reliability(chances.max(axis=1), guessed == truth, len(every))
+    gaps = sum(each.records * abs(each.accuracy - each.confidence) for each in bins)
+    return Evaluation(
+        classes=model.classes,
+        confusion=metrics.confusion_matrix(truth, guessed, labels=every),
+        auc=_auc(truth, chances),
+        log_loss=float(metrics.log_loss(truth, chances, labels=every)),
+        calibration_error=gaps / len(truth),
+        reliability=bins,
+    )
+
+
+def _reliability(confidence: Array, right: Array, classes: int) -> tuple[Bin, ...]:
+    place = binned(confidence, classes, BINS)
+    many, sure, hits = (
+        np.bincount(place, weights=each, minlength=BINS)
+        for each in (np.ones_like(confidence), confidence, right.astype(float))
+    )
+    return tuple(
+        Bin(records=float(many[b]), confidence=sure[b] / many[b], accuracy=hits[b] / many[b])
+        for b in np.flatnonzero(many)
+    )
+
+
+def _auc(truth: IntArray, chances: Array) -> float | None:
+    """Of every class that is there, and not everywhere, against the rest."""
+    from sklearn.metrics import roc_auc_score
+
+    each = [np.asarray(truth == k) for k in range(chances.shape[1])]
+    told = [k for k, own in enumerate(each) if 0 < own.sum() < len(truth)]
+    if not told:
+        return None
+    if len(each) == 2:
+        return float(roc_auc_score(each[1], chances[:, 1]))
+    return float(np.mean([roc_auc_score(each[k], chances[:, k]) for k in told]))
+
+
+def reference_accuracy(
+    model: Model, x: Matrix, truth: IntArray, tested: Matrix, tested_truth: IntArray
+) -> float | None:
+    """What the same records would have given without any protection: `REFERENCE`.
+
+    Parameters
+    ----------
+    model : Model
+        Whose scaling, clipping and constant the rows go through.
+    x, truth : matrix, array of int
+        The records that were trained on, and their true classes as indices.
+    tested, tested_truth : matrix, array of int
+        Those to measure on.
+
+    Returns
+    -------
+    float or None
+        Its accuracy; None where the records have one class only. Computed without noise: keep it
+        inside, and out of every model.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    if len(np.unique(truth)) < 2:
+        return None
+    taught, measured = (model.rows(each) for each in (x, tested))
+    plain = LogisticRegression(C=_WEAK, fit_intercept=False, max_iter=1_000)
+    fitted = plain.fit(taught, truth)
+    return float(np.mean(fitted.predict(measured) == tested_truth))

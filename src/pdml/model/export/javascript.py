@@ -1,0 +1,183 @@
+"""A model as a person's own device computes it: the questions to ask, and the numbers that turn
+answers into probabilities (`pages/templates/predicting.js` does the arithmetic).
+
+Whatever is public and the same for everybody is worked out here once: positions, scales, directions
+of waves. The device is left with one record and with what the study's encoder does to it.
+"""
+
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from pdml._types import Array
+from pdml.encoding import fourier, scaling
+from pdml.encoding.encoder import Encoder
+from pdml.encoding.expansion import Expansion
+from pdml.encoding.maps import Bins, Fourier, Inputs
+from pdml.encoding.numeric_columns import Columns, unnamed
+from pdml.errors import InvalidInput
+from pdml.model.model import Model
+from pdml.model.prediction_pipeline import refuse_untranslated
+from pdml.numerics.coded_rows import Block
+
+ANY = sys.float_info.max  # the end of a range that nobody has declared
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worksheet:
+    """From answers to margins, as plain values.
+
+    Attributes
+    ----------
+    attributes : list of dict
+        The questions, spelt as in a study: `pdml.encoding.encoder.Encoder.to_dict`.
+    version : int
+        Of the encoder: what becomes of an answer.
+    kept : list of int
+        Which entries of answers in the clear stay in the row.
+    maps : list of dict
+        What is made of them: the kind, the positions of what it uses, and its public numbers.
+    factor : float
+        What these are multiplied by.
+    codes : list of dict
+        Levels and scale of each question that a study randomises, in order: the next entries.
+    constant : float or None
+        The last entry.
+    room : float
+        The norm to which all but codes are shrunk.
+    bound : float
+        What everything is multiplied by in the end.
+    weights : list of lists of float
+        One row for each margin, the constant's last.
+    """
+
+    attributes: list[dict[str, Any]]
+    version: int
+    kept: list[int]
+    maps: list[dict[str, Any]]
+    factor: float
+    codes: list[dict[str, Any]]
+    constant: float | None
+    room: float
+    bound: float
+    weights: list[list[float]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return asdict(self)
+
+
+def worksheet(model: Model) -> Worksheet:
+    """What a device needs to predict by itself.
+
+    Parameters
+    ----------
+    model : Model
+        Trained by a study or on a table, so that it says what its columns are.
+
+    Returns
+    -------
+    Worksheet
+        Which gives the margins of `Model.decision_function`, to rounding. Answers that a study
+        randomises enter as they are, as in `Model.features`.
+
+    Raises
+    ------
+    InvalidInput
+        If the model does not say what to ask.
+    """
+    refuse_untranslated(model)
+    if model.encoder is not None:
+        encoder = Encoder.from_dict(model.encoder)
+        asked = [each.to_dict() for each in encoder.attributes]
+        if encoder.version > 1:
+            expansion, blocks = encoder.expansion, encoder.blocks
+            return _scaled(model, asked, expansion, encoder.mass, blocks)
+        return _in_ranges(model, asked)
+    if model.inputs is not None:
+        columns = Columns.from_dict(model.inputs)
+        if columns.names != unnamed(len(columns.names)):
+            asked = _numbers(columns.names, columns.ranges, columns.scales)
+            return _scaled(model, asked, columns.expansion, columns.expansion.mass)
+    elif model.ranges is not None and model.feature_names:
+        return _in_ranges(model, _numbers(model.feature_names, model.ranges))
+    raise InvalidInput(
+        "a page asks a person for declared answers, and this model declares none: train it by a "
+        "study, on a table, or on named columns with feature_scales or feature_ranges",
+        setting="model",
+    )
+
+
+def _scaled(
+    model: Model,
+    asked: list[dict[str, Any]],
+    expansion: Expansion,
+    mass: float,
+    blocks: tuple[Block, ...] = (),
+) -> Worksheet:
+    """Version 2: `pdml.encoding.scaling.finished`."""
+    return Worksheet(
+        attributes=asked,
+        version=2,
+        kept=expansion.kept.tolist(),
+        maps=[_map(each, expansion.inputs) for each in expansion.maps],
+        factor=scaling.row_factor(mass),
+        codes=[{"levels": block.levels, "scale": block.scale} for block in blocks],
+        constant=scaling.CONSTANT if model.fit_intercept else None,
+        room=scaling.room(blocks),
+        bound=model.norm_bound,
+        weights=_weights(model),
+    )
+
+
+def _in_ranges(model: Model, asked: list[dict[str, Any]]) -> Worksheet:
+    """Version 1: shares of ranges and ones for levels, with a constant of 1, shrunk to the norm
+    bound.
+    """
+    return Worksheet(
+        attributes=asked,
+        version=1,
+        kept=list(range(model.coefficients.shape[1])),
+        maps=[],
+        factor=1.0,
+        codes=[],
+        constant=1.0 if model.fit_intercept else None,
+        room=model.norm_bound,
+        bound=1.0,
+        weights=_weights(model),
+    )
+
+
+def _weights(model: Model) -> list[list[float]]:
+    weights = model.coefficients
+    if model.fit_intercept:
+        weights = np.hstack([weights, model.intercepts[:, None]])
+    return [[float(each) for each in row] for row in weights]
+
+
+def _numbers(
+    names: tuple[str, ...], ranges: Array | None, scales: Array | None = None
+) -> list[dict[str, Any]]:
+    """Columns of numbers as questions."""
+    asked = []
+    for k, name in enumerate(names):
+        ends = [-ANY, ANY] if ranges is None else ranges[k].tolist()
+        one: dict[str, Any] = {"kind": "number", "name": name, "range": ends}
+        if scales is not None:
+            one |= {"typical": float(scales[k, 0]), "spread": float(scales[k, 1])}
+        asked.append(one)
+    return asked
+
+
+def _map(each: Any, inputs: Inputs) -> dict[str, Any]:
+    """A map with the positions that it uses, and what `encoding.js` would work out of it."""
+    used = list(each.uses(inputs))
+    told: dict[str, Any] = {"map": each.kind, "used": used}
+    if isinstance(each, Bins):
+        told |= {"inner": list(each.inner)}
+    if isinstance(each, Fourier):
+        drawn = fourier.directions(each.seed, (each.count + 1) // 2, len(used), each.scale)
+        told |= {"count": each.count, "directions": drawn.tolist()}
+    return told

@@ -1,0 +1,172 @@
+"""A model in MLflow: what was agreed, what was spent, and the model itself as a pyfunc.
+
+MLflow loads the pyfunc through `_load_pyfunc` from the model's own file, so that no pickle is
+involved; whoever loads it needs pdml.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from math import isfinite
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from pdml import extras
+from pdml._version import __version__
+from pdml.accounting import Line
+from pdml.errors import InvalidInput
+from pdml.model.model import Model, load_model
+from pdml.numerics.sums.expected_accuracy import Expectation
+
+NO_LIMIT = "no limit"
+_FILE = "model.json"
+
+
+def log_model(
+    model: Model,
+    *,
+    metrics: Mapping[str, float] | None = None,
+    page: str | PathLike[str] | None = None,
+    name: str = "model",
+) -> Any:
+    """Log a released model to MLflow: in the run that is active, else in a new one.
+
+    Logged are, as parameters, the plan and the model's own settings; as metrics, ``epsilon``,
+    ``delta`` and ``certainty`` of every line of the ledger (``epsilon/features/other servers``) and
+    what to expect of the model, where that is known (``expected/accuracy``, ``expected/auc`` with
+    ``/low`` and ``/high``); as tags, where the noise came from, who played which part, and every
+    leak; as a model, a pyfunc that takes a DataFrame with the columns of the training, or rows, and
+    returns a DataFrame of predictions and probabilities. A line without any protection has the tag
+    ``epsilon/...`` with "no limit" instead of a metric, for MLflow has no infinite numbers.
+
+    Parameters
+    ----------
+    model : Model
+        As released.
+    metrics : mapping of str to float, optional
+        Others, by name. An accuracy that was measured on private records is a release that the
+        ledger does not count.
+    page : str or path, optional
+        The page beside the model (report.html), logged as an artifact.
+    name : str
+        Of the logged model.
+
+    Returns
+    -------
+    mlflow.models.model.ModelInfo
+        Whose ``model_uri`` ``mlflow.pyfunc.load_model`` takes.
+
+    Raises
+    ------
+    InvalidInput
+        If the model is for the house: a tracking store has more readers.
+    DataError
+        If the model has no ledger that this version can read.
+    MissingExtra
+        If MLflow is not installed.
+
+    Guarantees
+    ----------
+    - Without ``metrics`` and ``page``, all that is logged of the training stands in the model's own
+      file. MLflow itself adds who logged it (the name of the login), with which script and commit.
+    - MLflow's telemetry is off if this is what loads MLflow first and nobody has decided otherwise
+      in the environment (MLFLOW_DISABLE_TELEMETRY).
+    """
+    if model.house:
+        raise InvalidInput(
+            f"model must be a released one, got that for the house of {model.house}: it hangs on "
+            "exact sums, and a tracking store has more readers than its owner"
+        )
+    lines = model.lines()
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    with extras.needed():
+        import mlflow
+        import mlflow.pyfunc
+    with nullcontext() if mlflow.active_run() else mlflow.start_run():
+        mlflow.log_params(_parameters(model))
+        mlflow.log_metrics({**_spent(lines), **_expected(model.expected), **(metrics or {})})
+        mlflow.set_tags(_tags(model, lines))
+        if page is not None:
+            mlflow.log_artifact(os.fspath(page))
+        with TemporaryDirectory() as folder:
+            model.save(Path(folder, _FILE))
+            return mlflow.pyfunc.log_model(
+                name=name,
+                loader_module=__name__,
+                data_path=str(Path(folder, _FILE)),
+                pip_requirements=[f"pdml[mlflow]=={__version__}"],
+            )
+
+
+def _parameters(model: Model) -> dict[str, Any]:
+    return {f"plan/{key}": value for key, value in model.plan.items()} | {
+        "classes": ", ".join(map(str, model.classes)),
+        "features": model.coefficients.shape[1],
+        "fit_intercept": model.fit_intercept,
+        "norm_bound": model.norm_bound,
+        **({} if model.label is None else {"label": model.label}),
+    }
+
+
+def _spent(lines: Sequence[Line]) -> dict[str, float]:
+    """By what it is and whom it is about; what is infinite is left out."""
+    told = {
+        f"{what}/{_who(line)}": float(getattr(line, what))
+        for line in lines
+        for what in ("epsilon", "delta", "certainty")
+    }
+    return {key: value for key, value in told.items() if isfinite(value)}
+
+
+def _who(line: Line) -> str:
+    few = "" if line.colluding is None else f"{line.colluding} "
+    return f"{line.data}/{few}{line.adversary}"
+
+
+def _expected(expected: Expectation | None) -> dict[str, float]:
+    if expected is None:
+        return {}
+    told = {"expected/confidence": expected.confidence}
+    for what in ("accuracy", "auc"):
+        found = getattr(expected, what)
+        if found is None:
+            continue
+        told[f"expected/{what}"] = found.middle
+        told |= {f"expected/{what}/{end}": getattr(found, end) for end in ("low", "high")}
+    return told
+
+
+def _tags(model: Model, lines: Sequence[Line]) -> dict[str, str]:
+    told = {f"epsilon/{_who(line)}": NO_LIMIT for line in lines if not isfinite(line.epsilon)}
+    own = model.provenance
+    told |= {key: str(own[key]) for key in ("noise_source", "parties") if key in own}
+    return told | {
+        "pdml_version": __version__,
+        "counted": str(model.privacy.get("counted", "")),
+        "leaks": "; ".join(own.get("leaks", ())) or "none",
+    }
+
+
+class _Predictor:
+    """What `mlflow.pyfunc.load_model` gives people."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> Any:
+        """A DataFrame of the class of each record and of all probabilities."""
+        import pandas as pd
+
+        named = self._model.encoder or self._model.inputs or self._model.feature_names
+        given = model_input if named else np.asarray(model_input, dtype=np.float64)
+        x = self._model.features(given)
+        return pd.DataFrame(self._model.prediction_columns(x, proba=True))
+
+
+def _load_pyfunc(path: str) -> _Predictor:
+    """What MLflow calls with the file that `log_model` gave it."""
+    return _Predictor(load_model(path))

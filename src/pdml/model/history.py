@@ -1,0 +1,109 @@
+"""What happened round by round, as far as it is told; a node needs it and no scikit-learn."""
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from pdml._types import Array
+from pdml.errors import InvalidInput
+from pdml.extras import needed
+from pdml.planning.training_plan import TrainingPlan
+
+_DRAWN = MappingProxyType(
+    {
+        "noise": "noise on a release",
+        "consensus": "largest distance of two servers",
+        "spent": "epsilon of features spent",
+        "risk": "risk (unprotected: keep inside)",
+    }
+)
+_LOGARITHMIC = ("noise", "consensus")
+
+
+@dataclass(frozen=True)
+class History:
+    """What happened round by round; every field is (T,).
+
+    ``risk`` (the corrected empirical risk of the average release) is a diagnostic computed from the
+    records and covered by no guarantee; NaN unless it was asked for. The other fields are functions
+    of releases and public settings.
+    """
+
+    risk: Array
+    consensus: Array  # largest distance between two servers' releases
+    noise: Array  # σ(t) by the plan, root mean square over servers; never what was drawn
+    spent: Array  # ε of features against other servers so far, at the ledger's δ
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw noise, consensus, what was spent, and the risk if it was recorded, over the rounds.
+
+        Parameters
+        ----------
+        axes : sequence of matplotlib axes, optional
+            One for each; by default those of a new figure.
+
+        Returns
+        -------
+        array of matplotlib axes
+
+        Raises
+        ------
+        InvalidInput
+            If nothing happened round by round: an exchange of sums has no rounds.
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        drawn = {name: words for name, words in _DRAWN.items() if self._known(name)}
+        if not drawn:
+            raise InvalidInput(
+                "a history without rounds cannot be drawn: one exchange of sums has none"
+            )
+        with needed():
+            from matplotlib import pyplot as plt
+        if axes is None:
+            _, axes = plt.subplots(
+                1, len(drawn), figsize=(3.6 * len(drawn), 3.0), layout="constrained"
+            )
+        found = np.ravel(axes)
+        if len(found) != len(drawn):
+            raise InvalidInput(
+                f"axes must be {len(drawn)}, for {', '.join(drawn)}, got {len(found)}",
+                setting="axes",
+            )
+        for (name, words), each in zip(drawn.items(), found, strict=True):
+            values = getattr(self, name)
+            each.plot(np.arange(1, len(values) + 1), values, marker="." if len(values) < 30 else "")
+            each.set(xlabel="round", title=words)
+            if name in _LOGARITHMIC and (values > 0).all() and np.isfinite(values).all():
+                each.set_yscale("log")
+        return found
+
+    def _known(self, name: str) -> bool:
+        return bool(np.isfinite(getattr(self, name)).any())
+
+    def to_dict(self) -> dict[str, list[float]]:
+        names = ("risk", "consensus", "noise", "spent")
+        return {name: getattr(self, name).tolist() for name in names}
+
+
+NO_ROUNDS = History(*([np.zeros(0)] * 4))  # one exchange of sums: nothing happens round by round
+
+
+def noise_level(plan: TrainingPlan, n_servers: int) -> Array:
+    """How loud the noise is by the plan: what is published of it.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        Public settings.
+    n_servers : int
+        How many servers.
+
+    Returns
+    -------
+    array of shape (T,)
+        σ(t) of one coordinate of θ(t), root mean square over servers.
+    """
+    return np.asarray(np.sqrt(np.mean(plan.stddevs(n_servers) ** 2, axis=1)))

@@ -1,0 +1,130 @@
+"""Coefficients with what noise does to them: which of them is more than noise?
+
+Both ways are functions of releases and public settings, and cost no privacy.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml._threads import one_thread
+from pdml._types import Array
+from pdml.mechanisms.integer_gaussian import Units
+from pdml.model.history import noise_level
+from pdml.numerics.sums.sums_intervals import deviations
+from pdml.planning.server_spec import Place
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training import sums_fit
+
+LEVEL, _QUANTILE = 0.95, 1.959963984540054
+OF_SUMS = (
+    "the noise of the exchange, the flips of the labels and the labels' own chance, 1.96 standard "
+    "deviations to each side: of coefficients that are noise alone one in twenty at most has an "
+    "interval without zero, as measured on made-up populations"
+)
+OF_CODES = (
+    "the noise of the exchange, the flips of the labels and the labels' own chance, 1.96 standard "
+    "deviations to each side. The coins of people's other answers move coefficients as well, those "
+    "of their own columns farther than this says"
+)
+OF_ROUNDS = (
+    "the noise of the last round alone, which is known exactly: 95% of such intervals hold what "
+    "the coefficient was before it. The noise of earlier rounds, that of the objective and the "
+    "flips of the labels move it as well, often farther, and no release tells how far"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intervals:
+    """An interval about every coefficient, the intercept left out.
+
+    Attributes
+    ----------
+    coefficients : array of shape (C, d)
+        Of the released model.
+    deviations : array of shape (C, d)
+        What noise adds to each, as a standard deviation.
+    covers : str
+        Which noise that is, in words.
+    whole : bool
+        Whether it is all of it.
+    """
+
+    coefficients: Array
+    deviations: Array
+    covers: str
+    whole: bool
+
+    @property
+    def low(self) -> Array:
+        """The lower ends."""
+        return self.coefficients - _QUANTILE * self.deviations
+
+    @property
+    def high(self) -> Array:
+        """The upper ends."""
+        return self.coefficients + _QUANTILE * self.deviations
+
+    @cached_property
+    def more_than_noise(self) -> NDArray[np.bool_]:
+        """Whether an interval of all noise does not hold zero: of coefficients that are noise
+        alone, up to one in twenty says so, too. False wherever it is not `whole`.
+        """
+        return np.asarray(self.whole & (np.abs(self.coefficients) > _QUANTILE * self.deviations))
+
+
+def of_sums(
+    total: Units, plan: TrainingPlan, place: Place, weights: Array, *, intercept: bool = True
+) -> Intervals:
+    """After one exchange of sums, by its total.
+
+    Parameters
+    ----------
+    total, plan, place, intercept
+        As for `pdml.training.sums_fit.weights`.
+    weights : array of shape (C, d)
+        What that gave.
+
+    Returns
+    -------
+    Intervals
+    """
+    with one_thread():
+        told = sums_fit.fitted(total, plan, place, intercept)
+        found = deviations(*told, plan.loss_for(place.classes)) / place.norm_bound
+    columns = slice(-1) if intercept else slice(None)
+    return Intervals(
+        coefficients=weights[:, columns],
+        deviations=found[:, columns],
+        covers=OF_CODES if place.blocks else OF_SUMS,
+        whole=not place.blocks,
+    )
+
+
+def of_rounds(plan: TrainingPlan, servers: int, coefficients: Array) -> Intervals:
+    """After rounds, of the mean of the servers' last releases.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        With ``method`` "rounds".
+    servers : int
+        n.
+    coefficients : array of shape (C, d)
+        Of the released model.
+
+    Returns
+    -------
+    Intervals
+        Of the last round's noise, and no other: `OF_ROUNDS`.
+    """
+    one = float(noise_level(plan, servers)[-1]) / sqrt(servers)
+    return Intervals(
+        coefficients=coefficients,
+        deviations=np.full(coefficients.shape, one),
+        covers=OF_ROUNDS,
+        whole=False,
+    )

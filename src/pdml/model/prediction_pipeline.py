@@ -1,0 +1,221 @@
+"""What becomes of a record on its way to a class, step by step: the one description from which
+other programs are taught to do what `Model` does (`to_sklearn.py`, `to_onnx.py`).
+
+    answers -> numbers -> entries -> maps -> (entries, constant) -> shrunk to the bound -> margins
+"""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from pdml._types import Array
+from pdml.encoding import fourier, scaling
+from pdml.encoding.encoder import Attribute, Category, Encoder
+from pdml.encoding.expansion import Expansion
+from pdml.encoding.maps import Fourier, Inputs
+from pdml.encoding.numeric_columns import Columns
+from pdml.errors import InvalidInput
+from pdml.model.model import Model
+
+# What a record meets, and what only describes the model: whatever else a model has is refused, for
+# another program would silently do without it.
+_TRANSLATED = {"coefficients", "intercepts", "norm_bound", "fit_intercept", "ranges", "encoder"}
+_TRANSLATED |= {"inputs"}
+_DESCRIBES = {"classes", "feature_names", "label", "plan", "privacy", "provenance", "expected"}
+_DESCRIBES |= {"house"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of a table, and the numbers that its cells become.
+
+    Without levels: the number itself, or ``fill`` in a gap. With levels: a one for the level of the
+    cell among zeros. Where there may be gaps, one more number is 1 in a gap and else 0.
+    """
+
+    name: str
+    levels: tuple[str, ...] = ()
+    gaps: bool = False
+    fill: float = 0.0
+
+    @property
+    def width(self) -> int:
+        """How many numbers a cell becomes."""
+        return (len(self.levels) or 1) + self.gaps
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scaled:
+    """Numbers that become clip((x - origin)/unit, low, high), one by one."""
+
+    origin: Array
+    unit: Array
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Recipe:
+    """From answers to margins.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        Of a table, in the order of their numbers. Empty: rows of numbers are given as they are.
+    names : tuple of str
+        Of the numbers of a row that is given as it is, where they are known.
+    width : int
+        How many numbers a row has.
+    scaled : Scaled, optional
+        What the numbers become; None leaves them as they are.
+    expansion : Expansion, optional
+        Which entries stay, and what maps add; None: all stay, and nothing is added.
+    constant : float, optional
+        The last entry of every row; None: there is none.
+    bound : float
+        The norm to which longer rows are shrunk.
+    weights : array of shape (C, entries) or (C, entries + 1)
+        What a row is multiplied by, the constant's last.
+    """
+
+    columns: tuple[Column, ...]
+    names: tuple[str, ...]
+    width: int
+    scaled: Scaled | None
+    expansion: Expansion | None
+    constant: float | None
+    bound: float
+    weights: Array
+
+
+def recipe(model: Model) -> Recipe:
+    """What `Model` does with a record.
+
+    Parameters
+    ----------
+    model : Model
+        Any.
+
+    Returns
+    -------
+    Recipe
+        Which gives the margins of `Model.decision_function`, to rounding.
+
+    Raises
+    ------
+    InvalidInput
+        If the model does something with a record that is no step of a recipe.
+    """
+    refuse_untranslated(model)
+    encoder = None if model.encoder is None else Encoder.from_dict(model.encoder)
+    if encoder is not None and encoder.sensitive:
+        raise InvalidInput(
+            "a model of randomised answers cannot be expressed in other programs: use the model "
+            "itself"
+        )
+    columns = None if model.inputs is None else Columns.from_dict(model.inputs)
+    scaled = None if model.ranges is None else _to_unit(*model.ranges.T)
+    expansion: Expansion | None = None
+    constant, bound, factor, unit = 1.0, model.norm_bound, 1.0, 1.0
+    if encoder is not None:
+        scaled = _scaled_answers(encoder)
+        expansion = encoder.expansion if encoder.version > 1 else None
+    elif columns is not None:
+        scaled, expansion = _scaled_numbers(columns), columns.expansion
+    if expansion is not None:
+        # `scaling.finished` takes entries times a factor f, with its constant, and everything times
+        # the norm bound: the same is entries as they are, with all else in units of f.
+        factor, unit = scaling.row_factor(expansion.mass), model.norm_bound
+        constant, bound = scaling.CONSTANT / factor, scaling.MARGIN / factor
+    weights = model.coefficients
+    if model.fit_intercept:
+        weights = np.hstack([weights, model.intercepts[:, None]])
+    names = model.feature_names if columns is None else _given_names(columns)
+    return Recipe(
+        columns=() if encoder is None else tuple(map(_column, encoder.attributes)),
+        names=() if encoder is not None else names,
+        width=model.coefficients.shape[1] if scaled is None else len(scaled.origin),
+        scaled=scaled,
+        expansion=expansion if expansion is not None and expansion.maps else None,
+        constant=constant if model.fit_intercept else None,
+        bound=bound,
+        weights=weights * (factor * unit),
+    )
+
+
+def refuse_untranslated(model: Model) -> None:
+    """Refuse a model with a field that no other program knows of.
+
+    Raises
+    ------
+    InvalidInput
+        If it has one.
+    """
+    for each in fields(model):
+        if each.name not in _TRANSLATED | _DESCRIBES and getattr(model, each.name):
+            raise InvalidInput(
+                f"the model's {each.name} cannot be expressed in other programs: use the model "
+                "itself"
+            )
+
+
+def turns_of(each: Fourier, inputs: Inputs) -> tuple[Array, Array]:
+    """Waves as √2·cos(2π(e·w + phase)), one after the other: all w (waves, used), all phases."""
+    w = fourier.directions(each.seed, (each.count + 1) // 2, len(each.uses(inputs)), each.scale)
+    phases = np.tile([0.0, -0.25], len(w))  # cosine and sine by turns
+    return np.repeat(w, 2, axis=0)[: each.count], phases[: each.count]
+
+
+def _column(attribute: Attribute) -> Column:
+    gaps = bool(attribute.missing)
+    if isinstance(attribute, Category):
+        return Column(name=attribute.name, levels=attribute.levels, gaps=gaps)
+    return Column(name=attribute.name, gaps=gaps, fill=attribute.scale[0])
+
+
+def _scaled_answers(encoder: Encoder) -> Scaled:
+    make = _of_range if encoder.version == 1 else _of_scale
+    parts = np.hstack([make(attribute) for attribute in encoder.attributes])
+    return Scaled(origin=parts[0], unit=parts[1], low=parts[2], high=parts[3])
+
+
+def _of_range(attribute: Attribute) -> Array:
+    """Version 1 of the encoder: (origin, unit, low, high) of each number, (4, numbers)."""
+    if isinstance(attribute, Category):
+        return _same(0.0, 1.0, 0.0, 1.0, many=len(attribute.levels))
+    return _same(attribute.low, attribute.high - attribute.low, 0.0, 1.0)
+
+
+def _of_scale(attribute: Attribute) -> Array:
+    """Version 2: levels are centred, numbers are distances from a typical value in spreads."""
+    if isinstance(attribute, Category):
+        levels = len(attribute.choices)
+        return _same(1 / levels, 1.0, -1.0, 1.0, many=levels)
+    typical, spread = attribute.scale
+    ends = scaling.standardised(np.array([attribute.low, attribute.high]), typical, spread)
+    silent = _same(0.0, 1.0, 0.0, 1.0, many=int(bool(attribute.missing)))
+    return np.hstack([_same(typical, spread, *ends), silent])
+
+
+def _same(*values: float, many: int = 1) -> Array:
+    return np.tile(np.array(values, dtype=float)[:, None], many)
+
+
+def _given_names(columns: Columns) -> tuple[str, ...]:
+    """Of the columns, unless they are the numbers that an array's columns are called by."""
+    numbered = tuple(f"x{k}" for k in range(len(columns.names)))
+    return () if columns.names == numbered else columns.names
+
+
+def _scaled_numbers(columns: Columns) -> Scaled:
+    typical, spread = columns.scales.T
+    far = np.full((2, len(typical)), np.inf) * [[-1.0], [1.0]]
+    ends = far if columns.ranges is None else columns.ranges.T
+    with np.errstate(invalid="ignore"):
+        low, high = (scaling.standardised(end, typical, spread) for end in ends)
+    return Scaled(origin=typical, unit=spread, low=low, high=high)
+
+
+def _to_unit(low: Array, high: Array) -> Scaled:
+    """A declared range becomes [0, 1]."""
+    return Scaled(origin=low, unit=high - low, low=np.zeros_like(low), high=np.ones_like(low))

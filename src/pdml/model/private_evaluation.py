@@ -1,0 +1,395 @@
+"""An evaluation that may be shown: figures from a table of counts with noise (docs/evaluating.md).
+
+Everything here but `evaluate_privately` is post-processing of what was released. The number of
+records is public, as everywhere where one record replaces another, so that the noisy counts are
+first moved to the nearest ones with that total: then noise in n cells, of which a are added up, has
+the variance a(1 - a/n)σ².
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf, isinf, log, sqrt
+from typing import Any
+
+import numpy as np
+
+from pdml._special import expit
+from pdml._types import Array, IntArray, Matrix
+from pdml.accounting import Ledger, Line
+from pdml.errors import InvalidInput
+from pdml.mechanisms import integer_gaussian
+from pdml.mechanisms.integer_gaussian import Units
+from pdml.mechanisms.randomness import Secure, Source
+from pdml.model.evaluation import Bin
+from pdml.model.model import Model
+from pdml.training.count_release import Counting, edges
+
+LEVEL, _QUANTILE = 0.95, 1.959963984540054
+_SEEN = 3.0  # deviations of noise above which a bin or a class has records enough to speak of
+OTHERS = "this evaluation alone, for people whom the model was not trained on"
+SAME = (
+    "training and this evaluation together, for people who were in both: their epsilons and deltas "
+    "are added up, and other trainings and evaluations on these people must be added, too"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A share, and an interval that holds the truth in 95% of evaluations: over which records were
+    drawn from their population, and over the noise.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedEvaluation:
+    """How a model does, by counts with noise: a release, which may be shown.
+
+    Attributes
+    ----------
+    classes : tuple
+        The model's, in its order.
+    records : int
+        How many were counted: public.
+    counts : array of shape (K, K, bins)
+        By true class, chosen class and how sure the model was, with their noise.
+    counting : Counting
+        How much noise that is.
+    source : str
+        What it was drawn from; "simulated" protects nobody.
+    """
+
+    classes: tuple[Any, ...]
+    records: int
+    counts: Array
+    counting: Counting
+    source: str = Secure.name
+
+    @classmethod
+    def of(
+        cls,
+        units: Units,
+        counting: Counting,
+        *,
+        classes: tuple[Any, ...],
+        records: int,
+        source: str,
+    ) -> "CountedEvaluation":
+        """From what was released (`Counting.released`)."""
+        counts = integer_gaussian.valued(units)
+        return cls(
+            classes=classes, records=records, counts=counts, counting=counting, source=source
+        )
+
+    @cached_property
+    def _likely(self) -> Array:
+        """The nearest counts with the known total."""
+        return np.asarray(self.counts + (self.records - self.counts.sum()) / self.counts.size)
+
+    @property
+    def confusion(self) -> Array:
+        """Estimated counts of class k predicted as class l; noise may leave some below zero."""
+        return np.asarray(self._likely.sum(axis=2))
+
+    @property
+    def accuracy(self) -> Estimate:
+        """The share that is predicted rightly."""
+        k, every = self.counting.classes, self.counts.size
+        cells = every // k
+        noise = self.counting.stddev**2 * cells * (1 - cells / every)
+        return _share(float(np.trace(self.confusion)), float(self.records), noise, 0.0, 0.0)
+
+    @property
+    def majority(self) -> float:
+        """About what always saying the most frequent class would reach."""
+        return float(np.clip(self.confusion.sum(axis=1).max() / self.records, 0.0, 1.0))
+
+    @property
+    def majority_class(self) -> Any:
+        """The class that seems to be the most frequent."""
+        return self.classes[int(self.confusion.sum(axis=1).argmax())]
+
+    @property
+    def recall(self) -> tuple[Estimate | None, ...]:
+        """Of the records of each class, the share that is predicted as such; None of a class that
+        hardly shows through the noise.
+        """
+        k, cells = self.counting.classes, self.counting.bins
+        one = cells * self.counting.stddev**2  # noise of the right ones, and of each wrong class
+        found: list[Estimate | None] = []
+        for right, total in zip(
+            np.diagonal(self.confusion), self.confusion.sum(axis=1), strict=True
+        ):
+            seen = total > _SEEN * sqrt(k * one)
+            found.append(_share(float(right), float(total), one, -one, k * one) if seen else None)
+        return tuple(found)
+
+    @property
+    def reliability(self) -> tuple[Bin, ...]:
+        """How often the model was right where it was about equally sure: the middle of a bin stands
+        for its records. Bins that hardly show through the noise are left out.
+        """
+        k, sigma = self.counting.classes, self.counting.stddev
+        ends = edges(k, self.counting.bins)
+        middle = (ends[1:] + ends[:-1]) / 2
+        total = self._likely.sum(axis=(0, 1))
+        right = np.einsum("kkb->b", self._likely)
+        return tuple(
+            Bin(
+                records=float(many),
+                confidence=float(sure),
+                accuracy=float(np.clip(hits / many, 0.0, 1.0)),
+            )
+            for many, sure, hits in zip(total, middle, right, strict=True)
+            if many > _SEEN * k * sigma
+        )
+
+    @property
+    def calibration_error(self) -> float | None:
+        """The mean distance of right shares from how sure the model was, over `reliability`; noise
+        makes it larger than it is. None where no bin shows.
+        """
+        bins = self.reliability
+        known = sum(each.records for each in bins)
+        gaps = sum(each.records * abs(each.accuracy - each.confidence) for each in bins)
+        return gaps / known if known else None
+
+    @property
+    def log_loss(self) -> float | None:
+        """About -ln of what the true class was given, over `reliability`: what a wrong choice left
+        counts as shared out equally among the other classes.
+        """
+        bins, others = self.reliability, self.counting.classes - 1
+        known = sum(each.records for each in bins)
+        lost = sum(
+            -each.records
+            * (
+                each.accuracy * log(each.confidence)
+                + (1 - each.accuracy) * log((1 - each.confidence) / others)
+            )
+            for each in bins
+        )
+        return lost / known if known else None
+
+    @property
+    def auc(self) -> float | None:
+        """For two classes, by bins of the score: records of one bin count as equal. Else None."""
+        if self.counting.classes != 2:
+            return None
+        # from surest of the first class to surest of the second
+        scores = [np.concatenate([each[0, ::-1], each[1]]) for each in self._likely]
+        negative, positive = (np.maximum(each, 0.0) for each in scores)
+        pairs = float(negative.sum() * positive.sum())
+        below = np.cumsum(negative) - negative / 2
+        return float(below @ positive) / pairs if pairs else None
+
+    def ledger(self, delta: float = 1e-6) -> Ledger:
+        """What this release tells of the people in it.
+
+        Parameters
+        ----------
+        delta : float
+            The chance for which nothing is promised.
+
+        Returns
+        -------
+        Ledger
+            Of one holder of records, whose people were in nothing else.
+        """
+        spent = ((self.counting.event,),)
+        return Ledger(spent, source=self.source, delta=delta, classes=self.counting.classes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values.
+
+        Returns
+        -------
+        dict
+            For JSON.
+        """
+        return {
+            "records": self.records,
+            "classes": list(self.classes),
+            "accuracy": vars(self.accuracy),
+            "majority_class": self.majority_class,
+            "majority_accuracy": self.majority,
+            "recall": [None if each is None else vars(each) for each in self.recall],
+            "auc": self.auc,
+            "log_loss": self.log_loss,
+            "calibration_error": self.calibration_error,
+            "reliability": [vars(each) for each in self.reliability],
+            "confusion": self.confusion.tolist(),
+            "counts": self.counts.tolist(),
+            "noise": self.counting.stddev,
+            "interval": LEVEL,
+            "noise_source": self.source,
+        }
+
+
+def exact_counts(model: Model, x: Matrix, truth: IntArray, counting: Counting) -> IntArray:
+    """How a model does on encoded records, in numbers that must not be shown.
+
+    Parameters
+    ----------
+    model : Model
+        Of as many classes as ``counting``.
+    x, truth : matrix, array of int
+        Records as the model takes them, and the index of each one's true class.
+    counting : Counting
+        Into how many bins the model's confidence falls.
+
+    Returns
+    -------
+    array of int
+        For `Counting.released`.
+    """
+    if len(model.classes) != counting.classes:
+        raise InvalidInput(
+            f"classes must be the model's {len(model.classes)}, got {counting.classes}",
+            setting="classes",
+        )
+    return counting.exact(truth, model.choose(x), model.predict_proba(x).max(axis=1))
+
+
+def count(
+    model: Model,
+    x: Matrix,
+    truth: IntArray,
+    counting: Counting,
+    *,
+    source: Source | None = None,
+    server: int = 0,
+) -> CountedEvaluation:
+    """Count how a model does on encoded records, with fresh noise: each call is a release.
+
+    Parameters
+    ----------
+    model, x, truth, counting
+        As for `exact_counts`.
+    source : Source, optional
+        Of the noise; by default the operating system's entropy.
+    server : int
+        Whose stream of it.
+
+    Returns
+    -------
+    CountedEvaluation
+        Nothing in it but the release and public settings.
+    """
+    drawn = Secure() if source is None else source
+    return CountedEvaluation.of(
+        counting.released(exact_counts(model, x, truth, counting), drawn, server),
+        counting,
+        classes=model.classes,
+        records=len(truth),
+        source=drawn.name,
+    )
+
+
+def pooled(parts: Sequence[CountedEvaluation]) -> CountedEvaluation:
+    """What several holders of records have counted of one model, added up.
+
+    Parameters
+    ----------
+    parts : sequence of CountedEvaluation
+        At least one, of the same classes and bins; nobody's record is in two of them.
+
+    Returns
+    -------
+    CountedEvaluation
+        Of all records together. Each part was a release by itself and stays what it told.
+
+    Raises
+    ------
+    InvalidInput
+        If they do not fit together.
+    """
+    if not parts or len({(part.classes, part.counting.bins) for part in parts}) > 1:
+        raise InvalidInput("parts must be evaluations of the same classes, in the same bins")
+    first = parts[0]
+    noise = sqrt(sum(part.counting.stddev**2 for part in parts))
+    simulated = [part.source for part in parts if part.source != Secure.name]
+    return replace(
+        first,
+        records=sum(part.records for part in parts),
+        counts=np.sum([part.counts for part in parts], axis=0),
+        counting=replace(first.counting, stddev=noise),
+        source=simulated[0] if simulated else Secure.name,
+    )
+
+
+def charged(
+    model: Model, evaluation: CountedEvaluation, *, same_people: bool, delta: float = 1e-6
+) -> dict[str, Any]:
+    """Who can learn what about the people who were counted, as a model's ``privacy`` tells it.
+
+    Parameters
+    ----------
+    model : Model
+        Whose ``privacy`` holds what its training spent.
+    evaluation : CountedEvaluation
+        What was released.
+    same_people : bool
+        Whether they were trained on, too.
+    delta : float
+        Of the evaluation.
+
+    Returns
+    -------
+    dict
+        ``lines``, and in ``counted`` what they count: the evaluation, or its sum with the training.
+    """
+    own = evaluation.ledger(delta)
+    lines = own.lines()
+    if same_people:
+        trained = {(line.data, line.adversary): line for line in model.lines()}
+        lines = [_sum(trained[line.data, line.adversary], line) for line in lines]
+    told = [
+        {**vars(line), "epsilon": "inf" if isinf(line.epsilon) else line.epsilon} for line in lines
+    ]
+    for line in told:
+        line.pop("colluding")
+    return {
+        "source": evaluation.source,
+        "delta": max(line.delta for line in lines),
+        "lines": told,
+        "counted": SAME if same_people else OTHERS,
+    }
+
+
+def _sum(training: Line, evaluation: Line) -> Line:
+    """Both together. Of a training that only its lines tell of, ε and δ can be added and no more;
+    so can log odds, each of which holds but for its δ.
+    """
+    if isinf(evaluation.epsilon):
+        return evaluation
+    sure = (training.certainty, evaluation.certainty)
+    odds = [log(each / (1 - each)) if each < 1 else inf for each in sure]
+    return replace(
+        evaluation,
+        epsilon=training.epsilon + evaluation.epsilon,
+        delta=training.delta + evaluation.delta,
+        certainty=float(expit(sum(odds))),
+        reason=f"{training.reason}; {evaluation.reason}",
+    )
+
+
+def _share(hits: float, total: float, fixed: float, linear: float, square: float) -> Estimate:
+    """hits/total with the interval of all r for which hits - r·total is no farther from 0 than
+    chance and noise of variance fixed + 2·linear·r + square·r² let it be (Wilson's, and with noise
+    in both Fieller's): a quadratic in r.
+    """
+    z2 = _QUANTILE**2
+    first = total**2 + z2 * (total - square)
+    second = -2 * hits * total - z2 * (total + 2 * linear)
+    third = hits**2 - z2 * fixed
+    inside = second**2 - 4 * first * third
+    value = float(np.clip(hits / total, 0.0, 1.0))
+    if first <= 0 or inside < 0:
+        return Estimate(value=value, low=0.0, high=1.0)
+    low, high = ((-second + sign * sqrt(inside)) / (2 * first) for sign in (-1, 1))
+    return Estimate(value=value, low=min(max(low, 0.0), value), high=max(min(high, 1.0), value))

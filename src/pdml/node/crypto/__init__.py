@@ -1,0 +1,1 @@
+"""Keys, signatures, sealed messages, TLS."""

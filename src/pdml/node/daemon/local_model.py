@@ -1,0 +1,59 @@
+"""What a job of sums leaves to this organisation alone: kept when the job ends, or when the node is
+started again, if it was killed before.
+
+How it is made is `pdml.consortium.job_client.keep_house`, which a node does not import: whoever
+starts the node gives it.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from pdml._threads import one_thread
+from pdml.errors import JournalError
+from pdml.node.job import build_statement
+from pdml.node.job.participant import Holdings
+from pdml.node.storage.journal import FINISHED, Job, Journal
+from pdml.node.storage.node_dir import Home
+
+Keep = Callable[[Home, str, Holdings], object]
+"""Writes the model for the house of a job that is done: (home, job, what the node trains on)."""
+
+log = logging.getLogger("pdml.node")
+
+
+class Keeper:
+    """Keeps what jobs on the node's own data set have not left yet.
+
+    Guarantees
+    ----------
+    - Nothing here reaches another member, and no failure ends the node: what is missing is made
+      after the next job, or at the next start.
+    """
+
+    def __init__(
+        self, home: Home, committed: Journal, holdings: Callable[[], Holdings], keep: Keep | None
+    ) -> None:
+        self._home, self._committed, self._holdings = home, committed, holdings
+        self._keep, self._lock = keep, threading.Lock()
+
+    def keep(self) -> None:
+        """Write whatever is missing."""
+        if self._keep is None:
+            return
+        with self._lock, one_thread():
+            try:
+                for job in filter(self._missing, self._committed.jobs()):
+                    held = self._holdings()
+                    if job.dataset == held.dataset:  # of another, exact sums are not known
+                        self._keep(self._home, job.job, held)
+            except Exception as error:
+                log.error("a model for the house was not written: %s", error)
+
+    def _missing(self, job: Job) -> bool:
+        if job.state != FINISHED or self._home.house(job.job).exists():
+            return False
+        try:
+            return build_statement.plan_of(job)[0].method == "sums"
+        except JournalError:  # begun by a version that knew no sums
+            return False

@@ -1,0 +1,1 @@
+"""One training or evaluation at one node."""

@@ -1,0 +1,184 @@
+"""From a node's journal to its statement: what `Party.statement` signs."""
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pdml.accounting import event_codec, event_groups
+from pdml.errors import JournalError
+from pdml.node.protocol import wire_messages
+from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.signed_statement import (
+    MOST_EARLIER,
+    MOST_EARLIER_ROUNDS,
+    Earlier,
+    Heard,
+    Statement,
+)
+from pdml.node.storage.journal import Job, Journal
+from pdml.planning.training_plan import TrainingPlan
+
+if TYPE_CHECKING:
+    from pdml.node.job.participant import Holdings
+
+
+def check(contract: Contract, name: str, dataset: str, journal: Journal) -> None:
+    """Refuse to begin what a statement could not tell at the end.
+
+    Parameters
+    ----------
+    contract : Contract
+        The job to begin.
+    name : str
+        This node.
+    dataset : str
+        The digest of its data set.
+    journal : Journal
+        Its memory.
+
+    Raises
+    ------
+    JournalError
+        If the data set has had more jobs than a statement holds, or one whose plan is not known.
+    """
+    earlier = _jobs(contract, dataset, journal)
+    if len(earlier) > MOST_EARLIER or sum(job.round for job in earlier) > MOST_EARLIER_ROUNDS:
+        jobs = f"{len(earlier):,} jobs"
+        raise JournalError(f"the data set of {name} has had {jobs}, more than a statement holds")
+    if unknown := [job.job for job in earlier if _terms(contract, job) is None]:
+        raise JournalError(
+            f"the journal of {name} does not hold the plan of job {unknown[0]}, which an older "
+            "version began: nobody could check what that spent, so its data set is closed"
+        )
+
+
+def terms(contract: Contract) -> str:
+    """What a journal keeps so that later statements can tell of this job.
+
+    Parameters
+    ----------
+    contract : Contract
+        A job that begins.
+
+    Returns
+    -------
+    str
+        JSON: with the study they give the contract's digest.
+    """
+    return json.dumps({"study": contract.study, "plan": contract.plan.to_dict()})
+
+
+def told(
+    contract: Contract,
+    name: str,
+    holdings: "Holdings",
+    journal: Journal,
+    alias: str,
+) -> Statement:
+    """What a node has to say about a job that is complete.
+
+    Parameters
+    ----------
+    contract : Contract
+        The job.
+    name : str
+        This node.
+    holdings : Holdings
+        What it trained on.
+    journal : Journal
+        Its memory, with every release that it sent and heard.
+    alias : str
+        The name of its data set for others.
+
+    Returns
+    -------
+    Statement
+        A function of releases and public things; the same whenever it is built.
+    """
+    job, known = contract.job, journal.job(contract.job)
+    if known is None:
+        raise JournalError(f"job {job} is not in the journal of {name}")
+    place = holdings.server.place
+    earlier = _jobs(contract, holdings.dataset, journal)
+    sent = [journal.outgoing(job, t) for t in range(1, contract.plan.rounds + 1)]
+    return Statement(
+        terms=contract.digest,
+        study=contract.study,
+        job=job,
+        plan=contract.plan.to_dict(),
+        server=name,
+        dataset=alias,
+        records=place.records,
+        epsilon=place.epsilon,
+        label_epsilon=place.label_epsilon,
+        randomised_by=holdings.randomised_by,
+        source=known.source,
+        sent=b"".join(bytes.fromhex(wire_messages.hash_of(payload)) for payload in sent),
+        heard=[_heard(contract, peer, journal) for peer in contract.neighbours(name)],
+        release=sent[-1],
+        events=[event_codec.plain(event) for event in journal.events_of(job)],
+        earlier=[_earlier(contract, before, journal) for before in earlier],
+    )
+
+
+def _heard(contract: Contract, peer: str, journal: Journal) -> Heard:
+    job, rounds = contract.job, () if contract.sums else range(1, contract.plan.rounds + 1)
+    dataset, before = journal.standing(job, peer)
+    apart = []
+    for t in rounds:
+        own, other = journal.outgoing(job, t), journal.heard(job, t)[peer]
+        gap = wire_messages.unpacked(own, contract.shape) - wire_messages.unpacked(
+            other, contract.shape
+        )
+        apart.append(float(np.linalg.norm(gap)))
+    digests = b"".join(map(bytes.fromhex, journal.heard_digests(job, peer)))
+    return Heard(sender=peer, digests=digests, apart=apart, dataset=dataset, before=before)
+
+
+def _jobs(contract: Contract, dataset: str, journal: Journal) -> list[Job]:
+    """Other jobs that released something of the same data set."""
+    jobs = [job for job in journal.jobs() if job.dataset == dataset]
+    return [job for job in jobs if job.job != contract.job and job.round]
+
+
+def _terms(contract: Contract, job: Job) -> dict[str, Any] | None:
+    """Study and plan of an earlier job; those that format 2 did not keep may be this job's."""
+    if job.terms:
+        return dict(json.loads(job.terms))
+    same = replace(contract, job=job.job).digest == job.contract
+    return dict(json.loads(terms(contract))) if same else None
+
+
+def _earlier(contract: Contract, job: Job, journal: Journal) -> Earlier:
+    known = _terms(contract, job)
+    if known is None:  # `check` has refused to begin
+        raise JournalError(f"the plan of job {job.job} is not known")
+    spent = event_groups.summed(journal.events_of(job.job))
+    events = [event_codec.plain(event) for event in spent]
+    return Earlier(job=job.job, terms=job.contract, **known, rounds=job.round, events=events)
+
+
+def plan_of(job: Job) -> tuple[TrainingPlan, str]:
+    """The plan of a job in the journal, and the hash of the study it was done under.
+
+    Parameters
+    ----------
+    job : Job
+        As the journal has it.
+
+    Returns
+    -------
+    tuple of TrainingPlan and str
+        What `terms` kept.
+
+    Raises
+    ------
+    JournalError
+        If an older version began the job.
+    """
+    if not job.terms:
+        raise JournalError(f"the journal does not hold the plan of job {job.job}")
+    kept = json.loads(job.terms)
+    return TrainingPlan.from_dict(kept["plan"]), str(kept["study"])

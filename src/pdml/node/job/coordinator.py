@@ -1,0 +1,214 @@
+"""A job that this node offers: everybody's acceptance first, then the beginning, then how far
+everybody is.
+"""
+
+import contextlib
+import logging
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pdml.errors import InvalidInput, PDMLError, PeerError, plain
+from pdml.node.job import training_data
+from pdml.node.job.round_exchange import LATER, OK, REFUSED, Stopped, decoded_answer
+from pdml.node.protocol.job_offer import Offer, acceptance
+from pdml.node.protocol.redaction import told
+from pdml.node.protocol.requests import (
+    ASK,
+    BEGIN,
+    OFFER,
+    POSTPONE,
+    Begin,
+    Postpone,
+    Progress,
+    decoded,
+)
+from pdml.node.storage import control_db as states
+from pdml.node.storage.control_db import Attempt
+from pdml.planning.training_plan import TrainingPlan
+
+if TYPE_CHECKING:
+    from pdml.node.daemon.daemon import Office, Work
+
+log = logging.getLogger("pdml.node")
+
+_ATTEMPT = 5.0  # seconds for one answer about an offer
+_AGAIN = 0.5  # before a member that was not ready is asked again
+_TELL = 1.0  # seconds between two questions about progress
+
+
+def lead(office: "Office", attempt: str, terms: dict[str, Any]) -> None:
+    """From the wish of somebody at this machine to the end of the job here."""
+    try:
+        plan = TrainingPlan.from_dict(dict(terms.pop("plan")))
+        contract = training_data.agreed(office.study, plan, str(terms.pop("job")))
+        offer = Offer.of(contract, attempt=attempt, offerer=office.name, **terms)
+    except (PDMLError, TypeError) as error:
+        said = {
+            "attempt": attempt,
+            "offerer": office.name,
+            "state": states.FAILED,
+            "sentence": str(error),
+        }
+        office.record(lambda: office.desk.put(Attempt(job="", contract="", offer=b"", **said)))
+        return
+    try:
+        office.rounds = {}
+        work, begin = _begin(office, offer)
+        _spread(office, offer, begin)
+    except Exception as error:
+        sentence = told(error, office.name)
+        log.error(
+            "the offer of job %s: %s",
+            offer.job,
+            error,
+            exc_info=None if isinstance(error, PDMLError) else error,
+        )
+        with office.lock:
+            if office.work is not None and office.work.offer.attempt == attempt:
+                office.halt(office.work, sentence)
+            elif (known := office.desk.attempt(attempt)) is None or known.state not in states.ENDED:
+                office.record(
+                    lambda: office.remember(
+                        offer, offer.signed(office.identity), states.FAILED, sentence
+                    )
+                )
+        office.tell_stop(attempt, sentence)
+        return
+    _follow(office, work)
+
+
+def go_on(office: "Office") -> None:
+    """After a restart: tell those who may not have heard that a job begins. They have accepted it,
+    and would have time for nothing else until they give it up.
+    """
+    told = office.desk.told(BEGIN)
+    known = told and office.desk.attempt(told["attempt"])
+    if known and known.state in (states.BEGUN, states.DONE):
+        with contextlib.suppress(PDMLError):  # who has ended it says why when it is asked
+            key = office.study.signing_keys[office.name]
+            offer = Offer.read(known.offer, office.name, key)
+            _spread(office, offer, msgspec.convert(told, Begin))
+
+
+def _begin(office: "Office", offer: Offer) -> tuple["Work", Begin]:
+    """Once everybody has signed; again from the start whenever another's offer went first."""
+    content, deadline = offer.signed(office.identity), time.monotonic() + offer.start_timeout
+    office.remember(offer, content, states.ALLOWED)  # from now on it can be stopped
+    while True:
+        _wait_for_turn(office, offer, content, deadline)
+        accepted = _acceptances(office, offer, content, deadline)
+        if accepted is not None:
+            begin = Begin(attempt=offer.attempt, accepted=accepted)
+            office.desk.tell(BEGIN, msgspec.to_builtins(begin))
+            with office.lock:
+                _check(office, offer)
+                if office.leads(offer):
+                    work = office.current(offer.attempt)
+                    office.begin(work, begin)
+                    return work, begin
+        office.tell_others(POSTPONE, Postpone(attempt=offer.attempt))
+
+
+def _wait_for_turn(office: "Office", offer: Offer, content: bytes, deadline: float) -> None:
+    """Until this node itself takes part: the job before is about to end."""
+    while (own := office.consider(offer, content)).state == LATER:
+        if time.monotonic() > deadline:
+            raise _not_accepted(offer, {office.name: own.sentence})
+        time.sleep(_AGAIN)
+        _check(office, offer)
+    if own.state != OK:
+        raise InvalidInput(own.sentence).for_others()
+
+
+def _acceptances(
+    office: "Office", offer: Offer, content: bytes, deadline: float
+) -> dict[str, bytes] | None:
+    """Everybody's signature; a refusal, or too long a silence, ends the offer. None once another
+    member's offer goes first.
+    """
+    accepted = {office.name: acceptance(offer, office.name, office.identity)}
+    waiting = dict.fromkeys(office.others, "it does not answer")
+    while waiting:
+        _check(office, offer)
+        if not office.leads(offer):
+            return None
+        for name, data in office.carrier.ask(
+            OFFER, dict.fromkeys(waiting, content), timeout=_ATTEMPT
+        ).items():
+            answer = decoded_answer(data)
+            if answer is None:
+                continue
+            if answer.state == OK and answer.messages:
+                accepted[name] = answer.messages[0]
+                del waiting[name]
+            elif answer.state == LATER:
+                waiting[name] = plain(answer.sentence)
+            else:
+                raise PeerError(f"{name} refused the job: {plain(answer.sentence)}")
+        if waiting and time.monotonic() > deadline:
+            raise _not_accepted(offer, waiting)
+        if waiting:
+            time.sleep(_AGAIN)
+    return accepted
+
+
+def _not_accepted(offer: Offer, waiting: Mapping[str, str]) -> PeerError:
+    reasons = "; ".join(f"{name}: {why}" for name, why in sorted(waiting.items()))
+    return PeerError(
+        f"job {offer.job} was not accepted by all within {offer.start_timeout:g} s ({reasons}); "
+        "nothing was released"
+    )
+
+
+def _check(office: "Office", offer: Offer) -> None:
+    """Somebody may have stopped it."""
+    known = office.desk.attempt(offer.attempt)
+    if known is None or known.state in states.ENDED:
+        raise Stopped((known and known.sentence) or "the offer was withdrawn")
+
+
+def _spread(office: "Office", offer: Offer, begin: Begin) -> None:
+    """The beginning to everybody, until everybody has it or the job has failed. It may be done here
+    before others know that it has begun.
+    """
+    content, deadline = msgspec.msgpack.encode(begin), time.monotonic() + offer.start_timeout
+    waiting = set(office.others)
+    while waiting and time.monotonic() < deadline and not office.leaving.is_set():
+        for name, data in office.carrier.ask(
+            BEGIN, dict.fromkeys(waiting, content), timeout=_ATTEMPT
+        ).items():
+            waiting.discard(name)
+            answer = decoded_answer(data)
+            if answer is None or answer.state != REFUSED:
+                continue
+            if _state(office, offer) != states.DONE:
+                raise PeerError(f"{name} does not begin: {plain(answer.sentence)}")
+        if _state(office, offer) == states.FAILED:
+            return
+        if waiting:
+            time.sleep(_AGAIN)
+    if not waiting:
+        office.record(lambda: office.desk.tell(BEGIN, None))
+
+
+def _state(office: "Office", offer: Offer) -> str:
+    known = office.desk.attempt(offer.attempt)
+    return states.FAILED if known is None else known.state
+
+
+def _follow(office: "Office", work: "Work") -> None:
+    """Ask the others how far they are, as long as the job lasts here."""
+    contract = work.contract
+    while office.work is work and not office.leaving.is_set():
+        replies = office.carrier.ask(
+            ASK, dict.fromkeys(office.others, contract.digest.encode()), timeout=_TELL
+        )
+        for name, data in replies.items():
+            if (answer := decoded_answer(data)) is not None and answer.messages:
+                with contextlib.suppress(PeerError):
+                    reached = decoded(answer.messages[0], Progress, name).round
+                    office.rounds[name] = max(0, min(reached, contract.plan.rounds))
+        time.sleep(_TELL / 2)

@@ -1,0 +1,516 @@
+"""One organisation in one job: the state machine of its method (`training.server`, `summing`) with
+its journal and its signed messages. No sockets, no clock.
+
+Whoever carries the messages calls, in any order and from one thread at a time:
+
+    party.hello(peer) / party.welcome(peer, data)   at every start, until both have done it
+    party.resend(peer)                              what the neighbour lacks
+    party.accept(peer, data)                        a neighbour's release
+    party.advance() while party.ready               commits the next round
+    party.message(peer, t)                          a release: always the same bytes
+    party.statement() once party.complete           what this node says at the end; always the same
+    party.hear_statement(server, data)              what another one says
+    party.finish() when nobody is in party.silent   before, somebody may still need this node
+"""
+
+import secrets
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml.accounting import Budget, Ledger, last_safe_round
+from pdml.accounting.events import IterateReleased, LabelFlipped, SumsReleased
+from pdml.accounting.provenance import UNSAID
+from pdml.errors import BudgetExceeded, Equivocation, InvalidInput, JournalError, PeerError
+from pdml.mechanisms.randomness import Source
+from pdml.node.crypto.signing import Identity
+from pdml.node.job import build_statement
+from pdml.node.job.sums_participant import SumsNode
+from pdml.node.protocol import equivocation, signed_statement, wire_messages
+from pdml.node.protocol.job_terms import Contract
+from pdml.node.storage.journal import FINISHED, Journal
+from pdml.node.storage.new_participants import covers_releases, refuse_fresh_budget
+from pdml.numerics.admm import steps
+from pdml.training.server import Node, Server, compiles
+from pdml.training.sums_release import check_sums
+
+
+class Machine(Protocol):
+    """One server in training: `pdml.training.server.Node`, or
+    `pdml.node.job.sums_participant.SumsNode`. Its states have ``t`` and ``sent``."""
+
+    def start(self) -> Any: ...
+
+    def step(self, state: Any, heard: list[Any]) -> tuple[Any, NDArray[Any]]: ...
+
+    def replay(self, state: Any, heard: list[Any], released: NDArray[Any]) -> Any: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holdings:
+    """What a node trains on: its records as a `Server`, the data set's digest, and its labels."""
+
+    server: Server
+    dataset: str
+    randomised_by: str = UNSAID  # who randomised the labels (`accounting.provenance`)
+    apart_from: Set[str] | None = None  # data sets that nobody of this one is in, by the operator
+
+    def flip(self) -> LabelFlipped:
+        """The event that the labels went through before this node had them, or when it did."""
+        return self.server.place.flip(self.randomised_by)
+
+
+class Party:
+    """This node's part in ``contract``. Opening it again after a crash continues where the journal
+    stands.
+
+    Guarantees
+    ----------
+    - A release is committed, with its events, before `message` can return it; a round is never
+      released twice with different bytes.
+    - The job is refused if the whole of it, after everything this data set has released before,
+      exceeds ``budget``.
+    - What a neighbour says is used only if it is signed, of this contract, of the expected round
+      and of a sane length; it may not differ from what the neighbour said before.
+    """
+
+    def __init__(
+        self,
+        contract: Contract,
+        name: str,
+        holdings: Holdings,
+        *,
+        journal: Journal,
+        identity: Identity,
+        keys: Mapping[str, str],
+        source: Source,
+        budget: Budget | None = None,
+        shared: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """``shared``: this node's secret with each other one, of which masks are made."""
+        self.contract, self.name, self.holdings = contract, name, holdings
+        self._source, self._shared = source, shared or {}
+        self.neighbours = contract.neighbours(name)
+        self._journal, self._identity, self._keys = journal, identity, keys
+        check_job(
+            contract,
+            name,
+            holdings,
+            keys=keys,
+            journal=journal,
+            source=source.name,
+            budget=budget or Budget(),
+        )
+        self._events = contract.plan.events(holdings.server.place)
+        self._dataset = identity.alias(holdings.dataset)
+        self._life = secrets.token_hex(16)
+        self._challenges = {peer: secrets.token_hex(16) for peer in self.neighbours}
+        self._echoes: dict[str, str] = {}  # each neighbour's challenge to this node
+        self._lives: dict[str, set[str]] = {
+            peer: set() for peer in self.neighbours
+        }  # processes of the neighbour that were met
+        self._peer_round: dict[str, int] = {}
+        self._node, self._state = self._open()
+
+    def _open(self) -> tuple[Machine, Any]:
+        contract, journal, source = self.contract, self._journal, self._source.name
+        known, purpose = journal.job(contract.job), f"{contract.digest} {self.name}".encode()
+        if known is None:
+            node, inner = self._machine(None)
+            terms = {
+                "contract": contract.digest,
+                "server": self.name,
+                "dataset": self.holdings.dataset,
+                "source": source,
+            }
+            sealed = self._identity.seal(inner, purpose)
+            journal.begin(
+                contract.job, **terms, sealed=sealed, terms=build_statement.terms(contract)
+            )
+            return node, node.start()
+        stored = (known.contract, known.server, known.dataset)
+        if stored != (contract.digest, self.name, self.holdings.dataset):
+            other = "is in the journal with another contract, server or data set"
+            raise JournalError(f"job {contract.job} {other}: give it another name").for_others()
+        if known.state == FINISHED:
+            raise JournalError(f"job {contract.job} is finished: give it another name").for_others()
+        node, _ = self._machine(self._identity.unseal(journal.sealed(contract.job), purpose))
+        state = node.start()
+        for t in range(1, known.round + 1):
+            heard = journal.heard(contract.job, t - 1)
+            released = self._unpacked(journal.outgoing(contract.job, t))
+            state = node.replay(state, self._in_order(heard), released)
+        return node, state
+
+    def _machine(self, inner: bytes | None) -> tuple[Machine, bytes]:
+        """The state machine, and what of its inner state must be kept: q_i - η_i/n in rounds,
+        nothing where one release is all. ``inner`` is what an earlier life kept.
+        """
+        server, plan = self.holdings.server, self.contract.plan
+        if self.contract.sums:
+            return SumsNode(self.contract, server, self._source, self._shared), b""
+        linear = None if inner is None else self._unpacked(inner)
+        flag = compiles(server, plan)
+        node = Node(server, plan, self._source, linear=linear, use_numba=flag)
+        return node, wire_messages.packed(node.linear)
+
+    def _unpacked(self, payload: bytes) -> NDArray[Any]:
+        return wire_messages.unpacked(payload, self.contract.shape, self.contract.dtype)
+
+    def _in_order(self, heard: Mapping[str, bytes]) -> list[NDArray[Any]]:
+        return [self._unpacked(heard[peer]) for peer in self.neighbours if peer in heard]
+
+    @property
+    def round(self) -> int:
+        """The last committed round."""
+        return int(self._state.t)
+
+    @property
+    def done(self) -> bool:
+        return self.round == self.contract.plan.rounds
+
+    @property
+    def ready(self) -> bool:
+        """Whether every neighbour's release of this round is here."""
+        return not self.done and not self.missing
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The neighbours whose release of this round is not here, be it the last one."""
+        if self.round == 0:
+            return ()
+        here = self._journal.heard(self.contract.job, self.round)
+        return tuple(peer for peer in self.neighbours if peer not in here)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all is here that the statement tells."""
+        return self.done and not self.missing
+
+    @property
+    def released(self) -> NDArray[Any]:
+        """w̃_i of the last round, or the row of sums."""
+        return np.asarray(self._state.sent)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What this data set has spent over all jobs, this one's rounds so far included."""
+        events = (self.holdings.flip(), *self._journal.spent(self.holdings.dataset))
+        return Ledger((events,), source=self._source.name, classes=self.contract.classes)
+
+    @property
+    def balance(self) -> str:
+        """What an exchange of sums that ends early has cost here: it has no rounds to show for."""
+        if not self.contract.sums:
+            return ""
+        if not self.round:
+            return f"{self.name} has released nothing"
+        masked = ", which tells its total to whoever has every row (who is silent has its own),"
+        unread = masked if self.contract.masked else ""
+        return f"what {self.name} has released{unread} counts as spent; resume the job"
+
+    def advance(self) -> int:
+        """Do and commit the next round."""
+        if not self.ready:
+            raise InvalidInput(
+                f"{self.name} cannot go past round {self.round}: it waits for "
+                f"{', '.join(self.missing) or 'nobody, it is done'}"
+            )
+        t = self.round + 1
+        heard = self._in_order(self._journal.heard(self.contract.job, t - 1)) if t > 1 else []
+        if heard and not self.contract.sums:
+            self._check_pull(heard)
+        state, released = self._node.step(self._state, heard)
+        events = [
+            event
+            for event in self._events
+            if (event.t if isinstance(event, IterateReleased) else 1) == t
+        ]
+        payload = wire_messages.packed(released, self.contract.dtype)
+        self._journal.commit(self.contract.job, t, payload=payload, events=events)
+        self._state = state
+        return t
+
+    def _check_pull(self, heard: list[NDArray[Any]]) -> None:
+        """Stop where others have pulled this node so far that they could refuse its release. By
+        what was released alone: whether it stops tells nothing about records.
+        """
+        terms = {"degree": len(heard), "penalty": self.contract.plan.penalty}
+        sent, total = self._state.sent, np.sum(heard, axis=0)
+        dual = steps.dual_step(self._state.dual, sent, total, **terms)
+        pull = steps.primal_target(np.zeros_like(sent), dual, sent, total, **terms)
+        longest = self.contract.release_bound(self.name, float(np.linalg.norm(pull)))
+        if longest > self.contract.norm_cap:
+            norms = [float(np.linalg.norm(vector)) for vector in heard]
+            length, peer = max(zip(norms, self.neighbours, strict=True))
+            raise PeerError(
+                f"{self.name} stops before round {self.round + 1}: what its neighbours sent pulls "
+                f"its release to a length of up to {longest:.3g}, and no honest one exceeds "
+                f"{self.contract.norm_cap:.3g}. The longest of theirs is {peer}'s, {length:.3g} "
+                f"({peer} may have been pulled by others)"
+            )
+
+    def message(self, peer: str, t: int) -> bytes:
+        """The release of a committed round, signed for ``peer``."""
+        payload = self._journal.outgoing(self.contract.job, t)
+        return wire_messages.vector(
+            self.contract, self._identity, sender=self.name, recipient=peer, t=t, payload=payload
+        )
+
+    def resend(self, peer: str) -> list[bytes]:
+        """What ``peer`` lacks according to its last hello: its own round's releases and all later
+        ones.
+        """
+        since = max(1, self._peer_round[peer])
+        return [self.message(peer, t) for t in range(since, self.round + 1)]
+
+    def owed(self, peer: str) -> list[bytes]:
+        """Whatever ``peer`` can lack in the middle of a job: this round's release and the one
+        before."""
+        return [self.message(peer, t) for t in range(max(1, self.round - 1), self.round + 1)]
+
+    def hello(self, peer: str) -> bytes:
+        """Where this node stands."""
+        digest = (
+            wire_messages.hash_of(self._journal.outgoing(self.contract.job, self.round))
+            if self.round
+            else ""
+        )
+        return wire_messages.hello(
+            self.contract,
+            self._identity,
+            sender=self.name,
+            recipient=peer,
+            t=self.round,
+            digest=digest,
+            dataset=self._dataset,
+            releases=self._journal.releases(self.holdings.dataset),
+            new_participants=covers_releases(
+                self._journal, self.holdings.dataset, self.holdings.apart_from
+            ),
+            life=self._life,
+            challenge=self._challenges[peer],
+            echo=self._echoes.get(peer, ""),
+        )
+
+    def welcome(self, peer: str, data: bytes) -> bool:
+        """Take a neighbour's hello. A process that is met for the first time must answer this
+        node's challenge: False until it has.
+
+        Its journal must not stand before what this node has of it: that one was rolled back. And a
+        data set may begin with a whole budget, where another one of that name is known to have
+        released something, only if its operator says that nobody is in both: a folder that was
+        lost and made anew remembers nothing.
+        """
+        said = wire_messages.open_hello(
+            data, self.contract, carrier=peer, me=self.name, keys=self._keys
+        )
+        self._echoes[peer] = said.challenge
+        if said.life in self._lives[peer]:
+            self._peer_round[peer] = max(self._peer_round[peer], said.round)
+            return True
+        if said.echo != self._challenges[peer]:
+            return False
+        job, journal = self.contract.job, self._journal
+        highest, before = journal.highest(job, peer), journal.known_releases(peer, said.dataset)
+        known = journal.digest(job, said.round, peer) if said.round else None
+        if (
+            said.round < highest
+            or said.releases < before
+            or (known is not None and known != said.digest)
+        ):
+            raise PeerError(
+                f"{peer}'s journal was rolled back: it stands at round {said.round} with "
+                f"{said.releases} releases of its data set, "
+                f"but {self.name} has its round {highest} and knows of {before} releases"
+            )
+        used, fresh = journal.known_datasets(peer), said.releases == said.round
+        if used and said.dataset not in used and fresh and not said.new_participants:
+            raise PeerError(
+                f"{peer} has released something about another data set, and this one would begin "
+                f"with a whole budget: restore {peer}'s folder from a copy, or, if nobody's record "
+                "is in both, give the data set again with --new-participants"
+            )
+        journal.remember(job, peer, dataset=said.dataset, before=said.releases - said.round)
+        self._peer_round[peer] = said.round
+        self._lives[peer].add(said.life)
+        self._challenges[peer] = secrets.token_hex(16)
+        return True
+
+    def met(self, peer: str) -> bool:
+        """Whether a process of this neighbour was met. Until then none of its releases is taken:
+        one that overtakes its hello would make the hello look as if its journal had been rolled
+        back."""
+        return bool(self._lives[peer])
+
+    def accept(self, peer: str, data: bytes) -> None:
+        """Take a neighbour's release and remember it; the same one again is no error, another one
+        for the same round is.
+        """
+        message, _ = wire_messages.open_vector(
+            data, self.contract, carrier=peer, me=self.name, keys=self._keys
+        )
+        job, t, digest = self.contract.job, message.round, wire_messages.hash_of(message.payload)
+        known = self._journal.digest(job, t, peer)
+        if known is None:
+            if not max(1, self.round) <= t <= self.round + 1:
+                raise PeerError(
+                    f"{peer} sent a release of round {t} while {self.name} stands at round "
+                    f"{self.round}"
+                )
+            told = {"payload": message.payload, "signature": message.signature}
+            self._journal.hear(job, t, peer, digest=digest, **told)
+        elif known != digest:
+            kept = equivocation.kept(self._journal, job, t, peer)
+            proof = equivocation.packed(
+                [wire_messages.voucher_of(message), *([kept] if kept else [])]
+            )
+            sentence = f"{peer} sent two different releases for round {t}"
+            raise Equivocation(sentence, peer=peer, round=t, evidence=proof)
+
+    def save(self) -> None:
+        """What was heard is on disk, also where no round follows at once."""
+        self._journal.sync()
+
+    def statement(self) -> bytes:
+        """What this node says at the end, signed; stored before it is sent: there is only one."""
+        if not self.complete:
+            lacks = f"{', '.join(self.missing)} must send theirs" if self.missing else "more follow"
+            raise InvalidInput(f"{self.name} is in round {self.round} and cannot tell all: {lacks}")
+        job, journal = self.contract.job, self._journal
+        if self.name not in journal.statements(job):
+            told = build_statement.told(
+                self.contract, self.name, self.holdings, journal, self._dataset
+            )
+            journal.keep_statement(job, self.name, signed_statement.sign(told, self._identity))
+        return journal.statements(job)[self.name]
+
+    def hear_statement(self, server: str, data: bytes) -> None:
+        """Take another's statement and remember it; a second one that differs proves what it is."""
+        signed_statement.open_statement(data, self.contract, server, self._keys)
+        self._journal.keep_statement(self.contract.job, server, data)
+        known = self._journal.statements(self.contract.job)[server]
+        if known != data:
+            raise Equivocation(
+                f"{server} made two different statements on job {self.contract.job}",
+                peer=server,
+                round=self.contract.plan.rounds,
+                evidence=equivocation.packed(statements=[known, data]),
+            )
+
+    def statements(self) -> dict[str, bytes]:
+        """The statements that are here, by server."""
+        return self._journal.statements(self.contract.job)
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """The servers, this one included, whose statement is not here."""
+        here = self.statements()
+        return tuple(name for name in self.contract.servers if name not in here)
+
+    def finish(self) -> None:
+        """Delete the inner state and the vectors heard; only a job that is done can be finished."""
+        if not self.done:
+            raise InvalidInput(
+                f"job {self.contract.job} stands at round {self.round} of "
+                f"{self.contract.plan.rounds}: it is not done"
+            )
+        if self.complete:
+            self.statement()
+        self._journal.finish(self.contract.job)
+
+
+def check_job(
+    contract: Contract,
+    name: str,
+    holdings: Holdings,
+    *,
+    keys: Mapping[str, str],
+    journal: Journal,
+    source: str,
+    budget: Budget,
+) -> None:
+    """Refuse a job that this node cannot do or may not do: asked before it accepts the job, and
+    again before it begins.
+    """
+    _check_fit(contract, name, holdings, keys)
+    if others := journal.sources(holdings.dataset) - {source}:
+        raise JournalError(
+            f"the data set of {name} was used with {others.pop()} noise before: "
+            f"one ledger cannot hold that and {source}"
+        ).for_others()
+    check_budget(contract, name, holdings, journal=journal, budget=budget)
+
+
+def check_budget(
+    contract: Contract, name: str, holdings: Holdings, *, journal: Journal, budget: Budget
+) -> None:
+    """Refuse a job that would exceed the budget, after all that the data set has released in other
+    jobs.
+
+    The whole job at once: a training that must stop half way has spent its budget for nothing.
+    """
+    refuse_fresh_budget(journal, name, holdings.dataset, apart_from=holdings.apart_from)
+    already = journal.spent(holdings.dataset, but=contract.job)
+    events, flip = contract.plan.events(holdings.server.place), holdings.flip()
+    safe = last_safe_round(
+        [(flip, *events)], budget=budget, classes=contract.classes, already=[already]
+    )
+    if safe < contract.plan.rounds:
+        before = sum(isinstance(event, IterateReleased | SumsReleased) for event in already)
+        earlier = f" after the {before} releases of earlier jobs" if before else ""
+        last = f"the last safe round is {safe}" if safe else "not even the first round is safe"
+        what, why = (
+            ("the sums exceed", "")
+            if contract.sums
+            else (f"{contract.plan.rounds} rounds exceed", f": {last}")
+        )
+        raise BudgetExceeded(f"{what} {name}'s budget for this data set{earlier}{why}")
+    build_statement.check(contract, name, holdings.dataset, journal)
+
+
+_FIELDS = {  # of a place, as an operator calls them
+    "server": "position among the servers",
+    "n_servers": "number of servers",
+    "degree": "number of links",
+    "width": "number of columns",
+    "classes": "number of classes",
+    "norm_bound": "norm bound",
+    "epsilons": "label epsilons",
+    "menu": "menu of epsilons",
+    "blocks": "randomised answers",
+    "in_clear": "answers that are not randomised",
+    "constant": "encoder",
+}
+
+
+def _check_fit(contract: Contract, name: str, holdings: Holdings, keys: Mapping[str, str]) -> None:
+    place = holdings.server.place
+    terms = contract.place(name, records=place.records, epsilons=place.epsilons)
+    if place != terms:
+        differing = [
+            _FIELDS[field.name]
+            for field in fields(place)
+            if getattr(place, field.name) != getattr(terms, field.name)
+        ]
+        raise InvalidInput(
+            f"the data set of {name} does not fit job {contract.job}: they differ in the "
+            f"{', the '.join(differing)}. Import the data set again under the job's study, with "
+            "pdml node data"
+        ).for_others()
+    if contract.sums:
+        check_sums(place, contract.plan)
+    if place.records > signed_statement.MOST_RECORDS:
+        most = f"{signed_statement.MOST_RECORDS:,}"
+        raise InvalidInput(f"{name} must have at most {most} records, got {place.records:,}")
+    if place.epsilon < contract.epsilon:
+        raise InvalidInput(
+            f"the records of {name} hold epsilon {place.epsilon:g}, below the study's "
+            f"floor {contract.epsilon:g}"
+        )
+    for peer in contract.neighbours(name):
+        if peer not in keys:
+            raise InvalidInput(f"the public key of {peer} is not known to {name}")

@@ -1,0 +1,165 @@
+"""One exchange of sums at a node: the one row that it sends, masked or not, and what no honest row
+can hold (docs/sums.md, `mechanisms.masks`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml.errors import InvalidInput
+from pdml.mechanisms import masks
+from pdml.mechanisms.integer_gaussian import LIMIT, UNIT, Units
+from pdml.mechanisms.masks import Words
+from pdml.mechanisms.randomness import Source
+from pdml.node.protocol.job_terms import Contract
+from pdml.numerics.admm import labels
+from pdml.numerics.sums import statistics as core
+from pdml.planning.server_spec import Place
+from pdml.training import sums_release
+from pdml.training.server import Server
+
+_SIGMAS = 10  # of noise, which a whole row exceeds with a chance below 10^-16
+_ROUNDING = 1e-6  # of norms, weights and sums in floating point, relative
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a node stands: before its one release, or after it."""
+
+    t: int
+    sent: NDArray[Any] = field(default_factory=lambda: np.zeros((1, 0), dtype=np.int64))
+
+
+class SumsNode:
+    """A server that releases once, behind the methods of `pdml.training.server.Node`.
+
+    Guarantees
+    ----------
+    - Its exact sums, its noise, and its row before the masks exist within `step` alone.
+    - What an earlier life released is taken as it is: nothing is drawn again.
+    """
+
+    def __init__(
+        self, contract: Contract, server: Server, source: Source, shared: Mapping[str, bytes]
+    ) -> None:
+        """``shared``: the secret that this node has with each other one; for masks only."""
+        self._contract, self._server, self._source = contract, server, source
+        self._name = contract.servers[server.place.server]
+        self._seeds = seeds(contract, self._name, shared) if contract.masked else {}
+
+    def start(self) -> Standing:
+        return Standing(0)
+
+    def step(self, state: Standing, heard: list[Any]) -> tuple[Standing, NDArray[Any]]:
+        """The row that is sent, with fresh noise; it needs nothing from anybody."""
+        plan = self._contract.plan
+        sent: NDArray[Any] = sums_release.released(
+            sums_release.exact(self._server, plan), self._server, plan, self._source
+        )
+        if self._contract.masked:
+            sent = masks.masked(sent, self._name, self._contract.servers, self._seeds)
+        return Standing(state.t + 1, sent[None]), sent[None]
+
+    def replay(self, state: Standing, heard: list[Any], released: NDArray[Any]) -> Standing:
+        """The state after a release that is known."""
+        return Standing(state.t + 1, released)
+
+
+def seeds(contract: Contract, name: str, shared: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The seeds of ``name``'s masks, with every other server and in this job alone."""
+    others = [other for other in contract.servers if other != name]
+    if missing := [other for other in others if other not in shared]:
+        raise InvalidInput(f"{name} has no secret in common with {missing[0]} to mask its sums by")
+    return {
+        other: masks.seed_of(shared[other], job=contract.digest, one=name, other=other)
+        for other in others
+    }
+
+
+def unmasked(sent: Words, contract: Contract, name: str, shared: Mapping[str, bytes]) -> Units:
+    """The row of ``name`` before its masks, which nobody but itself can know.
+
+    Parameters
+    ----------
+    sent : array of uint64
+        What it sent.
+    contract : Contract
+        The job.
+    name : str
+        This node.
+    shared : mapping of str to bytes
+        Its secret with each other one.
+
+    Returns
+    -------
+    array of int64
+        Its sums with their noise.
+    """
+    nothing = np.zeros(sent.shape, dtype=np.int64)
+    mask = masks.masked(nothing, name, contract.servers, seeds(contract, name, shared))
+    return (sent - mask).view(np.int64)
+
+
+def beyond(row: Units, contract: Contract) -> bool:
+    """Whether no honest server can have sent this row of units, whatever its records are.
+
+    Parameters
+    ----------
+    row : array of int64
+        As it came, not masked.
+    contract : Contract
+        The job.
+
+    Returns
+    -------
+    bool
+        An honest row is refused with a chance below 10^-16.
+    """
+    return _outside(row, LIMIT + _loudest(contract))
+
+
+def impossible(row: Units, contract: Contract, places: Sequence[Place]) -> bool:
+    """Whether so many people cannot have the sums in this row, or in this total of rows.
+
+    Parameters
+    ----------
+    row : array of int64
+        One server's, or the total of several: then masks have cancelled.
+    contract : Contract
+        The job.
+    places : sequence of Place
+        Of the servers in it, as they say.
+
+    Returns
+    -------
+    bool
+        An honest one is refused with a chance below 10^-16. V, which has no noise, must be what
+        the numbers of records and their smallest and largest ε allow.
+    """
+    loss = contract.plan.loss_for(contract.classes)
+    farthest, least, most = 0.0, 0.0, 0.0
+    for place in places:
+        loud = core.shifts(place.label_epsilon, place.norm_bound, loss, place.classes)
+        farthest += place.records * max(loud.record / 2, loud.square / sqrt(2), 1.0)
+        farthest += _loudest(contract)
+        weights = [
+            float(labels.keep_weight(epsilon, place.classes)) ** -2
+            for epsilon in (place.epsilon, place.label_epsilon)
+        ]
+        least, most = least + place.records * weights[0], most + place.records * weights[1]
+    slack = UNIT * len(places)
+    size = float(row.ravel()[-1]) * UNIT
+    fits = (1 - _ROUNDING) * least - slack <= size <= (1 + _ROUNDING) * most + slack
+    return not fits or _outside(row, (1 + _ROUNDING) * farthest + slack)
+
+
+def _loudest(contract: Contract) -> float:
+    return _SIGMAS * max(contract.plan.sum_stddevs(len(contract.servers)))
+
+
+def _outside(row: Units, farthest: float) -> bool:
+    return bool((np.abs(row.astype(float)) * UNIT > farthest).any())

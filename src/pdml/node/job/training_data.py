@@ -1,0 +1,118 @@
+"""From a frozen data set to what a node trains on."""
+
+from collections.abc import Collection
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml._types import Matrix
+from pdml.accounting.budget import MOST_ROUNDS
+from pdml.errors import DataError, InvalidInput
+from pdml.node.job.participant import Holdings
+from pdml.node.protocol.job_terms import Contract
+from pdml.node.protocol.redaction import public_terms
+from pdml.numerics.admm import labels, rows
+from pdml.planning.training_plan import TrainingPlan
+from pdml.study import Study
+from pdml.study.frozen_dataset import FrozenData
+from pdml.study.schema import budget_checks
+from pdml.training.server import Server
+
+_MILLION = 1_000_000
+
+
+def bounded(study: Study) -> None:
+    """Refuse a study under which jobs could spend without end, or switch the noise off."""
+    budget_checks.check(study)
+
+
+@public_terms()
+def agreed(study: Study, plan: TrainingPlan, job: str) -> Contract:
+    """The contract of one job under ``study``, whose budget must bound what may be spent; and its
+    plan is the study's, if it has one.
+    """
+    bounded(study)
+    if study.plan is not None and study.plan != plan:
+        raise DataError(f"job {job} has another plan than the study {study.id}, which fixes it")
+    return _contract(study, plan, job)
+
+
+def longest(study: Study) -> list[Contract]:
+    """Jobs that no other under ``study`` exceeds in the length of what is sent and said."""
+    largest = (TrainingPlan(rounds=MOST_ROUNDS), TrainingPlan(method="sums"))
+    found = []
+    for plan in largest if study.plan is None else (study.plan,):
+        with suppress(InvalidInput):  # sums of so many columns are refused
+            found.append(_contract(study, plan, "job"))
+    return found
+
+
+def _contract(study: Study, plan: TrainingPlan, job: str) -> Contract:
+    return Contract(
+        job=job,
+        study=study.hash,
+        plan=plan,
+        servers=tuple(server.name for server in study.servers),
+        edges=study.graph().edges,
+        rows=study.rows,
+    )
+
+
+def hold(study: Study, name: str, frozen: FrozenData, *, before: Collection[str] = ()) -> Holdings:
+    """The records of server ``name``, with labels de-biased by each record's own ε.
+
+    ``before``: hashes of earlier revisions of the study, in which keys and relay alone differ;
+    their data sets are its own.
+
+    Guarantees
+    ----------
+    - Records of another study or server, too few records, or an ε that is not on the study's menu
+      are refused.
+    - The sensitivity rests on the smallest ε, the labels' own guarantee on the largest.
+    """
+    manifest = frozen.manifest
+    if manifest.study not in (study.hash, *before):
+        raise DataError(
+            f"the data set of {name} belongs to the study {manifest.study[:12]}..., not to "
+            f"{study.hash[:12]}...: if keys alone were pinned since, pin them as a revision of "
+            "that study (`pdml study add-server STUDY CARD... --revision`, then `pdml relay "
+            "config`) and join with `pdml node join FOLDER STUDY --before FILE`, FILE being that "
+            "study"
+        )
+    if manifest.server != name:
+        raise DataError(f"the data set belongs to the server {manifest.server!r}, not to {name!r}")
+    if (manifest.width, manifest.classes) != (study.width, len(study.classes)):
+        raise DataError(
+            f"the data set of {name} has {manifest.width} features and {manifest.classes} "
+            "classes: another study's"
+        )
+    if len(frozen) < study.min_records:
+        raise DataError(
+            f"{name} has {len(frozen):,} records, fewer than the {study.min_records:,} with "
+            "which the study lets a server train"
+        )
+    if not np.isin(frozen.epsilons, study.epsilon_micro).all():
+        raise DataError(f"the data set of {name} holds an epsilon that is not on the study's menu")
+    epsilons = (
+        np.asarray(frozen.epsilons) / _MILLION
+    )  # a division rounds to the number that was written: 0.4, not 0.39999...
+    used = np.unique(epsilons).tolist()
+    place = study.place(name, records=len(frozen), epsilons=used)
+    matrix = _stored(study, np.array(frozen.features, dtype=np.float32))
+    codes = labels.codes(np.asarray(frozen.labels), epsilons, len(study.classes))
+    return Holdings(
+        server=Server(place, matrix, codes),
+        dataset=manifest.digest,
+        randomised_by=manifest.randomised_by,
+    )
+
+
+def _stored(study: Study, features: NDArray[np.float32]) -> Matrix:
+    """Without its zeros if the study's encoding makes most of a record zero: public, so that every
+    engine does the same.
+    """
+    most = (
+        len(study.attributes) + 1
+    )  # entries of an honest record that are not zero: one per answer, and the constant
+    return rows.sparse(features) if 4 * most <= study.width else features

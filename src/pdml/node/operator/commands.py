@@ -1,0 +1,163 @@
+"""An operator's word about jobs, left on the node's desk: the running node reads it there."""
+
+from contextlib import closing
+
+from pdml.errors import InvalidInput, plain
+from pdml.node.protocol.requests import STOP
+from pdml.node.storage.control_db import (
+    ALLOWED,
+    ASKED,
+    ENDED,
+    REFUSED,
+    Attempt,
+    Desk,
+    current_attempt,
+)
+from pdml.node.storage.node_dir import Home
+
+_LONGEST = 300  # letters of a reason
+_LEAST = 8  # digits of a digest that may stand for it
+
+
+def offers(home: Home) -> list[Attempt]:
+    """The jobs that members have offered, oldest first, and what became of them here.
+
+    Parameters
+    ----------
+    home : Home
+        The node's folder, `Home.open("alice")`.
+
+    Returns
+    -------
+    list of Attempt
+    """
+    with closing(Desk(home.folder)) as desk:
+        return desk.attempts()
+
+
+def find(home: Home, offer: str) -> Attempt:
+    """The one offer that waits for an answer under this name.
+
+    Parameters
+    ----------
+    home : Home
+        The node's folder.
+    offer : str
+        The offer's digest, at least its first 8 digits, or its job's name.
+
+    Returns
+    -------
+    Attempt
+
+    Raises
+    ------
+    InvalidInput
+        If no such offer waits, or several do: a name is whatever members give it.
+    """
+    with closing(Desk(home.folder)) as desk:
+        waiting = [each for each in desk.attempts() if each.state == ASKED]
+    exact = [each for each in waiting if each.digest == offer]
+    matches = exact or [each for each in waiting if each.job == offer or _begins(each, offer)]
+    if not matches:
+        raise InvalidInput(
+            f"no offer of a job {offer!r} waits for an answer in {home.folder}, and none with "
+            "such a digest"
+        )
+    if len(matches) > 1:
+        several = "; ".join(
+            f"{each.digest} is {each.offerer}'s offer of {each.job}" for each in matches
+        )
+        raise InvalidInput(
+            f"{len(matches)} offers that wait are called {offer!r}: {several}: name one by its "
+            "digest"
+        )
+    return matches[0]
+
+
+def _begins(attempt: Attempt, digits: str) -> bool:
+    return len(digits) >= _LEAST and attempt.digest.startswith(digits.lower())
+
+
+def accept(home: Home, offer: str) -> Attempt:
+    """Accept an offer that waits for an answer: that one, and no other of the same name.
+
+    Parameters
+    ----------
+    home : Home
+        The node's folder.
+    offer : str
+        As `find` takes it; the whole digest of the terms that were read
+        (`pdml.node.protocol.offer_terms.read_terms`) accepts exactly these.
+
+    Returns
+    -------
+    Attempt
+        As it waited.
+
+    Raises
+    ------
+    InvalidInput
+        If no such offer waits, or several do.
+    """
+    return _decide(home, offer, ALLOWED, "")
+
+
+def refuse(home: Home, offer: str, why: str = "") -> Attempt:
+    """Refuse an offer that waits for an answer: no node then releases anything (more) for it.
+
+    Parameters
+    ----------
+    home : Home
+    offer : str
+        As `find` takes it.
+    why : str
+        What the other members are told.
+
+    Returns
+    -------
+    Attempt
+        As it waited.
+
+    Raises
+    ------
+    InvalidInput
+        If no such offer waits, or several do.
+    """
+    return _decide(home, offer, REFUSED, plain(why, _LONGEST) or "its operator refused")
+
+
+def stop(home: Home) -> str:
+    """Stop the job that this node is in, at every member; the journals let it go on later.
+
+    Parameters
+    ----------
+    home : Home
+        The node's folder.
+
+    Returns
+    -------
+    str
+        The job's name.
+
+    Raises
+    ------
+    InvalidInput
+        If the node is in no job.
+    """
+    with closing(Desk(home.folder)) as desk:
+        current = current_attempt([each for each in desk.attempts() if each.state not in ENDED])
+        if current is None:
+            raise InvalidInput(f"the node in {home.folder} is in no job")
+        desk.wish(STOP, current.attempt)
+        return current.job
+
+
+def _decide(home: Home, offer: str, state: str, sentence: str) -> Attempt:
+    asked = find(home, offer)
+    with closing(Desk(home.folder)) as desk:
+        if not desk.decide(asked, state, sentence):
+            raise InvalidInput(
+                f"{asked.offerer}'s offer of job {asked.job} waits no more: "
+                f"`pdml node offers {home.folder}` says what became of it"
+            )
+    return asked

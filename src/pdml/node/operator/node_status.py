@@ -1,0 +1,245 @@
+"""What a node has released and spent, and what is left: read from its journal, whoever holds it."""
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from pdml.accounting import Ledger, last_safe_round
+from pdml.accounting.events import (
+    CountsReleased,
+    Event,
+    IterateReleased,
+    LabelFlipped,
+    SumsReleased,
+)
+from pdml.accounting.provenance import UNSAID
+from pdml.errors import PDMLError
+from pdml.node.job.participant import Holdings
+from pdml.node.storage.control_db import ASKED, DESK, ENDED, Attempt, Desk, current_attempt
+from pdml.node.storage.journal import FINISHED, Job, Journal
+from pdml.node.storage.node_dir import JOURNAL, Home
+from pdml.planning.server_spec import Place
+from pdml.study import Study
+
+_SENT = IterateReleased | SumsReleased | CountsReleased
+STOPPED = "stopped"  # of a job that has no result and can be resumed
+WARN_DAYS = 30  # before the relay's certificate ends
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet:
+    """One data set's account."""
+
+    digest: str
+    current: bool
+    releases: int
+    ledger: Ledger
+    next_job: (
+        int | None
+        # the last safe round of another job by the study's plan; None if there is no plan or no
+        # budget
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """Everything there is to say about a node on this machine."""
+
+    home: Home
+    study: Study | None
+    pid: int | None  # of the process that holds the journal
+    connection: dict[str, Any]  # up, why, since, ends
+    attempt: Attempt | None  # the job that is going on, or was last
+    waiting: tuple[Attempt, ...]  # offers that the operator is asked about
+    unfinished: dict[str, list[str]]  # jobs that spent budget and have no result, by offerer
+    progress: dict[str, Any]  # of the offerer's display; what counts is ``jobs``
+    records: int
+    labels: str  # where they were randomised
+    problem: str  # with the study or the data, if any
+    jobs: tuple[Job, ...]
+    datasets: tuple[DataSet, ...]
+
+    def state_of(self, job: Job) -> str:
+        """What the journal says; but a job that it has not finished runs only if it is the one that
+        the node is in.
+        """
+        last = self.attempt
+        here = last is not None and last.job == job.job and last.state not in ENDED
+        return job.state if here or job.state == FINISHED else STOPPED
+
+    @property
+    def running(self) -> bool:
+        return self.pid is not None
+
+    @property
+    def connected(self) -> bool:
+        """By the word of the process that runs now: one that was killed left its last word
+        behind.
+        """
+        return (
+            self.running
+            and bool(self.connection.get("up"))
+            and self.connection.get("pid") == self.pid
+        )
+
+    @property
+    def warning(self) -> str:
+        """What the operator should do soon."""
+        ends = self.connection.get("ends")
+        days = (ends - time.time()) / 86_400 if ends else WARN_DAYS
+        if days >= WARN_DAYS:
+            return ""
+        when = f"ends in {days:.0f} days" if days > 0 else "has ended"
+        return f"the relay's certificate {when}: `pdml relay config` renews one that was made there"
+
+    def to_dict(self) -> dict[str, Any]:
+        going = (
+            self.attempt if self.attempt is not None and self.attempt.state not in ENDED else None
+        )
+        return {
+            "name": self.home.name,
+            "study": self.study.id if self.study else None,
+            "study_hash": self.study.hash if self.study else None,
+            "accept": self.home.config.accept,
+            "running": self.running,
+            "pid": self.pid,
+            "connected": self.connected,
+            "connection": self.connection,
+            "warning": self.warning,
+            "job": {"job": going.job, "state": going.state, "offered_by": going.offerer}
+            if going
+            else None,
+            "last": {
+                "job": self.attempt.job,
+                "state": self.attempt.state,
+                "sentence": self.attempt.sentence,
+            }
+            if self.attempt
+            else None,
+            "waiting": [each.to_dict() for each in self.waiting],
+            "unfinished": self.unfinished,
+            "progress": self.progress,
+            "records": self.records,
+            "labels_randomised_by": self.labels,
+            "problem": self.problem,
+            "jobs": [
+                {
+                    "job": job.job,
+                    "state": self.state_of(job),
+                    "released": job.round,
+                    "dataset": job.dataset,
+                }
+                for job in self.jobs
+            ],
+            "datasets": [
+                {
+                    "dataset": found.digest,
+                    "current": found.current,
+                    "releases": found.releases,
+                    "last_safe_round_of_next_job": found.next_job,
+                    "privacy": found.ledger.to_dict(),
+                }
+                for found in self.datasets
+            ],
+        }
+
+
+def look(home: Home) -> Account:
+    """What a node does and has given away, as it stands on disk now.
+
+    Parameters
+    ----------
+    home : Home
+        The node's folder, `Home.open("alice")`; its process may be running.
+
+    Returns
+    -------
+    Account
+        A problem with the study or the data is told in it, not raised.
+
+    Raises
+    ------
+    JournalError
+        If there was a journal and it is gone.
+
+    Examples
+    --------
+    >>> look(Home.open("alice")).datasets[0].ledger.lines()  # doctest: +SKIP
+    """
+    study, held, problem = None, None, ""
+    try:
+        study = home.checked_study()
+        held = home.holdings()
+    except PDMLError as error:
+        problem = str(error)
+    jobs: tuple[Job, ...] = ()
+    found: list[DataSet] = []
+    journal = home.committed()
+    if journal is not None and study is not None:
+        try:
+            jobs = tuple(journal.jobs())
+            current = held.dataset if held else ""
+            for name in dict.fromkeys([*journal.datasets(), *([current] if current else [])]):
+                found.append(_account(study, journal, name, held if name == current else None))
+        finally:
+            journal.close()
+    connection, attempts, unfinished, progress = _desk(home)
+    return Account(
+        home=home,
+        study=study,
+        pid=Journal.holder(home.path(JOURNAL)),
+        connection=connection,
+        attempt=current_attempt(attempts),
+        waiting=tuple(each for each in attempts if each.state == ASKED),
+        unfinished=unfinished,
+        progress=progress,
+        records=held.server.place.records if held else 0,
+        labels=held.randomised_by if held else UNSAID,
+        problem=problem,
+        jobs=jobs,
+        datasets=tuple(found),
+    )
+
+
+def _desk(
+    home: Home,
+) -> tuple[dict[str, Any], list[Attempt], dict[str, list[str]], dict[str, Any]]:
+    if not home.path(DESK).exists():
+        return {}, [], {}, {}
+    with closing(Desk(home.folder)) as desk:
+        connection, progress = desk.told("connection") or {}, desk.told("progress") or {}
+        return connection, desk.attempts(), desk.unfinished(), progress
+
+
+def _account(study: Study, journal: Journal, name: str, held: Holdings | None) -> DataSet:
+    """The ledger of a data set. Of one that is gone nobody can say who randomised its labels; they
+    are taken to have the largest ε of the menu."""
+    unknown = study.place(study.servers[0].name, records=1, epsilons=study.menu[-1:])
+    flip = held.flip() if held else unknown.flip(UNSAID)
+    spent, classes = journal.spent(name), len(study.classes)
+    further = None if held is None else next_job(study, held.server.place, flip, spent)
+    return DataSet(
+        digest=name,
+        current=held is not None,
+        releases=sum(isinstance(event, _SENT) for event in spent),
+        ledger=Ledger(
+            ((flip, *spent),),
+            source="simulated" if "simulated" in journal.sources(name) else "secure",
+            classes=classes,
+        ),
+        next_job=further,
+    )
+
+
+def next_job(study: Study, place: Place, flip: LabelFlipped, spent: Sequence[Event]) -> int | None:
+    """The last safe round of another job by the study's plan, after what a data set has spent; None
+    if there is no plan or no budget.
+    """
+    if study.plan is None or study.budget is None:
+        return None
+    planned = [(flip, *study.plan.events(place))]
+    return last_safe_round(
+        planned, budget=study.budget, classes=len(study.classes), already=[spent]
+    )

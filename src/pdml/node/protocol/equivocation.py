@@ -1,0 +1,209 @@
+"""Proof that a server said two different things: its own signatures, which the study's keys check.
+
+A hearer holds the sender's signature on every release it heard, so whoever says it heard something
+can prove it. Two vouchers of one sender, job and round with different digests prove equivocation.
+So does one voucher that differs from the digest in the sender's own signed statement, and so do two
+different statements on one job.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from pdml.errors import DataError, PDMLError, PeerError, because
+from pdml.formats import Format, decode
+from pdml.node.protocol import signed_statement, wire_messages
+from pdml.node.protocol.signed_statement import Statement
+from pdml.node.protocol.wire_messages import Voucher
+from pdml.node.storage.journal import Journal
+from pdml.ownership import read_ours
+
+FORMAT = Format(name="evidence", version=1)
+KEPT = "the proof"
+_DOMAIN = b"pdml evidence 1\0"
+
+
+def read_kept(path: Path) -> bytes:
+    """A proof in a node's folder."""
+    try:
+        return read_ours(path, KEPT)
+    except OSError as error:
+        raise DataError(f"{KEPT} {path} cannot be read: {because(error)}") from None
+
+
+class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Signed words of one server that contradict each other."""
+
+    vouchers: Annotated[list[Voucher], Meta(max_length=16)] = []
+    statements: Annotated[list[bytes], Meta(max_length=2)] = []  # as they were signed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Equivocated:
+    """What evidence proves: ``sender`` signed all of ``said``, where the honest say one thing."""
+
+    sender: str
+    round: int  # the last one, where whole statements differ
+    said: tuple[tuple[str, str], ...]  # (to whom, digest)
+
+    @property
+    def sentence(self) -> str:
+        """One sentence for people."""
+        words = " and ".join(f"{digest[:16]} to {whom}" for whom, digest in self.said)
+        return f"{self.sender} equivocated in round {self.round}: it signed {words}"
+
+
+def kept(journal: Journal, job: str, t: int, sender: str) -> Voucher | None:
+    """What ``sender`` signed in round t of a job, as its hearer can show it: also after the job.
+
+    Parameters
+    ----------
+    journal : Journal
+        Of the hearer.
+    job : str
+        The job's name.
+    t : int
+        The round.
+    sender : str
+        Who sent the release.
+
+    Returns
+    -------
+    Voucher or None
+        None if nothing was heard, or only before the journal kept signatures.
+    """
+    known, digest = journal.job(job), journal.digest(job, t, sender)
+    signature = journal.signature(job, t, sender)
+    if known is None or digest is None or signature is None:
+        return None
+    return Voucher(
+        wire_messages.FORMAT.version, known.contract, t, sender, known.server, digest, signature
+    )
+
+
+def contradiction(journal: Journal, job: str, said: Statement) -> Voucher | None:
+    """What was heard from a server first that it does not say it sent; its signature is in it.
+
+    Parameters
+    ----------
+    journal : Journal
+        Of the hearer.
+    job : str
+        The job's name.
+    said : Statement
+        The sender's, whose signature was checked.
+
+    Returns
+    -------
+    Voucher or None
+        None if all that was heard is what the sender says it sent.
+    """
+    for t, digest in enumerate(journal.heard_digests(job, said.server), start=1):
+        if digest != signed_statement.digest_of(said.sent, t):
+            return kept(journal, job, t, said.server)
+    return None
+
+
+def packed(vouchers: Sequence[Voucher] = (), *, statements: Sequence[bytes] = ()) -> bytes:
+    """Evidence as it travels and is stored; `proof_of` checks it."""
+    content = Evidence(vouchers=list(vouchers), statements=list(statements))
+    return _DOMAIN + msgspec.msgpack.encode(content)
+
+
+def proof_of(
+    data: bytes,
+    terms: str,
+    keys: Mapping[str, str],
+    *,
+    said: Mapping[str, bytes] | None = None,
+) -> Equivocated:
+    """What evidence proves.
+
+    Parameters
+    ----------
+    data : bytes
+        As `packed` made it, whose length was checked.
+    terms : str
+        The digest of the job's contract; "" if it is not known, and any one job will do.
+    keys : mapping of str to str
+        Everybody's public key by name.
+    said : mapping of str to bytes, optional
+        For servers whose statement is here and was checked: what it says it sent, 32 bytes a round.
+
+    Returns
+    -------
+    Equivocated
+        Who said what to whom.
+
+    Raises
+    ------
+    PeerError
+        If the evidence proves nothing: words that do not contradict each other, that are of several
+        servers, rounds or jobs, or that are not signed.
+    """
+    found = _read(data)
+    if found.vouchers and len(found.statements) == 1:
+        own = signed_statement.signed_by(found.statements[0], found.vouchers[0].sender, keys)
+        if own.terms != found.vouchers[0].contract:
+            raise PeerError(f"the statement of {own.server} is about another job")
+        return _vouchers(
+            found.vouchers, own.terms if terms == "" else terms, keys, {own.server: own.sent}
+        )
+    if found.statements:
+        return _two_statements(found, terms, keys)
+    return _vouchers(found.vouchers, terms, keys, said or {})
+
+
+def _read(data: bytes) -> Evidence:
+    if not data.startswith(_DOMAIN):
+        why = FORMAT.refusal_by_mark(data, "the evidence")
+        raise PeerError(why or "this is no evidence that a node has made")
+    try:
+        found: Evidence = decode(data[len(_DOMAIN) :], Evidence, msgspec.msgpack.decode)
+    except msgspec.DecodeError as error:
+        raise PeerError(f"this is no evidence: {error}") from None
+    if packed(found.vouchers, statements=found.statements) != data:
+        raise PeerError("this is evidence in another spelling than the one that all use")
+    return found
+
+
+def _vouchers(
+    vouchers: Sequence[Voucher],
+    terms: str,
+    keys: Mapping[str, str],
+    said: Mapping[str, bytes],
+) -> Equivocated:
+    about = {(voucher.contract, voucher.sender, voucher.round) for voucher in vouchers}
+    if len(about) != 1 or terms not in ("", vouchers[0].contract):
+        raise PeerError("the evidence is about several servers or rounds, or about another job")
+    ((_, sender, t),) = about
+    if not all(wire_messages.vouched(voucher, keys) for voucher in vouchers):
+        raise PeerError(f"the evidence against {sender} is not signed by it: it proves nothing")
+    words = [(voucher.recipient, voucher.digest) for voucher in vouchers]
+    if sender in said and terms and 1 <= t <= len(said[sender]) // signed_statement.DIGEST:
+        words.append(("everybody in its statement", signed_statement.digest_of(said[sender], t)))
+    if len({digest for _, digest in words}) < 2:
+        raise PeerError(f"the evidence shows one word of {sender} in round {t}: it proves nothing")
+    return Equivocated(sender=sender, round=t, said=tuple(words))
+
+
+def _two_statements(found: Evidence, terms: str, keys: Mapping[str, str]) -> Equivocated:
+    if found.vouchers or len(set(found.statements)) != 2:
+        raise PeerError("the evidence must be two different statements")
+    one, other = found.statements
+    for server in keys:
+        try:
+            both = [signed_statement.signed_by(data, server, keys) for data in (one, other)]
+        except PDMLError:
+            continue
+        if both[0].terms != both[1].terms or terms not in ("", both[0].terms):
+            raise PeerError(f"the statements of {server} are about another job")
+        words = (("some", wire_messages.hash_of(one)), ("others", wire_messages.hash_of(other)))
+        return Equivocated(
+            sender=server, round=len(both[0].sent) // signed_statement.DIGEST, said=words
+        )
+    raise PeerError("the two statements are not signed by one server of the study")

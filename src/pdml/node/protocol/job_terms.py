@@ -1,0 +1,187 @@
+"""What the parties of one training must agree on to the letter, and its digest, which every message
+carries.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+
+from pdml.errors import InvalidInput
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.graph import Graph
+from pdml.planning.server_spec import Place, RowSpec
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training import sums_release
+
+FLOATS, UNITS, WORDS = "<f8", "<i8", "<u8"  # what releases are made of: 8 bytes each
+MOST_NUMBERS = 1 << 19  # of one row of sums: 4 MB, which d = 1022 columns reach
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """One job: the study it belongs to, the plan, and who is joined to whom. Everything in it is
+    public.
+
+    ``rows`` follow from the study, and so from its hash: the digest has no more of them than what
+    bounds a message.
+    """
+
+    job: str
+    study: str  # hash of the study file
+    plan: TrainingPlan
+    servers: tuple[str, ...]
+    edges: tuple[tuple[int, int], ...]
+    rows: RowSpec
+
+    def __post_init__(self) -> None:
+        if (
+            not self.job
+            or len(self.job) > 64
+            or not self.job.isascii()
+            or not self.job.replace("-", "").replace("_", "").isalnum()
+        ):
+            raise InvalidInput(f"job must be 1 to 64 letters, digits, - or _, got {self.job!r}")
+        if not self.rows.menu:
+            raise InvalidInput("menu must hold the label ε of the study, got none", setting="menu")
+        _ = self.links  # refuses servers that are not joined
+        if self.sums:
+            self.plan.sum_stddevs(len(self.servers))  # refuses more colluders than servers
+            if self.shape[1] > MOST_NUMBERS:
+                raise InvalidInput(
+                    f"method must be 'rounds' for {self.width} columns, got 'sums': S has "
+                    f"d(d+1)/2 numbers, and a release at most {MOST_NUMBERS:,}",
+                    setting="method",
+                )
+
+    @cached_property
+    def links(self) -> Graph:
+        """Who is joined to whom by the study."""
+        return Graph(len(self.servers), self.edges)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Who hears whom: along the links; in an exchange of sums everybody hears everybody, and
+        along fewer pairs masks would let one neighbour isolate another.
+        """
+        return Graph.complete(len(self.servers)) if self.sums else self.links
+
+    @property
+    def classes(self) -> int:
+        """K."""
+        return self.rows.classes
+
+    @property
+    def width(self) -> int:
+        """d, with the constant column."""
+        return self.rows.width
+
+    @property
+    def epsilon(self) -> float:
+        """The smallest label ε the study allows: with B it bounds what any record can do."""
+        return min(self.rows.menu)
+
+    @property
+    def sums(self) -> bool:
+        """Whether the job is one exchange of sums."""
+        return self.plan.method == "sums"
+
+    @property
+    def masked(self) -> bool:
+        """Whether nothing but the total of all sums can be read."""
+        return self.sums and self.plan.colluding is not None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(C, d) of every vector; of sums one row."""
+        codes = self.rows.codes
+        return (1, sums_release.length(codes, self.width)) if self.sums else (codes, self.width)
+
+    @property
+    def dtype(self) -> str:
+        """What a release is made of: numbers, whole units, or words that hide them."""
+        return WORDS if self.masked else UNITS if self.sums else FLOATS
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of the canonical JSON of all of it."""
+        terms = {
+            "job": self.job,
+            "study": self.study,
+            "plan": self.plan.to_dict(),
+            "servers": self.servers,
+            "edges": sorted(sorted(edge) for edge in self.edges),
+            "classes": self.classes,
+            "width": self.width,
+            "epsilon": self.epsilon,
+            "norm_bound": self.rows.norm_bound,
+        }
+        return hashlib.sha256(
+            json.dumps(terms, sort_keys=True, separators=(",", ":")).encode()
+        ).hexdigest()
+
+    def index(self, server: str) -> int:
+        if server not in self.servers:
+            raise InvalidInput(f"server must be one of {', '.join(self.servers)}, got {server!r}")
+        return self.servers.index(server)
+
+    def neighbours(self, server: str) -> tuple[str, ...]:
+        """In ascending order of their index: the order in which sums over neighbours are taken."""
+        return tuple(self.servers[i] for i in self.graph.neighbours(self.index(server)))
+
+    def place(self, server: str, *, records: int, epsilons: Sequence[float]) -> Place:
+        """The place of ``server``, which has so many records, their labels with these ε."""
+        return Place.of(
+            self.links, self.index(server), self.rows, records=records, epsilons=epsilons
+        )
+
+    @cached_property
+    def norm_cap(self) -> float:
+        """A length that no honest release exceeds, up to a chance below 10^-8: ten times the
+        longest optimum plus six σ of noise.
+
+        The gradient of every J̃_i at 0 is at most |slope| B + |η|/n, and the sum over servers is
+        a-strongly convex, so an optimum is at most n/a times that long. A peer that sends more is
+        broken or hostile; it is not robustness against smaller lies: these can pull an honest
+        server past the cap, which stops before (`release_bound`, docs/solver.md).
+        """
+        longest = len(self.servers) * self._slope / self.plan.regularization
+        return 10 * (longest + self._noise)
+
+    @cached_property
+    def _slope(self) -> float:
+        """The longest gradient of J̃_i at 0."""
+        plan, size, n = self.plan, self.shape[0] * self.shape[1], len(self.servers)
+        loss, bound = plan.loss_for(self.classes), self.rows.norm_bound
+        slope = labels.record_shift(self.epsilon, bound, loss, self.classes) / 2
+        if slope == float("inf"):  # square loss: its slope at 0 is that of the label alone
+            slope = labels.label_shift(self.epsilon, bound, loss, self.classes)
+        return slope + plan.objective_bound * sqrt(size) / n
+
+    @cached_property
+    def _noise(self) -> float:
+        """Six σ of the loudest release; a longer one has a chance below 10^-8."""
+        n, size = len(self.servers), self.shape[0] * self.shape[1]
+        return 6 * max(self.plan.iterates(i, n).stddev(1) for i in range(n)) * sqrt(size)
+
+    def release_bound(self, server: str, pull: float) -> float:
+        """How long the next release of ``server`` can be, whatever its records are.
+
+        Parameters
+        ----------
+        server : str
+            Whose release.
+        pull : float
+            |β(d w̃_i + Σ w̃_l) - γ_i|, a function of what was released.
+
+        Returns
+        -------
+        float
+            w_i minimises J̃_i(w) - pull'w + β d |w|², which is (a/n + 2 β d)-strongly convex with
+            a gradient of at most slope + pull at 0; and six σ of noise (docs/solver.md).
+        """
+        plan, degree = self.plan, len(self.neighbours(server))
+        curvature = plan.regularization / len(self.servers) + 2 * plan.penalty * degree
+        return (self._slope + pull) / curvature + self._noise

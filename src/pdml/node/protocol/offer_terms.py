@@ -1,0 +1,151 @@
+"""What an operator decides about: the terms of an offer, and what the job costs its people."""
+
+from dataclasses import dataclass, replace
+from math import isinf
+from typing import Any
+
+from pdml.accounting import Budget, Ledger
+from pdml.accounting.ledger_row import Line
+from pdml.node.protocol.job_offer import Offer
+from pdml.node.protocol.job_terms import Contract
+from pdml.node.storage.control_db import Attempt
+from pdml.node.storage.node_dir import Home
+from pdml.study import Study
+
+_OTHERS = "other servers"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """One row of the ledger against other servers, as it stands and with the whole job in it.
+
+    ``limit`` is the budget's ε for this row; None where the budget does not speak of it.
+    """
+
+    before: Line
+    after: Line
+    limit: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; infinity as the string "inf"."""
+        limit = "inf" if self.limit is not None and isinf(self.limit) else self.limit
+        after = self.after.to_dict()
+        return {
+            "data": after["data"],
+            "adversary": after["adversary"],
+            "colluding": self.after.colluding,
+            "delta": after["delta"],
+            "epsilon_before": self.before.to_dict()["epsilon"],
+            "epsilon_after": after["epsilon"],
+            "budget": limit,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """An offer as this node understands it, by its own study and its own journal."""
+
+    attempt: Attempt
+    offer: Offer
+    contract: Contract
+    study: Study
+    server: str  # this node
+    dataset: str
+    records: int
+    costs: tuple[Cost, ...]
+
+    @property
+    def digest(self) -> str:
+        """Of the offer: what an operator accepts."""
+        return self.attempt.digest
+
+    @property
+    def budget(self) -> Budget:
+        return self.study.budget or Budget()
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        offer = self.offer
+        return self.attempt.to_dict() | {
+            "study": self.study.id,
+            "study_hash": self.study.hash,
+            "contract": self.contract.digest,
+            "plan": self.contract.plan.to_dict(),
+            "members": list(self.contract.servers),
+            "resume": offer.resume,
+            "start_timeout": offer.start_timeout,
+            "round_timeout": offer.round_timeout,
+            "dataset": self.dataset,
+            "records": self.records,
+            "costs": [cost.to_dict() for cost in self.costs],
+        }
+
+
+def read_terms(home: Home, attempt: Attempt) -> Terms:
+    """The terms of an offer that this node was sent.
+
+    Parameters
+    ----------
+    home : Home
+        The node's folder.
+    attempt : Attempt
+        As `pdml.node.operator.commands.find` has it.
+
+    Returns
+    -------
+    Terms
+
+    Raises
+    ------
+    PeerError, InvalidInput
+        If the offer is not signed, or is for another study than this node's.
+    DataError
+        If the node has no data set that can be read.
+    """
+    study, held = home.checked_study(), home.holdings()
+    key = study.signing_keys[attempt.offerer]
+    offer = Offer.read(attempt.offer, attempt.offerer, key)
+    contract = offer.agreed(study)
+    spent, others = _spent(home, held.dataset, contract.job)
+    flip = held.flip()
+    before = Ledger(((flip, *spent),), classes=contract.classes)
+    planned = contract.plan.events(held.server.place)
+    after = replace(before, events=((flip, *others, *planned),))
+    return Terms(
+        attempt=attempt,
+        offer=offer,
+        contract=contract,
+        study=study,
+        server=home.name,
+        dataset=held.dataset,
+        records=held.server.place.records,
+        costs=_costs(before, after, study.budget or Budget()),
+    )
+
+
+def _spent(home: Home, dataset: str, job: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Events of the data set: all, and those of other jobs than this one."""
+    journal = home.committed()
+    if journal is None:
+        return (), ()
+    try:
+        return journal.spent(dataset), journal.spent(dataset, but=job)
+    finally:
+        journal.close()
+
+
+def _costs(before: Ledger, after: Ledger, budget: Budget) -> tuple[Cost, ...]:
+    """At the budget's own δ, so that the figures are those that the limit is for."""
+    shown = [line for line in after.overview(budget.colluding) if line.adversary == _OTHERS]
+    most = max((line.colluding or 0 for line in shown), default=0)
+    limited = {None, budget.colluding or most}
+    found = []
+    for data, k in ((line.data, line.colluding) for line in shown):
+        whole = data in ("features", "label")
+        limit, delta = budget.limit(data) if whole else (None, after.delta)
+        rows = [
+            replace(ledger, delta=delta).line(data, _OTHERS, colluding=k)
+            for ledger in (before, after)
+        ]
+        found.append(Cost(before=rows[0], after=rows[1], limit=limit if k in limited else None))
+    return tuple(found)

@@ -1,0 +1,367 @@
+"""What a node signs at the end of a job: what it sent and heard, and what its data set has spent.
+
+Everything in a statement is noisy or public. The statements of all nodes and the study are enough
+to make the model and its page, and to check them: `pdml.consortium.result_folder`,
+`pdml.consortium.verification`.
+`Party.statement` builds and signs one.
+
+A statement travels and is stored as the domain, 64 bytes of signature, and msgpack. Its length is
+bounded by the contract before anything is read, its signature is checked before anything is parsed,
+and every list has the length that the contract says.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from math import inf
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from pdml.accounting import event_codec, event_groups
+from pdml.accounting.budget import MOST_ROUNDS
+from pdml.accounting.events import Event, IterateReleased
+from pdml.accounting.provenance import DEVICES, ELSEWHERE, OPERATOR, UNSAID
+from pdml.errors import PDMLError, PeerError
+from pdml.formats import Format, decode
+from pdml.mechanisms.exact_gaussian import on_grid
+from pdml.mechanisms.randomness import SOURCES, Secure
+from pdml.node.crypto.signing import Identity, verified
+from pdml.node.job import sums_participant
+from pdml.node.protocol import wire_messages
+from pdml.node.protocol.job_terms import Contract
+from pdml.planning.server_spec import Place
+from pdml.planning.training_plan import TrainingPlan
+
+FORMAT = Format(name="statement", version=1)
+DIGEST = 32  # bytes of a sha256
+MOST_RECORDS = 10**8  # of one data set; beyond, rounding costs more than further records save
+MOST_EARLIER = 1_000  # jobs on one data set before this one
+MOST_EARLIER_ROUNDS = 100_000  # of all of them
+
+_ALIAS = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_DOMAIN = b"pdml statement 1\0"
+_SIGNATURE = 64
+_HEAD = len(_DOMAIN) + _SIGNATURE
+_EVENT = 256  # bytes that one event needs at most
+_NAMES = 4096  # all names, digests and single numbers
+
+
+# Lengths are checked where msgpack announces them, before anything is allocated.
+Rounds = Annotated[list[float], Meta(max_length=MOST_ROUNDS)]
+Each = Annotated[list[int | float], Meta(max_length=1_000)]  # one number per server
+Settings = dict[str, int | float | str | Each | None]
+Part = Annotated[list[int | float | str], Meta(max_length=8)]  # of one field of an event
+Parts = Annotated[list[int | float | Part], Meta(max_length=1_000)]
+Fields = dict[str, bool | int | float | str | Parts | None]
+Events = Annotated[list[Fields], Meta(max_length=MOST_ROUNDS + 1)]
+
+
+class Heard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a node has of one neighbour."""
+
+    sender: str
+    digests: bytes  # of its release of every round, 32 bytes each
+    apart: Rounds  # the distance between its release and this node's own; of sums there is none
+    dataset: str  # the alias of the data set on which it said, in its hello, that it trains
+    before: int  # how many vectors that data set had released before this job, as it said
+
+
+class Earlier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A job before this one that released something of the same data set."""
+
+    job: str
+    terms: str  # the digest of its contract
+    study: str  # which may be an earlier revision
+    plan: Settings
+    rounds: int  # as many as were released
+    events: Events  # what they spent, as `spending.summed` has it
+
+
+class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The end of a job at one node.
+
+    The digest of the terms follows from ``job``, ``plan`` and the study whose hash is ``study``.
+    """
+
+    version: int = FORMAT.version
+    terms: str  # the digest of the contract
+    study: str
+    job: str
+    plan: Settings
+    server: str
+    dataset: str  # its alias
+    records: int
+    epsilon: float  # the smallest label ε of the records
+    label_epsilon: float  # the largest
+    randomised_by: str  # who randomised the labels, as the operator says
+    source: str  # of the noise
+    sent: bytes  # the digest of the release of every round, 32 bytes each
+    heard: Annotated[list[Heard], Meta(max_length=1_000)]  # by neighbour, in the contract's order
+    release: bytes  # the payload of the last round
+    events: Events  # of this job
+    earlier: Annotated[list[Earlier], Meta(max_length=MOST_EARLIER)]
+
+    def vector(self, contract: Contract) -> NDArray[Any]:
+        """w̃_i(T), or the row of sums."""
+        return wire_messages.unpacked(self.release, contract.shape, contract.dtype)
+
+    @property
+    def spent(self) -> tuple[Event, ...]:
+        """The events of this job."""
+        return tuple(event_codec.event_of(values) for values in self.events)
+
+    @property
+    def spent_before(self) -> tuple[Event, ...]:
+        """The events of earlier jobs."""
+        return tuple(event_codec.event_of(values) for job in self.earlier for values in job.events)
+
+    @property
+    def before(self) -> int:
+        """How many vectors the data set had released before this job."""
+        return sum(job.rounds for job in self.earlier)
+
+
+def digest_of(digests: bytes, t: int) -> str:
+    """The digest of round t, in hex, among 32 bytes per round."""
+    return digests[DIGEST * (t - 1) : DIGEST * t].hex()
+
+
+def most_bytes(contract: Contract, server: str) -> int:
+    """The longest statement that a contract allows to one server: known before anything is read.
+
+    Parameters
+    ----------
+    contract : Contract
+        The job.
+    server : str
+        Who speaks.
+
+    Returns
+    -------
+    int
+        Bytes, signature included.
+    """
+    neighbours = len(contract.neighbours(server))
+    each = DIGEST + (DIGEST + 9) * neighbours + _EVENT  # of one round
+    names = _NAMES + 512 * neighbours
+    plan = 1024 + 20 * len(contract.servers)
+    vector = 8 * contract.shape[0] * contract.shape[1]
+    this_job = names + each * (contract.plan.rounds + 1) + vector + plan
+    return _HEAD + this_job + MOST_EARLIER * (4 * _EVENT + plan)
+
+
+def sign(statement: Statement, identity: Identity) -> bytes:
+    """A statement as it travels.
+
+    Parameters
+    ----------
+    statement : Statement
+        What is said.
+    identity : Identity
+        Of the node that says it.
+
+    Returns
+    -------
+    bytes
+        The same for the same arguments.
+    """
+    content = msgspec.msgpack.encode(statement)
+    return _DOMAIN + identity.sign(_DOMAIN + content) + content
+
+
+def signed_by(data: bytes, server: str, keys: Mapping[str, str]) -> Statement:
+    """What ``server`` has signed: its signature and its form are checked, and nothing else.
+
+    Parameters
+    ----------
+    data : bytes
+        Whose length was checked.
+    server : str
+        Who should have signed it.
+    keys : mapping of str to str
+        Everybody's public key by name.
+
+    Returns
+    -------
+    Statement
+        Well formed; what it says may be anything.
+
+    Raises
+    ------
+    PeerError
+        If it is not signed by ``server``, or not well formed.
+    """
+    if why := FORMAT.refusal_by_mark(data, f"{server} signed a statement that"):
+        raise PeerError(why)
+    signature, content = data[len(_DOMAIN) : _HEAD], data[_HEAD:]
+    good = verified(keys.get(server, ""), _DOMAIN + content, signature)
+    if not good or not data.startswith(_DOMAIN):
+        raise PeerError(f"the statement of {server} is not signed by it: somebody changed it")
+    try:
+        statement: Statement = decode(content, Statement, msgspec.msgpack.decode)
+    except msgspec.DecodeError as error:
+        raise PeerError(f"{server} signed something that is no statement: {error}") from None
+    if why := FORMAT.refusal(statement.version, f"{server} signed a statement that"):
+        raise PeerError(why)
+    if statement.server != server:
+        raise PeerError(f"{server} signed a statement of {statement.server!r}")
+    if msgspec.msgpack.encode(statement) != content:
+        raise PeerError(f"{server} spelt its statement in another way than all others do")
+    return statement
+
+
+def open_statement(
+    data: bytes,
+    contract: Contract,
+    server: str,
+    keys: Mapping[str, str],
+) -> Statement:
+    """Check the statement of ``server`` by itself; `pdml.consortium.result_folder` compares it with
+    others.
+
+    Parameters
+    ----------
+    data : bytes
+        As it arrived.
+    contract : Contract
+        The job, as this party knows it.
+    server : str
+        Who should have signed it.
+    keys : mapping of str to str
+        Everybody's public key by name.
+
+    Returns
+    -------
+    Statement
+        Of this contract: with its rounds, neighbours and coordinates, a last release that is within
+        the cap and the one it says it sent, and the plan's events for its number of records.
+
+    Raises
+    ------
+    PeerError
+        For anything else; the sentence names ``server``.
+    """
+    if len(data) > most_bytes(contract, server):
+        raise PeerError(f"{server} made a statement of {len(data):,} bytes, longer than any may be")
+    said = signed_by(data, server, keys)
+    known = (contract.digest, contract.job, contract.study)
+    if (said.terms, said.job, said.study) != known or not _same_plan(said.plan, contract.plan):
+        raise PeerError(f"{server} made a statement on another job")
+    _check_lengths(said, contract)
+    _check_claims(said, contract)
+    _check_release(said, contract)
+    _check_events(said, contract)
+    return said
+
+
+def _same_plan(values: Mapping[str, Any], plan: TrainingPlan) -> bool:
+    try:
+        return TrainingPlan.from_dict(dict(values)) == plan
+    except (PDMLError, TypeError):
+        return False
+
+
+def _check_lengths(said: Statement, contract: Contract) -> None:
+    """Every round of every neighbour, and nothing else."""
+    server, rounds = said.server, contract.plan.rounds
+    if tuple(heard.sender for heard in said.heard) != contract.neighbours(server):
+        raise PeerError(f"{server} tells what it heard from others than its neighbours")
+    lengths = {len(said.sent), *(len(heard.digests) for heard in said.heard)}
+    gaps = 0 if contract.sums else rounds
+    if lengths != {DIGEST * rounds} or any(len(heard.apart) != gaps for heard in said.heard):
+        raise PeerError(f"{server} does not tell what it sent and heard in each of {rounds} rounds")
+    farthest = 2 * contract.norm_cap
+    if not all(0 <= gap <= farthest for heard in said.heard for gap in heard.apart):
+        raise PeerError(f"{server} tells distances that no honest node would have")
+
+
+def _check_claims(said: Statement, contract: Contract) -> None:
+    """What nobody else can know must at least be possible."""
+    server, low, high = said.server, said.epsilon, said.label_epsilon
+    if not 1 <= said.records <= MOST_RECORDS:
+        raise PeerError(f"{server} tells of {said.records:,} records, not 1 to {MOST_RECORDS:,}")
+    if not contract.epsilon <= low <= high < inf:
+        raise PeerError(f"{server} tells of impossible label epsilons, from {low:g} to {high:g}")
+    if said.randomised_by not in (DEVICES, ELSEWHERE, OPERATOR, UNSAID):
+        raise PeerError(f"{server} says that {said.randomised_by[:40]!r} randomised its labels")
+    if said.source not in SOURCES:
+        raise PeerError(f"{server} tells of noise from {said.source[:40]!r}, which nobody knows")
+    if not _ALIAS.fullmatch(said.dataset):
+        raise PeerError(f"{server} gives its data set a name that no node gives")
+
+
+def _check_release(said: Statement, contract: Contract) -> None:
+    """The last release is what was sent, and what the noise it speaks of can have made."""
+    server, (rows, width) = said.server, contract.shape
+    if len(said.release) != 8 * rows * width:
+        raise PeerError(f"{server} tells a last release of {len(said.release):,} bytes")
+    values = said.vector(contract)
+    if wire_messages.unsound(values, contract) or _unlikely(values, said, contract):
+        raise PeerError(f"{server} tells a last release that no honest node would have")
+    if wire_messages.hash_of(said.release) != digest_of(said.sent, contract.plan.rounds):
+        raise PeerError(f"{server} tells another last release than it says it sent")
+    if said.source == Secure.name and not contract.sums and not on_grid(values):
+        raise PeerError(f"{server} speaks of secure noise, which cannot make its last release")
+
+
+def _unlikely(values: NDArray[Any], said: Statement, contract: Contract) -> bool:
+    """Whether its records cannot have these sums; masks hide it."""
+    seen = contract.sums and not contract.masked
+    return seen and sums_participant.impossible(values, contract, [place_of(said, contract)])
+
+
+def _check_events(said: Statement, contract: Contract) -> None:
+    """A node cannot understate what it spent: its records and its ε say what the plan costs."""
+    server = said.server
+    try:
+        planned = contract.plan.events(place_of(said, contract))
+        if difference := event_codec.difference(said.spent, planned):
+            raise PeerError(f"{server} tells another spending than the plan's: {difference}")
+        if not 0 <= said.before <= MOST_EARLIER_ROUNDS:
+            raise PeerError(f"{server} tells of more earlier rounds than a data set can have had")
+        for job in said.earlier:
+            _check_earlier(said, job, contract)
+        if len({job.job for job in said.earlier} | {contract.job}) <= len(said.earlier):
+            raise PeerError(f"{server} tells of one earlier job twice")
+    except PeerError:
+        raise
+    except (PDMLError, TypeError, ValueError, OverflowError) as error:
+        raise PeerError(f"{server} tells of events that cannot be read: {error}") from None
+
+
+def place_of(said: Statement, contract: Contract) -> Place:
+    """What a server says of its records.
+
+    Parameters
+    ----------
+    said : Statement
+        Its statement.
+    contract : Contract
+        The job.
+
+    Returns
+    -------
+    Place
+        With the smallest and the largest ε alone.
+    """
+    return contract.place(
+        said.server, records=said.records, epsilons=(said.epsilon, said.label_epsilon)
+    )
+
+
+def _check_earlier(said: Statement, job: Earlier, contract: Contract) -> None:
+    plan = TrainingPlan.from_dict(dict(job.plan))
+    before = replace(contract, job=job.job, study=job.study, plan=plan)
+    if before.digest != job.terms or not 1 <= job.rounds <= before.plan.rounds:
+        raise PeerError(f"{said.server} tells of an earlier job {job.job} with impossible terms")
+    planned = replace(plan, rounds=job.rounds).events(place_of(said, contract))
+    told = tuple(event_codec.event_of(values) for values in job.events)
+    known = event_groups.summed(planned)
+    older = [replace(e, solver_slack=None) if isinstance(e, IterateReleased) else e for e in known]
+    difference = event_codec.difference(told, known)
+    if difference and event_codec.difference(told, older):  # nodes told it without the slack
+        sentence = f"{said.server} tells another spending of job {job.job} than its plan's"
+        raise PeerError(f"{sentence}: {difference}")

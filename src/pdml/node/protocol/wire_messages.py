@@ -1,0 +1,307 @@
+"""What nodes say to each other: signed, versioned msgpack, plain bytes with shape and dtype, never
+pickle.
+
+The signature of a hello covers all its fields. That of a release covers its `Voucher`: the digest
+of the contract (hence study, job, plan and shape), round, sender, recipient and the payload's
+digest; what else is in it must be what the recipient's own contract says. So whoever has heard a
+release can keep the voucher without the vector, and still prove what the sender said.
+Whatever does not check out raises `PeerError`, which names the sender.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pdml.errors import PeerError
+from pdml.formats import Format, decode
+from pdml.node.crypto.signing import Identity, verified
+from pdml.node.job import sums_participant
+from pdml.node.protocol.job_terms import FLOATS, Contract
+
+FORMAT = Format(name="training message", version=2)
+ENVELOPE = 1024  # bytes a message may need beyond its payload
+ANSWERS = (
+    6  # messages that one answer may hold: a hello and the rounds by which neighbours can be apart
+)
+
+_DOMAIN = b"pdml training message 2\0"
+
+
+class Vector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="vector"):
+    """The release of one round, for one neighbour."""
+
+    version: int
+    contract: str
+    study: str
+    job: str
+    round: int
+    sender: str
+    recipient: str
+    dtype: str
+    shape: tuple[int, int]
+    payload: bytes
+    signature: bytes = b""
+
+
+class Voucher(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="voucher"):
+    """A release without its vector: what its sender has signed."""
+
+    version: int
+    contract: str
+    round: int
+    sender: str
+    recipient: str
+    digest: str  # of the payload
+    signature: bytes = b""
+
+
+class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hello"):
+    """Where a node stands: its last committed round, that release's hash, and what its data set has
+    released over all jobs.
+
+    An old hello must not pass for a rollback: ``life`` is drawn by every process anew, and one that
+    its recipient has not met counts only with the recipient's own ``challenge`` in ``echo``.
+    """
+
+    version: int
+    contract: str
+    study: str
+    job: str
+    round: int
+    sender: str
+    recipient: str
+    digest: str  # of the payload of ``round``; "" before the first
+    dataset: str  # its alias: nothing that depends on records
+    releases: int  # of this data set, this job's included
+    new_participants: bool  # the operator's word: nobody is in another data set of this node
+    life: str
+    challenge: str
+    echo: str
+    signature: bytes = b""
+
+
+Message = TypeVar("Message", Vector, Hello)
+
+
+def hash_of(payload: bytes) -> str:
+    return hashlib.sha256(payload).hexdigest()
+
+
+def vector(
+    contract: Contract, identity: Identity, *, sender: str, recipient: str, t: int, payload: bytes
+) -> bytes:
+    """One release, signed for one neighbour; the same arguments give the same bytes."""
+    return _signed(
+        identity,
+        Vector(
+            FORMAT.version,
+            contract.digest,
+            contract.study,
+            contract.job,
+            t,
+            sender,
+            recipient,
+            contract.dtype,
+            contract.shape,
+            payload,
+        ),
+    )
+
+
+def hello(
+    contract: Contract, identity: Identity, *, sender: str, recipient: str, t: int, **standing: Any
+) -> bytes:
+    """``standing``: the fields that only a `Hello` has."""
+    return _signed(
+        identity,
+        Hello(
+            FORMAT.version,
+            contract.digest,
+            contract.study,
+            contract.job,
+            t,
+            sender,
+            recipient,
+            **standing,
+        ),
+    )
+
+
+def packed(values: NDArray[Any], dtype: str = FLOATS) -> bytes:
+    """The bytes of a release; numbers of another kind than ``dtype`` are a mistake."""
+    return np.ascontiguousarray(values.astype(dtype, casting="equiv")).tobytes()
+
+
+def unpacked(payload: bytes, shape: tuple[int, int], dtype: str = FLOATS) -> NDArray[Any]:
+    kind = np.dtype(dtype)
+    return np.frombuffer(payload, dtype=kind).reshape(shape).astype(kind.newbyteorder("="))
+
+
+def most_bytes(shape: tuple[int, int], servers: Sequence[str]) -> int:
+    """The longest message about vectors of this shape between these servers: known before anything
+    is parsed.
+    """
+    return 8 * shape[0] * shape[1] + ENVELOPE + 4 * max(map(len, servers))
+
+
+def open_vector(
+    data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]
+) -> tuple[Vector, NDArray[Any]]:
+    """Check a release from ``carrier`` (the name the transport gives its sender) and unpack it."""
+    message = _opened(Vector, data, contract, carrier=carrier, me=me, keys=keys)
+    if (
+        message.dtype != contract.dtype
+        or message.shape != contract.shape
+        or len(message.payload) != 8 * contract.shape[0] * contract.shape[1]
+    ):
+        raise PeerError(
+            f"{carrier} sent {message.dtype} of shape {message.shape}, expected "
+            f"{contract.dtype} of {contract.shape}"
+        )
+    if not 1 <= message.round <= contract.plan.rounds:
+        raise PeerError(
+            f"{carrier} sent a release of round {message.round}, but the plan has rounds 1 "
+            f"to {contract.plan.rounds}"
+        )
+    values = unpacked(message.payload, contract.shape, contract.dtype)
+    if why := unsound(values, contract):
+        raise PeerError(f"{carrier} sent a vector of round {message.round} {why}")
+    return message, values
+
+
+def unsound(values: NDArray[Any], contract: Contract) -> str:
+    """Why no honest server has released this; "" if one may have.
+
+    Parameters
+    ----------
+    values : array
+        Of the contract's shape and kind.
+    contract : Contract
+        The job.
+
+    Returns
+    -------
+    str
+        Words for "it sent a vector ...". Of a masked row nothing can be said.
+    """
+    if contract.sums:
+        if not contract.masked and sums_participant.beyond(values, contract):
+            return "with a sum that no number of records has"
+        return ""
+    if not np.isfinite(values).all():
+        return "that is not finite"
+    with np.errstate(over="ignore"):
+        norm = float(np.linalg.norm(values))
+    if norm <= contract.norm_cap:
+        return ""
+    return f"of length {norm:.3g}: no honest one exceeds {contract.norm_cap:.3g}"
+
+
+def open_hello(
+    data: bytes, contract: Contract, *, carrier: str, me: str, keys: Mapping[str, str]
+) -> Hello:
+    message = _opened(Hello, data, contract, carrier=carrier, me=me, keys=keys)
+    if not (
+        0 <= message.round <= contract.plan.rounds and message.round <= message.releases < 2**53
+    ):
+        raise PeerError(
+            f"{carrier} says it stands at round {message.round} of {contract.plan.rounds}: "
+            "that cannot be"
+        )
+    return message
+
+
+def _signed(identity: Identity, message: Message) -> bytes:
+    return msgspec.msgpack.encode(
+        msgspec.structs.replace(message, signature=identity.sign(_signable(message)))
+    )
+
+
+def voucher_of(message: Vector) -> Voucher:
+    """What stays of a release when its vector is gone.
+
+    Parameters
+    ----------
+    message : Vector
+        A release whose signature was checked.
+
+    Returns
+    -------
+    Voucher
+        With the same signature, which `vouched` checks.
+    """
+    said = (message.version, message.contract, message.round, message.sender, message.recipient)
+    return Voucher(*said, hash_of(message.payload), message.signature)
+
+
+def vouched(voucher: Voucher, keys: Mapping[str, str]) -> bool:
+    """Whether the sender has signed this voucher.
+
+    Parameters
+    ----------
+    voucher : Voucher
+        As somebody shows it.
+    keys : mapping of str to str
+        Everybody's public key by name.
+
+    Returns
+    -------
+    bool
+        False also if the sender has no key or speaks another version.
+    """
+    key = keys.get(voucher.sender, "")
+    known = voucher.version == FORMAT.version
+    return known and verified(key, _signable(voucher), voucher.signature)
+
+
+def _signable(message: Vector | Voucher | Hello) -> bytes:
+    signed = voucher_of(message) if isinstance(message, Vector) else message
+    return _DOMAIN + msgspec.msgpack.encode(msgspec.structs.replace(signed, signature=b""))
+
+
+def _opened(
+    kind: type[Message],
+    data: bytes,
+    contract: Contract,
+    *,
+    carrier: str,
+    me: str,
+    keys: Mapping[str, str],
+) -> Message:
+    if len(data) > (most := most_bytes(contract.shape, contract.servers)):
+        raise PeerError(
+            f"{carrier} sent {len(data)} bytes, more than the {most} any message of this job needs"
+        )
+    try:
+        message: Message = decode(data, kind, msgspec.msgpack.decode)
+    except msgspec.DecodeError as error:
+        why = FORMAT.refusal_of(data, f"{carrier} sent a message that", msgspec.msgpack.decode)
+        raise PeerError(
+            why or f"{carrier} sent something that is no {kind.__name__.lower()} message: {error}"
+        ) from None
+    if why := FORMAT.refusal(message.version, f"{carrier} sent a message that"):
+        raise PeerError(why)
+    if message.study != contract.study:
+        raise PeerError(
+            f"{carrier} trains another study ({message.study[:12]}..., this node has "
+            f"{contract.study[:12]}...)"
+        )
+    if message.job != contract.job or message.contract != contract.digest:
+        raise PeerError(
+            f"{carrier} trains under another contract (job {message.job!r}): plan, servers "
+            "or links differ"
+        )
+    if message.sender not in contract.neighbours(me) or message.sender != carrier:
+        raise PeerError(
+            f"{carrier} sent a message in the name of {message.sender!r}, who is not the "
+            "neighbour that it came from"
+        )
+    if message.recipient != me:
+        raise PeerError(f"{carrier} sent a message that was meant for {message.recipient!r}")
+    if not verified(keys[message.sender], _signable(message), message.signature):
+        raise PeerError(f"{carrier} sent a message whose signature is not {message.sender}'s")
+    return message

@@ -1,0 +1,454 @@
+"""A node's memory: SQLite with synchronous=FULL, where the ledger is debited and the outgoing bytes
+are stored in one transaction.
+
+What is sent was committed before. So a node that is killed at any moment sends the same bytes
+again, never fresh noise, and no release escapes the ledger. A node that starts again replays its
+rounds from here: what it heard, and what it sent.
+
+Guarantees
+----------
+- `commit` is all or nothing and on disk when it returns: the release, its events, and what was
+  heard before it. What was heard since is asked for again after a crash.
+- A round is committed once; another release for it is refused.
+- Budgets belong to a data set: `spent` gathers the events of every job on it.
+- The un-noised state (q_i - η_i/n) is stored sealed, and overwritten by `finish`.
+- What neighbours have signed stays, without their vectors: so that one who said different things to
+  different neighbours can be proved to have done so. The node's own statement is stored before it
+  can be sent: there is only one.
+"""
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pdml.accounting import event_codec
+from pdml.accounting.events import Event
+from pdml.errors import DataError, JournalError
+from pdml.formats import Format
+from pdml.node.storage.sqlite_store import Store
+from pdml.ownership import open_ours
+
+FORMAT = Format(name="journal", version=3, oldest=2)
+RUNNING, FINISHED = "running", "finished"
+
+_TABLES = """
+CREATE TABLE jobs (
+    job TEXT PRIMARY KEY, contract TEXT NOT NULL, server TEXT NOT NULL, dataset TEXT NOT NULL,
+    source TEXT NOT NULL, state TEXT NOT NULL, sealed BLOB, terms TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE TABLE outbox (
+    job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, payload BLOB NOT NULL,
+    PRIMARY KEY (job, round)
+) STRICT;
+CREATE TABLE inbox (
+    job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL, sender TEXT NOT NULL,
+    digest TEXT NOT NULL, payload BLOB, signature BLOB, PRIMARY KEY (job, round, sender)
+) STRICT;
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY, dataset TEXT NOT NULL, job TEXT NOT NULL REFERENCES jobs,
+    round INTEGER NOT NULL, event TEXT NOT NULL
+) STRICT;
+CREATE TABLE peers (
+    job TEXT NOT NULL REFERENCES jobs, sender TEXT NOT NULL, dataset TEXT NOT NULL,
+    before INTEGER NOT NULL, PRIMARY KEY (job, sender)
+) STRICT;
+CREATE TABLE statements (
+    job TEXT NOT NULL REFERENCES jobs, server TEXT NOT NULL, content BLOB NOT NULL,
+    PRIMARY KEY (job, server)
+) STRICT;
+"""
+_UPGRADES = {  # from each older format to the next one
+    2: """
+ALTER TABLE jobs ADD COLUMN terms TEXT NOT NULL DEFAULT '';
+ALTER TABLE inbox ADD COLUMN signature BLOB;
+CREATE TABLE statements (
+    job TEXT NOT NULL REFERENCES jobs, server TEXT NOT NULL, content BLOB NOT NULL,
+    PRIMARY KEY (job, server)
+) STRICT;
+"""
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One row of `jobs`."""
+
+    job: str
+    contract: str
+    server: str
+    dataset: str
+    source: str  # of the noise
+    state: str
+    terms: str  # its study's hash and its plan as JSON; "" for one that began in format 2
+    round: int  # the last committed one
+
+
+class Journal:
+    """One node's journal; one process at a time may hold it, while others may look into it
+    (`Journal.peek`).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: int | None = None
+        try:
+            self._lock = _held(path)
+            self._db = Store(
+                path,
+                pragmas=(
+                    "journal_mode=WAL",
+                    "synchronous=FULL",
+                    "secure_delete=ON",
+                    "foreign_keys=ON",
+                ),
+                timeout=5,
+            )
+            self._prepare()
+        except (sqlite3.Error, OSError, JournalError, DataError) as error:
+            if self._lock is not None:
+                os.close(self._lock)
+            if isinstance(error, (JournalError, DataError)):
+                raise
+            raise JournalError(
+                f"the journal {path.name} cannot be used: {_reason(error)}"
+            ) from error
+
+    @classmethod
+    def peek(cls, path: Path) -> "Journal":
+        """The journal for reading only: what was committed last, whoever holds it."""
+        journal = cls.__new__(cls)
+        journal.path, journal._lock = path, None
+        try:
+            journal._db = Store(path, read_only=True, timeout=5)
+            (version,) = journal._db.row("PRAGMA user_version")
+        except (sqlite3.Error, OSError) as error:
+            raise JournalError(
+                f"the journal {path.name} cannot be read: {_reason(error)}"
+            ) from error
+        if version == 0:  # nobody may take it for one in which nothing was released
+            journal._db.close()
+            raise JournalError(f"the journal {path.name} holds nothing")
+        if version != FORMAT.version:
+            journal._db.detach()
+            journal._prepare()
+        return journal
+
+    @staticmethod
+    def holder(path: Path) -> int | None:
+        """The process that has the journal open, if one has."""
+        try:
+            handle = os.open(_lock_of(path), os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return int(os.pread(handle, 20, 0) or b"0")
+        finally:
+            os.close(handle)
+        return None
+
+    def _prepare(self) -> None:
+        """New tables, or those of an older format brought up to date: all or nothing."""
+        try:
+            self._upgrade()
+        except BaseException:
+            self._db.close()  # else it stays locked as long as somebody looks at the error
+            raise
+
+    def _upgrade(self) -> None:
+        with self._transaction():
+            (version,) = self._db.row("PRAGMA user_version")
+            if version and (why := FORMAT.refusal(version, f"the journal {self.path.name}")):
+                raise JournalError(why)
+            older = range(version, FORMAT.version)
+            steps = [_UPGRADES[i] for i in older] if version else [_TABLES]
+            for statement in "".join(steps).split(";\n"):
+                self._db.change(statement)
+            if steps:
+                self._db.change(f"PRAGMA user_version = {FORMAT.version}")
+
+    def close(self) -> None:
+        with suppress(sqlite3.Error):  # a full disk: what was heard is asked for again
+            self._db.sync()
+        self._db.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """On disk when it ends, or not at all."""
+        with self._told(), self._db.transaction():
+            yield
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise JournalError(
+                f"the journal {self.path.name} cannot be written: {_reason(error)}; nothing "
+                "was sent"
+            ) from error
+
+    def job(self, job: str) -> Job | None:
+        names = ("job", "contract", "server", "dataset", "source", "state", "terms")
+        query = f"SELECT {', '.join(names)} FROM jobs WHERE job = ?"
+        row = self._db.row(query, (job,))
+        if row is None:
+            return None
+        (last,) = self._db.row("SELECT coalesce(max(round), 0) FROM outbox WHERE job = ?", (job,))
+        return Job(**dict(zip(names, row, strict=True)), round=last)
+
+    def jobs(self) -> list[Job]:
+        names = [name for (name,) in self._db.rows("SELECT job FROM jobs ORDER BY rowid")]
+        return [job for name in names if (job := self.job(name)) is not None]
+
+    def begin(
+        self,
+        job: str,
+        *,
+        contract: str,
+        server: str,
+        dataset: str,
+        source: str,
+        sealed: bytes,
+        terms: str,
+    ) -> None:
+        """A new job with its sealed state: whatever is drawn once for it is now drawn."""
+        with self._transaction():
+            self._insert_job(job, contract, server, dataset, source, RUNNING, sealed, terms)
+
+    def _insert_job(self, *values: str | bytes) -> None:
+        columns = "(job, contract, server, dataset, source, state, sealed, terms)"
+        self._db.change(f"INSERT INTO jobs {columns} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+    def release(
+        self,
+        job: str,
+        *,
+        contract: str,
+        server: str,
+        dataset: str,
+        source: str,
+        payload: bytes,
+        events: Sequence[Event],
+    ) -> None:
+        """A job of one release, begun, debited and finished at once: there is none without its
+        debit, which a later one could fail to count.
+        """
+        with self._transaction():
+            self._insert_job(job, contract, server, dataset, source, FINISHED, b"", "")
+            self._insert_release(job, dataset, 1, payload, events)
+
+    def sources(self, dataset: str) -> set[str]:
+        """Where the noise of this data set's jobs came from."""
+        return {
+            name
+            for (name,) in self._db.rows(
+                "SELECT DISTINCT source FROM jobs WHERE dataset = ?", (dataset,)
+            )
+        }
+
+    def sealed(self, job: str) -> bytes:
+        (content,) = self._db.row("SELECT sealed FROM jobs WHERE job = ?", (job,))
+        if content is None:
+            raise JournalError(
+                f"job {job} is finished: its inner state was deleted and it cannot be continued"
+            )
+        return bytes(content)
+
+    def hear(
+        self,
+        job: str,
+        t: int,
+        sender: str,
+        *,
+        digest: str,
+        payload: bytes,
+        signature: bytes,
+    ) -> None:
+        """A neighbour's release of round t: on disk with this node's next one, or by `sync`."""
+        columns = "(job, round, sender, digest, payload, signature)"
+        values = (job, t, sender, digest, payload, signature)
+        with self._told():
+            self._db.add(f"INSERT INTO inbox {columns} VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def sync(self) -> None:
+        """What was heard is on disk."""
+        with self._told():
+            self._db.sync()
+
+    def commit(self, job: str, t: int, *, payload: bytes, events: Sequence[Event]) -> None:
+        """Round t: what is sent, and what that spends."""
+        known = self.job(job)
+        if known is None or known.state != RUNNING or known.round != t - 1:
+            raise JournalError(
+                f"round {t} of job {job} cannot be committed: the journal stands at round "
+                f"{known and known.round}"
+            )
+        with self._transaction():
+            self._insert_release(job, known.dataset, t, payload, events)
+
+    def _insert_release(
+        self, job: str, dataset: str, t: int, payload: bytes, events: Sequence[Event]
+    ) -> None:
+        self._db.change("INSERT INTO outbox VALUES (?, ?, ?)", (job, t, payload))
+        for event in events:
+            values = (dataset, job, t, event_codec.dumps(event))
+            self._db.change(
+                "INSERT INTO events (dataset, job, round, event) VALUES (?, ?, ?, ?)", values
+            )
+
+    def outgoing(self, job: str, t: int) -> bytes:
+        return bytes(
+            self._db.row("SELECT payload FROM outbox WHERE job = ? AND round = ?", (job, t))[0]
+        )
+
+    def heard(self, job: str, t: int) -> dict[str, bytes]:
+        """The payloads of round t by sender."""
+        return dict(
+            self._db.rows("SELECT sender, payload FROM inbox WHERE job = ? AND round = ?", (job, t))
+        )
+
+    def digest(self, job: str, t: int, sender: str) -> str | None:
+        """The hash of what ``sender`` sent in round t, if it was heard."""
+        query = "SELECT digest FROM inbox WHERE job = ? AND round = ? AND sender = ?"
+        row = self._db.row(query, (job, t, sender))
+        return None if row is None else row[0]
+
+    def signature(self, job: str, t: int, sender: str) -> bytes | None:
+        """What ``sender`` signed in round t; None if not heard, or heard before format 3."""
+        query = "SELECT signature FROM inbox WHERE job = ? AND round = ? AND sender = ?"
+        row = self._db.row(query, (job, t, sender))
+        return None if row is None or row[0] is None else bytes(row[0])
+
+    def heard_digests(self, job: str, sender: str) -> list[str]:
+        """The hashes of what ``sender`` sent, round by round."""
+        query = "SELECT digest FROM inbox WHERE job = ? AND sender = ? ORDER BY round"
+        return [digest for (digest,) in self._db.rows(query, (job, sender))]
+
+    def highest(self, job: str, sender: str) -> int:
+        """The last round of ``sender`` that was heard here; 0 if none."""
+        query = "SELECT coalesce(max(round), 0) FROM inbox WHERE job = ? AND sender = ?"
+        return int(self._db.row(query, (job, sender))[0])
+
+    def spent(self, dataset: str, *, but: str = "") -> tuple[Event, ...]:
+        """Every event of a data set over all its jobs; ``but`` leaves one job out."""
+        query = "SELECT event FROM events WHERE dataset = ? AND job <> ? ORDER BY id"
+        return tuple(event_codec.loads(text) for (text,) in self._db.rows(query, (dataset, but)))
+
+    def datasets(self) -> list[str]:
+        return [
+            name for (name,) in self._db.rows("SELECT DISTINCT dataset FROM jobs ORDER BY dataset")
+        ]
+
+    def released_datasets(self) -> list[str]:
+        """Those of which something has left; of one on which a job only began nothing has."""
+        query = "SELECT DISTINCT dataset FROM outbox JOIN jobs USING (job) ORDER BY dataset"
+        return [str(name) for (name,) in self._db.rows(query)]
+
+    def releases(self, dataset: str) -> int:
+        """How many vectors have left for this data set, over all jobs."""
+        query = "SELECT count(*) FROM outbox JOIN jobs USING (job) WHERE dataset = ?"
+        return int(self._db.row(query, (dataset,))[0])
+
+    def remember(self, job: str, sender: str, *, dataset: str, before: int) -> None:
+        """In this job ``sender`` trains on ``dataset``, which had released ``before`` vectors when
+        the job began.
+        """
+        with self._transaction():
+            self._db.change(
+                "INSERT OR REPLACE INTO peers VALUES (?, ?, ?, ?)", (job, sender, dataset, before)
+            )
+
+    def known_releases(self, sender: str, dataset: str) -> int:
+        """The least that ``sender`` must have released for its data set, by what it said and what
+        arrived here.
+        """
+        query = """
+            SELECT coalesce(max(before + seen), 0)
+            FROM (SELECT before, coalesce(max(round), 0) AS seen
+                  FROM peers LEFT JOIN inbox USING (job, sender)
+                  WHERE sender = ? AND dataset = ? GROUP BY job)
+        """
+        return int(self._db.row(query, (sender, dataset))[0])
+
+    def known_datasets(self, sender: str) -> list[str]:
+        """The aliases of the data sets of which ``sender`` must have released something."""
+        query = "SELECT DISTINCT dataset FROM peers WHERE sender = ?"
+        known = (str(alias) for (alias,) in self._db.rows(query, (sender,)))
+        return [alias for alias in known if self.known_releases(sender, alias)]
+
+    def standing(self, job: str, sender: str) -> tuple[str, int]:
+        """The data set on which ``sender`` says it trains, and its releases before the job."""
+        query = "SELECT dataset, before FROM peers WHERE job = ? AND sender = ?"
+        row = self._db.row(query, (job, sender))
+        return ("", 0) if row is None else (str(row[0]), int(row[1]))
+
+    def events_of(self, job: str) -> tuple[Event, ...]:
+        """What one job has spent."""
+        query = "SELECT event FROM events WHERE job = ? ORDER BY id"
+        return tuple(event_codec.loads(text) for (text,) in self._db.rows(query, (job,)))
+
+    def keep_statement(self, job: str, server: str, content: bytes) -> None:
+        """A checked statement of ``server``, which may be this node; the first one stays."""
+        insert = "INSERT OR IGNORE INTO statements VALUES (?, ?, ?)"
+        with self._transaction():
+            self._db.change(insert, (job, server, content))
+
+    def statements(self, job: str) -> dict[str, bytes]:
+        """The statements that are here, by server: also after the job."""
+        query = "SELECT server, content FROM statements WHERE job = ?"
+        return {server: bytes(content) for server, content in self._db.rows(query, (job,))}
+
+    def finish(self, job: str) -> None:
+        """The job is done: what was sealed is overwritten, vectors heard are reduced to hashes."""
+        with self._transaction():
+            self._db.change(
+                "UPDATE jobs SET state = ?, sealed = NULL WHERE job = ?", (FINISHED, job)
+            )
+            self._db.change("UPDATE inbox SET payload = NULL WHERE job = ?", (job,))
+        for _ in range(
+            100
+        ):  # the log held copies of what is now overwritten; somebody may be looking into it
+            busy, *_ = self._db.row("PRAGMA wal_checkpoint(TRUNCATE)")
+            if not busy:
+                return
+            time.sleep(0.05)
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _held(path: Path) -> int:
+    """A lock that ends with this process, in a file of its own: closing a database's file would
+    drop SQLite's locks.
+    """
+    handle = open_ours(_lock_of(path), "the lock of the node's journal", os.O_RDWR | os.O_CREAT)
+    for _ in range(10):  # whoever looks whether it is held (`holder`) holds it for an instant
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
+            return handle
+        except OSError:
+            time.sleep(0.02)
+    os.close(handle)
+    raise JournalError(
+        f"the journal {path.name} cannot be used: another process is using it; while "
+        "`pdml node run` runs, stop it first"
+    )
+
+
+def _reason(error: Exception) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without SQLite's extended part
+    locked = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return "another process is using it" if locked else str(error)

@@ -1,0 +1,397 @@
+"""A node's folder on its organisation's own machine: keys, study, data, journal. Nothing in it
+travels but the card.
+
+    node.json                          its name, its rule for offers, which data set it trains on
+    signing.key, sealing.key, NAME.card   made by `create`, here and nowhere else
+    naming.key                         makes aliases of data sets; stays when keys are renewed
+    study.toml, studies/               the contract, and its earlier revisions
+    data/, journal.db                  records; what was released
+    desk.db, evidence/                 what operators ask for; proofs against members
+    house/                             models for this organisation's own use, by job
+
+Every file is 0600, the folder 0700.
+"""
+
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from pdml.errors import DataError, InvalidInput, JournalError
+from pdml.files import read_file, write_private
+from pdml.formats import Format, decode
+from pdml.node.crypto.hpke import SealingKey
+from pdml.node.crypto.public_card import Card
+from pdml.node.crypto.signing import Identity, create_secret
+from pdml.node.job import training_data
+from pdml.node.job.participant import Holdings
+from pdml.node.storage.journal import Journal
+from pdml.ownership import check_ours
+from pdml.study import Study, frozen_dataset
+from pdml.study.definition import read_text
+from pdml.study.schema.validation import Findings
+
+CONFIG, SIGNING, SEALING, NAMING, STUDY, JOURNAL = (
+    "node.json",
+    "signing.key",
+    "sealing.key",
+    "naming.key",  # stays when keys are renewed: by its aliases others know the data sets
+    "study.toml",
+    "journal.db",
+)
+HOUSE = "house.json"
+FORMAT = Format(name="node folder", version=2)
+ASK, BY_STUDY = "ask", "study"
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """node.json."""
+
+    version: int = FORMAT.version
+    name: str
+    accept: str = (
+        ASK  # whether an operator decides about each offer, or the study's own plan is enough
+    )
+    begun: bool = False  # whether there has been a journal: one that is missing then was lost
+    data: str = ""  # the frozen data set, below the folder; "" until there is one
+    # By data set, those with releases of which the operator has said that nobody is in both.
+    new_participants: dict[str, tuple[str, ...]] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Home:
+    """One organisation's node on its disk: keys, study, records, journal and settings."""
+
+    folder: Path
+    config: Config
+
+    @classmethod
+    def create(cls, folder: Path, name: str, *, accept: str = ASK) -> "Home":
+        """A new folder with new keys and a card.
+
+        Parameters
+        ----------
+        folder : Path
+            Made, for its owner alone; it must not exist yet.
+        name : str
+            The server's name in the study.
+        accept : str
+            "ask" an operator about each offer, or accept the "study"'s own plan.
+
+        Returns
+        -------
+        Home
+
+        Raises
+        ------
+        InvalidInput
+            If the name is no name, or the folder exists or cannot be made.
+        """
+        found = Findings()
+        found.name(("name",), name)
+        if found.mistakes:
+            raise InvalidInput(found.mistakes[0][1])
+        _check_rule(accept)
+        folder = folder.absolute()
+        try:
+            folder.mkdir(mode=0o700, parents=True)
+        except FileExistsError:
+            raise InvalidInput(
+                f"{folder} exists already: a node's keys are made once (--renew replaces them)"
+            ) from None
+        except OSError as error:
+            raise InvalidInput(
+                f"cannot make {folder}: {(error.strerror or str(error)).lower()}"
+            ) from None
+        home = cls(folder=folder, config=Config(name=name, accept=accept))
+        home._make_keys()
+        create_secret(home.path(NAMING), 32)
+        _write(folder, home.config)
+        return home
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> "Home":
+        path = Path(folder).absolute() / CONFIG
+        try:
+            check_ours(path.parent, "the node's folder", folder=True)
+            check_ours(path, "the node's settings")
+            content = read_file(path)
+            config: Config = decode(content, Config)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise InvalidInput(
+                f"{folder} is no node's folder (`pdml node init` makes one): {path.name}: {reason}"
+            ) from None
+        except msgspec.DecodeError as error:
+            why = FORMAT.refusal_of(content, str(path))
+            raise InvalidInput(why or f"{path} is damaged: {error}") from None
+        if why := FORMAT.refusal(config.version, str(path)):
+            raise InvalidInput(why)
+        _check_rule(config.accept)
+        return cls(folder=Path(folder).absolute(), config=config)
+
+    @classmethod
+    def renew(cls, folder: str | os.PathLike[str], name: str = "") -> "Home":
+        """New keys for a folder that exists, because the old ones are lost or known.
+
+        Parameters
+        ----------
+        folder : path
+            Its old keys are put aside; data, journal and budget stay.
+        name : str
+            Guards against another's folder.
+
+        Returns
+        -------
+        Home
+
+        Raises
+        ------
+        InvalidInput
+            If the folder is somebody else's.
+        """
+        home = cls.open(folder)
+        if name not in ("", home.name):
+            raise InvalidInput(f"{folder} is the folder of {home.name}, not of {name}")
+        home.renew_keys()
+        return home
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    def path(self, *parts: str) -> Path:
+        return self.folder.joinpath(*parts)
+
+    def save(self, **changes: str | bool | dict[str, tuple[str, ...]]) -> "Home":
+        """The same folder with other settings, on disk."""
+        config = msgspec.structs.replace(self.config, **changes)
+        _check_rule(config.accept)
+        _write(self.folder, config)
+        return Home(folder=self.folder, config=config)
+
+    # Keys
+
+    def _make_keys(self) -> None:
+        card = Card.of(
+            self.name, Identity.create(self.path(SIGNING)), SealingKey.create(self.path(SEALING))
+        )
+        card.save(self.path(f"{self.name}.card"))
+
+    def renew_keys(self) -> Path:
+        """New keys and a new card; the old ones are put aside, and the folder they are in now is
+        returned. Others go on to know the data sets by their aliases.
+
+        The node takes part again once the others have agreed on a revision of the study that pins
+        the new card. Data, journal and budgets stay as they are; a job that was not finished cannot
+        be continued.
+        """
+        aside = self.path(f"retired-{secrets.token_hex(4)}")
+        aside.mkdir(mode=0o700)
+        for name in (SIGNING, SEALING, f"{self.name}.card"):
+            if self.path(name).exists():
+                self.path(name).rename(aside / name)
+        self._make_keys()
+        return aside
+
+    def identity(self) -> Identity:
+        return Identity.load(self.path(SIGNING), naming=self.path(NAMING))
+
+    def sealing(self) -> SealingKey:
+        return SealingKey.load(self.path(SEALING))
+
+    def shared(self, study: Study) -> dict[str, bytes]:
+        """The secret that this node has with each other one of ``study``, and nobody else has.
+
+        Raises
+        ------
+        InvalidInput
+            If the study pins another key of this node, or one with which nobody has a secret.
+        """
+        self._must_be_pinned(study)
+        own, found = self.sealing(), {}
+        for server in study.servers:
+            if server.name == self.name:
+                continue
+            try:
+                found[server.name] = own.shared(server.sealing_key)
+            except ValueError:
+                raise InvalidInput(
+                    f"the sealing key of {server.name} in the study gives no secret with "
+                    f"{self.name}: sums cannot be masked"
+                ).for_others() from None
+        return found
+
+    def card(self) -> Card:
+        return Card.of(self.name, self.identity(), self.sealing())
+
+    # The study
+
+    def join(self, study: Study, text: str, *, before: tuple[Study, ...] = ()) -> None:
+        """Adopt ``study`` (with the ``text`` of its file); once there is one, only its next
+        revisions are taken.
+
+        ``before`` are earlier revisions that this folder has not seen, oldest first.
+        """
+        self._must_be_pinned(study)
+        training_data.bounded(study)
+        if study.relay is None:
+            raise InvalidInput(
+                f"the study {study.id} names no relay: nodes would not know where to meet"
+            )
+        kept = {old.hash: old for old in (*self._revisions(), *before)}
+        line = _lineage(study, kept)
+        now = self.study() if self.path(STUDY).exists() else None
+        if (
+            now is not None
+            and now.hash not in (study.hash, *line)
+            and (self.config.data or self.config.begun)
+        ):
+            raise InvalidInput(
+                f"{self.name} is in the study {now.hash[:12]}...; this one is no revision "
+                "of it in which keys and relay alone "
+                "differ: make another folder for another study"
+            )
+        self.path("studies").mkdir(mode=0o700, exist_ok=True)
+        for each in (*before, study):
+            write_private(self.path("studies", f"{each.hash}.json"), each.canonical())
+        write_private(self.path(STUDY), text.encode())
+
+    def join_file(self, file: Path, *, before: Sequence[Path] = (), accept: str = "") -> "Home":
+        """Adopt a study, or its next revision, in which nothing but keys and relay may differ.
+
+        Parameters
+        ----------
+        file : Path
+            A study.toml that pins everybody's keys and names a relay.
+        before : sequence of Path
+            Earlier revisions that this folder has not seen, oldest first.
+        accept : str
+            "ask" an operator about each offer, or accept the "study"'s own plan; "" changes
+            nothing.
+
+        Returns
+        -------
+        Home
+            The folder as it is then.
+
+        Raises
+        ------
+        InvalidInput
+            If the study is not valid, pins other keys, or is no revision of the one that this
+            folder is in.
+        """
+        text = read_text(file)
+        study = Study.from_text(text, str(file))
+        self.join(study, text, before=tuple(Study.load(path) for path in before))
+        return self.save(accept=accept) if accept else self
+
+    def _must_be_pinned(self, study: Study) -> None:
+        entry, card = study.server(self.name), self.card()
+        if (entry.signing_key, entry.sealing_key) != (card.signing_key, card.sealing_key):
+            others = f"other keys for {self.name} than this folder has"
+            told = others if entry.signing_key else f"no keys for {self.name}"
+            raise InvalidInput(
+                f"the study {study.id} pins {told}: `pdml study add-server` pins those of the card "
+                f"with the fingerprint {card.fingerprint}"
+            )
+        if missing := [server.name for server in study.servers if not server.signing_key]:
+            raise InvalidInput(
+                f"the study {study.id} pins no keys for {', '.join(missing)}: nobody could "
+                "know them"
+            )
+
+    def study(self) -> Study:
+        if not self.path(STUDY).exists():
+            raise InvalidInput(
+                f"{self.name} is in no study yet: `pdml node join {self.folder} study.toml`"
+            )
+        return Study.load(self.path(STUDY))
+
+    def checked_study(self) -> Study:
+        """The study, if it pins this folder's keys."""
+        study = self.study()
+        self._must_be_pinned(study)
+        return study
+
+    def lineage(self) -> tuple[str, ...]:
+        """Hashes of the study's earlier revisions, of which this folder has seen that keys and
+        relay alone changed.
+        """
+        return _lineage(self.study(), {old.hash: old for old in self._revisions()})
+
+    def revision(self, hash: str) -> Study:
+        """The study, or one of its earlier revisions."""
+        for study in (self.study(), *self._revisions()):
+            if study.hash == hash:
+                return study
+        raise InvalidInput(f"{self.name} has no revision {hash[:12]}... of its study")
+
+    def _revisions(self) -> list[Study]:
+        return [
+            Study.from_canonical(read_file(path), str(path))
+            for path in self.path("studies").glob("*.json")
+        ]
+
+    # Records and journal
+
+    def journal(self) -> Journal:
+        """For the one process that does jobs."""
+        self._must_have_journal()
+        journal = Journal(self.path(JOURNAL))
+        if not self.config.begun:
+            self.save(begun=True)
+        return journal
+
+    def committed(self) -> Journal | None:
+        """The journal for reading, whoever holds it; None if there has been none."""
+        self._must_have_journal()
+        return Journal.peek(self.path(JOURNAL)) if self.path(JOURNAL).exists() else None
+
+    def _must_have_journal(self) -> None:
+        if self.config.begun and not self.path(JOURNAL).exists():
+            raise JournalError(
+                f"the journal {JOURNAL} is gone: without it nobody can say what {self.name} "
+                "has released; restore it"
+            )
+
+    def frozen(self) -> frozen_dataset.FrozenData:
+        if not self.config.data:
+            raise DataError(f"{self.name} has no data set: `pdml node data` gives it one")
+        return frozen_dataset.open_frozen(self.path(self.config.data))
+
+    def holdings(self) -> Holdings:
+        held = training_data.hold(self.study(), self.name, self.frozen(), before=self.lineage())
+        apart_from = self.config.new_participants.get(held.dataset)
+        return replace(held, apart_from=None if apart_from is None else frozenset(apart_from))
+
+    def evidence(self, job: str) -> Path:
+        """Where proofs that a member said two things in this job are kept; statements are in the
+        journal.
+        """
+        return self.path("evidence", job)
+
+    def house(self, job: str) -> Path:
+        """Where the model for this organisation's own use is kept, after an exchange of sums."""
+        return self.path("house", job, HOUSE)
+
+
+def _lineage(study: Study, known: dict[str, Study]) -> tuple[str, ...]:
+    line: list[str] = []
+    while study.replaces in known and study.revises(known[study.replaces]):
+        study = known[study.replaces]
+        line.append(study.hash)
+    return tuple(line)
+
+
+def _check_rule(accept: str) -> None:
+    if accept not in (ASK, BY_STUDY):
+        raise InvalidInput(f"accept must be '{ASK}' or '{BY_STUDY}', got {accept!r}")
+
+
+def _write(folder: Path, config: Config) -> None:
+    content = msgspec.json.format(msgspec.json.encode(config), indent=1)
+    write_private(folder / CONFIG, content + b"\n")

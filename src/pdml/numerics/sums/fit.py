@@ -1,0 +1,247 @@
+"""From noisy totals to a model: the one function that turns (Q, S), their noise levels and public
+sizes into weights (docs/sums.md).
+
+Everything here is post-processing of what was released: it may be repeated and changed at will, and
+costs no privacy.
+
+1. S/V without its noise (`numerics.sums.denoise`), then the posterior of the linear model β
+   (`numerics.sums.posterior`).
+2. A share of Q's own direction is added, as large as the noise of S is beside S itself: where S
+   tells little, its leading directions are known worse than Q's, and β took them for exact.
+3. Scale and offset (`numerics.sums.scale_offset`): β predicts labels as a linear function. The loss
+itself,
+   minimised along that direction on Gaussian margins with the moments found, gives weights whose
+   probabilities mean something.
+"""
+
+from dataclasses import dataclass, replace
+from math import hypot, inf, sqrt
+
+import numpy as np
+
+from pdml import _validate
+from pdml._types import Array
+from pdml.errors import InvalidInput
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.losses import Loss
+from pdml.numerics.sums import denoise, scale_offset
+from pdml.numerics.sums.posterior import Moments, posterior
+from pdml.numerics.sums.statistics import Sums
+
+_SHARE = 0.6  # of Q's direction, where noise is as large as S
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """Standard deviations of the noise in totals: ``label`` of every entry of Q, ``square`` of S's
+    diagonal (S is symmetric, and ``square``/√2 beside the diagonal). ``coded``: V times the
+    variance of what people's own coins leave in S/V (`numerics.coded_rows.variance`).
+    """
+
+    label: float
+    square: float
+    coded: float = 0.0
+
+    def __post_init__(self) -> None:
+        _validate.real("label", self.label, low=0, high=1e300)
+        _validate.real("square", self.square, low=0, high=1e300)
+        _validate.real("coded", self.coded, low=0, high=1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Totals per record, in units of rows with norm <= 1, and the deviations of what was added."""
+
+    q: Array  # (C, d): Q/V
+    s: Array  # (d, d): S/V
+    label: float  # deviation of privacy noise in every entry of q
+    square: float  # of S's diagonal
+    report: float  # the labels' own noise in q has the covariance report·S
+    intercept: bool = True  # whether the last column is the constant one
+    constant: float = 0.0  # that of a typical row; 0 where nothing is known of it
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumsModel:
+    """What the totals tell: the model, and the beliefs it was made of (in units of rows with norm
+    <= 1, per record).
+    """
+
+    weights: Array  # (C, d): margins are weights @ x
+    moments: Array  # (d, d): S/V without its noise
+    linear: Array  # (C, d): β, Q/V = S/V β
+    share: float  # of Q/V itself, beside β, in the direction of the weights
+    scale: float  # of that direction, in all columns but the constant one
+
+
+def fit_sums(
+    totals: Sums,
+    noise: Noise,
+    *,
+    loss: Loss,
+    norm_bound: float = 1.0,
+    intercept: bool = True,
+    constant: float = 0.0,
+) -> SumsModel:
+    """The model that noisy totals tell best.
+
+    Parameters
+    ----------
+    totals : Sums
+        Of all servers together, noise included.
+    noise : Noise
+        Of the totals, not of one server.
+    loss : Loss
+        The loss that c in Q belongs to, and whose probabilities are wanted.
+    norm_bound : float
+        B.
+    intercept : bool
+        Whether the last column of the records is the constant one.
+    constant : float
+        That of a typical record, in units of B; 0 where nothing is known of it.
+
+    Returns
+    -------
+    SumsModel
+
+    Raises
+    ------
+    InvalidInput
+        If shapes do not fit or numbers are not finite.
+
+    Guarantees
+    ----------
+    - A function of its arguments alone: the same totals give the same weights.
+    - Columns other than the last may come in any order.
+    - Without noise and with growing V, β tends to S⁻¹Q, and for features with elliptical
+      distribution the weights tend to the minimiser of the loss.
+
+    Examples
+    --------
+    >>> from pdml.numerics.admm.losses import LOGISTIC
+    >>> totals = Sums(label_sum=np.array([[30.0, 5.0]]), square_sum=50 * np.eye(2), size=100.0)
+    >>> model = fit_sums(totals, Noise(label=1.0, square=1.0), loss=LOGISTIC)
+    >>> bool(model.weights[0, 0] > model.weights[0, 1] > 0)
+    True
+    """
+    given = measured(
+        totals, noise, loss=loss, norm_bound=norm_bound, intercept=intercept, constant=constant
+    )
+    model = fit_measured(given, loss)
+    return replace(model, weights=model.weights / norm_bound)
+
+
+def measured(
+    totals: Sums,
+    noise: Noise,
+    *,
+    loss: Loss,
+    norm_bound: float = 1.0,
+    intercept: bool = True,
+    constant: float = 0.0,
+) -> Measured:
+    """Totals as `fit_measured` takes them; parameters as in `fit_sums`."""
+    _check(totals, norm_bound)
+    size, codes = totals.size * norm_bound, len(totals.label_sum)
+    return Measured(
+        q=totals.label_sum / size,
+        s=totals.square_sum / (size * norm_bound),
+        label=noise.label / size,
+        square=hypot(noise.square / (size * norm_bound), sqrt(noise.coded / totals.size)),
+        report=labels.code_variance(inf, loss, max(2, codes)) / totals.size,  # 1/κ² of κ²
+        intercept=intercept,
+        constant=constant,
+    )
+
+
+def fit_measured(given: Measured, loss: Loss) -> SumsModel:
+    """`fit_sums` for moments per record, of rows with norm <= 1.
+
+    Parameters
+    ----------
+    given : Measured
+        Moments and their noise.
+    loss : Loss
+        As in `fit_sums`.
+
+    Returns
+    -------
+    SumsModel
+    """
+    s = denoise.denoised(given.s, given.square, intercept=given.intercept, constant=given.constant)
+    known = moments_of(given, s, loss)
+    q, linear = known.q, posterior(known)
+    doubt = min(1.0, denoise.radius(len(s), given.square) / float(known.values[-1]))
+    share = _share(linear, q, s, given.intercept) * _SHARE * doubt
+    direction = without_constant(linear + share * q, given.intercept)
+    scale, offsets = scale_offset.settled(_told(direction, linear, q, s, given), loss)
+    weights = scale * direction
+    if given.intercept:
+        weights[:, -1] = offsets / np.sqrt(s[-1, -1])
+    return SumsModel(weights=weights, moments=s, linear=linear, share=share, scale=scale)
+
+
+def _told(
+    direction: Array, linear: Array, q: Array, s: Array, given: Measured
+) -> scale_offset.Told:
+    """What totals tell of margins along directions without the constant column, which is taken for
+    the same in every row.
+    """
+    unit = float(np.sqrt(s[-1, -1]))
+    constant = s[:, -1] / unit if given.intercept else np.zeros(len(s))
+    centred, mean = s - np.outer(constant, constant), direction @ constant
+    own = linear[:, -1] * unit if given.intercept else np.zeros(len(linear))
+    return scale_offset.Told(
+        mean=mean,
+        covariance=direction @ centred @ direction.T,
+        noisy=float(np.sum((direction @ given.s) * direction) - mean @ mean),
+        doubt=given.square * float(np.linalg.norm(direction.T @ direction)),
+        shared=float(np.sum((linear @ centred) * direction)),
+        classes=q[:, -1] / unit,
+        own=own,
+        believed=linear @ constant,
+        blur=hypot(given.label / unit, sqrt(given.report)),
+        offset=given.intercept,
+    )
+
+
+def moments_of(given: Measured, s: Array, loss: Loss) -> Moments:
+    """What `posterior` takes, of moments whose S without noise is ``s``."""
+    q = given.q if len(given.q) == 1 else given.q - given.q.mean(axis=0)  # codes add up to 1
+    values, vectors = np.linalg.eigh(s)
+    return Moments(
+        q=q,
+        values=values,
+        vectors=vectors,
+        label=given.label,
+        report=given.report,
+        deviation=float(np.sqrt(labels.code_variance(inf, loss, max(2, len(q))))),
+        intercept=given.intercept,
+    )
+
+
+def _check(totals: Sums, norm_bound: float) -> None:
+    _validate.real("norm_bound", norm_bound, low=0, high=1e12, open_low=True)
+    _validate.real("size", totals.size, low=0, high=1e300, open_low=True)
+    wide = (totals.width, totals.width)
+    if totals.square_sum.shape != wide or totals.label_sum.shape[1:] != wide[:1]:
+        raise InvalidInput(
+            "totals must be Q (C, d) and S (d, d), got shapes "
+            f"{totals.label_sum.shape} and {totals.square_sum.shape}",
+            setting="totals",
+        )
+    if not (np.isfinite(totals.label_sum).all() and np.isfinite(totals.square_sum).all()):
+        raise InvalidInput("totals must be finite numbers", setting="totals")
+
+
+def _share(linear: Array, q: Array, s: Array, intercept: bool) -> float:
+    """How much of q is as long as β, in all columns but the constant one."""
+    parts = (without_constant(each, intercept) for each in (linear, q))
+    mean, news = (float(np.sqrt(np.sum((part @ s) * part))) for part in parts)
+    return mean / news if news else 0.0
+
+
+def without_constant(rows: Array, intercept: bool) -> Array:
+    """Rows with zeros in the constant column, if there is one."""
+    columns = np.arange(rows.shape[-1]) < rows.shape[-1] - intercept
+    return np.asarray(rows * columns)

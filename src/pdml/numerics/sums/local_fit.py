@@ -1,0 +1,75 @@
+"""A model for the house: one server's own exact sums together with the others' noisy ones.
+
+Nothing is released by using it inside. Both are unbiased measurements of the same moments; each is
+weighted by its precision, Q and S apart: where the others' noise is large they hardly count, and
+the model is the one from the server's own records.
+"""
+
+from dataclasses import replace
+from math import hypot
+
+import numpy as np
+
+from pdml.numerics.admm.losses import Loss
+from pdml.numerics.sums.fit import Measured, Noise, SumsModel, fit_measured, measured
+from pdml.numerics.sums.statistics import Sums
+
+
+def fit_house(
+    own: Sums,
+    others: Sums,
+    noise: Noise,
+    *,
+    loss: Loss,
+    norm_bound: float = 1.0,
+    intercept: bool = True,
+    constant: float = 0.0,
+) -> SumsModel:
+    """The model of a server that keeps its own sums exact.
+
+    Parameters
+    ----------
+    own : Sums
+        Exact, of this server's records.
+    others : Sums
+        The total of all other servers, noise included.
+    noise : Noise
+        Of ``others``.
+    loss : Loss
+        As in `fit_sums`.
+    norm_bound, intercept, constant
+        As in `fit_sums`.
+
+    Returns
+    -------
+    SumsModel
+        A secret of the server: a function of its exact sums.
+
+    Guarantees
+    ----------
+    - As the others' noise grows, the result tends to the model from ``own`` alone.
+    """
+    exact = Noise(label=0.0, square=0.0, coded=noise.coded)  # but for people's own coins
+    mine = measured(own, exact, loss=loss, norm_bound=norm_bound)
+    theirs = measured(others, noise, loss=loss, norm_bound=norm_bound)
+    features = np.diag(mine.s)[: own.width - intercept]
+    typical = float(features.mean()) if features.size else 1.0  # of x_i x_k
+    label = _share(mine.report * typical, theirs.report * typical + theirs.label**2)
+    here, there = typical**2 + noise.coded / 2, theirs.square**2 / 2
+    square = _share(here / own.size, typical**2 / others.size + there)
+    both = Measured(
+        q=(1 - label) * mine.q + label * theirs.q,
+        s=(1 - square) * mine.s + square * theirs.s,
+        label=label * theirs.label,
+        square=hypot((1 - square) * mine.square, square * theirs.square),
+        report=(1 - label) ** 2 * mine.report + label**2 * theirs.report,
+        intercept=intercept,
+        constant=constant,
+    )
+    model = fit_measured(both, loss)
+    return replace(model, weights=model.weights / norm_bound)
+
+
+def _share(mine: float, theirs: float) -> float:
+    """The weight of theirs in the mean with the least variance."""
+    return mine / (mine + theirs) if mine + theirs else 0.5

@@ -1,0 +1,83 @@
+"""How far noise moves each weight of the model from totals, told by the same totals: no record is
+read, nothing more is released (docs/evaluating.md).
+
+The law of what was added is known, so that
+
+- in Q, the noise of the exchange and of the reports, it goes through the map that the model is
+  once priors and scale are settled: w = k(G + r)q, Var w = k²(G + r)N(G + r)ᵀ, in closed form. To
+  let fresh noise settle them anew would not do: where they have all but given the signal up, fresh
+  noise would find them so too, and its spread would be as small as the weights;
+- in S, it decides how columns are told apart. The totals are moved a step along fresh noise e and
+  a step back, and the model made anew at both ends.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from pdml._types import Array
+from pdml.numerics.admm.losses import Loss
+from pdml.numerics.sums.fit import Measured, SumsModel, fit_measured, moments_of, without_constant
+from pdml.numerics.sums.posterior import gain
+
+_STEP, _PAIRS = 0.5, 8
+
+
+def deviations(given: Measured, model: SumsModel, loss: Loss) -> Array:
+    """The standard deviation that noise gives every weight of a model.
+
+    Parameters
+    ----------
+    given : Measured
+        Totals.
+    model : SumsModel
+        What `fit_measured` made of them.
+    loss : Loss
+        As in `fit_sums`.
+
+    Returns
+    -------
+    array of shape (C, d)
+        For rows of norm at most 1: of the noise of the exchange, the flips of the labels, and the
+        labels' own chance.
+
+    Guarantees
+    ----------
+    - A function of its arguments alone: the fresh noise is always the same.
+
+    Examples
+    --------
+    >>> from pdml.numerics.admm.losses import LOGISTIC
+    >>> from pdml.numerics.sums.statistics import Sums
+    >>> from pdml.numerics.sums.fit import Noise, measured
+    >>> totals = Sums(label_sum=np.array([[30.0, 5.0]]), square_sum=50 * np.eye(2), size=100.0)
+    >>> given = measured(totals, Noise(label=1.0, square=1.0), loss=LOGISTIC)
+    >>> deviations(given, fit_measured(given, LOGISTIC), LOGISTIC).shape
+    (1, 2)
+    """
+    return np.asarray(np.sqrt(_of_labels(given, model, loss) + _of_squares(given, loss)))
+
+
+def _of_labels(given: Measured, model: SumsModel, loss: Loss) -> Array:
+    """Variances by noise in Q."""
+    codes, width = given.q.shape
+    maps = gain(moments_of(given, model.moments, loss))
+    maps = maps + model.share * without_constant(np.eye(width), given.intercept)
+    noise = given.label**2 * np.eye(width) + given.report * model.moments
+    centred = 1.0 if codes == 1 else 1 - 1 / codes
+    return np.asarray(
+        centred * model.scale**2 * np.einsum("cij,jk,cik->ci", maps, noise, maps, optimize=True)
+    )
+
+
+def _of_squares(given: Measured, loss: Loss) -> Array:
+    """Variances by noise in S."""
+    rng, found = np.random.default_rng(0), np.zeros_like(given.q)
+    for _ in range(_PAIRS if given.square else 0):
+        fresh = rng.normal(size=given.s.shape)
+        fresh = _STEP * given.square * (fresh + fresh.T) / 2
+        ends = (
+            fit_measured(replace(given, s=given.s + side * fresh), loss).weights for side in (1, -1)
+        )
+        found += (np.subtract(*ends) / (2 * _STEP)) ** 2
+    return found / _PAIRS

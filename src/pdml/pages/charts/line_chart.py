@@ -1,0 +1,243 @@
+"""A chart: series over 1, 2, 3, ... (rounds, servers), on a linear or a logarithmic scale."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, isfinite, log
+from typing import Literal
+
+from pdml.formatting import numbers
+from pdml.pages.charts.svg import WIDTH, Figure, Mark, mark, number, point
+
+_LEFT, _TOP, _TALL = 56.0, 34.0, 200.0  # margins of the plot, and its height
+_BASE = _TOP + _TALL
+_RIGHT, _RIGHT_SCALE = 20.0, 52.0  # the last number of the axis needs some room
+_POINTS = 400  # of one line: more cannot be told apart
+_DOTTED = 12  # with fewer points than this a line alone is too little to see
+_LEAST = 1e-300  # smaller values count as 0
+_APART = 0.09  # of the height: closer labels would touch
+
+Colour = Literal["blue", "orange", "ink"]  # classes of the style sheet; orange is dashed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One value at each of 1, 2, 3, ...; those that are not finite are gaps. A rule has one value,
+    which holds everywhere.
+    """
+
+    label: str
+    values: Sequence[float]
+    colour: Colour = "blue"
+    drawn: Literal["line", "dots", "rule"] = "line"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From values to shares of the height, with at most a dozen round numbers on the way."""
+
+    low: float
+    high: float
+    logarithmic: bool = False
+    write: Callable[[float], str] = numbers.tick
+
+    def share(self, value: float) -> float:
+        """0 at the bottom, 1 at the top."""
+        if self.logarithmic:
+            return (log(value) - log(self.low)) / (log(self.high) - log(self.low))
+        return (value - self.low) / (self.high - self.low)
+
+    def shows(self, value: float) -> bool:
+        """Whether it has a place."""
+        return isfinite(value) and (value > _LEAST or not self.logarithmic)
+
+    def ticks(self) -> list[float]:
+        """Round numbers between the ends."""
+        if not self.logarithmic:
+            return round_numbers(self.low, self.high)
+        tens = [float(f"1e{k}") for k in range(_exponent(self.low), _exponent(self.high) + 1)]
+        leads = (1, 2, 5) if self.high < 1000 * self.low else (1,)
+        inside = [c * ten for ten in tens for c in leads if self.low <= c * ten <= self.high]
+        return inside[:: 1 + len(inside) // 12]
+
+
+def from_zero(series: Sequence[Series]) -> Scale:
+    """From 0 up, or logarithmic where positive values span more than a factor of ten."""
+    positive = [value for each in series for value in each.values if _LEAST < value < float("inf")]
+    low, high = min(positive, default=0.0), max(positive, default=0.0)
+    if 0 < 10 * low < high:
+        return Scale(low / 1.25, high * 1.25, logarithmic=True)
+    return Scale(0.0, 1.08 * high if high > 0 else 1.0)
+
+
+def around(series: Sequence[Series], write: Callable[[float], str]) -> Scale:
+    """Just the values and some room, for what has no natural zero."""
+    known = [value for each in series for value in each.values if isfinite(value)]
+    low, high = min(known), max(known)
+    room = max(0.1 * (high - low), 0.01 * max(abs(low), abs(high))) or 1.0
+    return Scale(low - room, high + room, write=write)
+
+
+def round_numbers(low: float, high: float) -> list[float]:
+    """At most seven multiples of 1, 2 or 5 times a power of ten."""
+    ten = float(f"1e{_exponent(high - low) - 1}")
+    step = next(c * ten for c in (1, 2, 5, 10, 20, 50, 100) if high - low <= 6 * c * ten)
+    slack = 1e-9  # 0.9/0.1 may be a little less than 9
+    return [k * step for k in range(ceil(low / step - slack), floor(high / step + slack) + 1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """What a chart shows beside its words; `figure` draws it.
+
+    Parameters
+    ----------
+    x, y : str
+        What the axes are.
+    series : tuple of Series
+        With more than one, a legend tells them apart.
+    scale : Scale
+        Of all of them.
+    right : sequence of (float, str), optional
+        Values that a second scale names, and their names.
+    right_is : str, optional
+        What that scale is.
+    band : (int, str), optional
+        From where on nothing is known, and the words for it.
+    """
+
+    x: str = "Round of training"
+    y: str
+    series: tuple[Series, ...]
+    scale: Scale
+    right: Sequence[tuple[float, str]] = ()
+    right_is: str = ""
+    band: tuple[int, str] | None = None
+
+    def figure(
+        self, *, name: str, heading: str, caption: str, words: str, warning: str = ""
+    ) -> Figure:
+        """Draw it.
+
+        Parameters
+        ----------
+        name, heading, caption, words, warning : str
+            As in `Figure`.
+
+        Returns
+        -------
+        Figure
+            For a template.
+        """
+        legend = tuple(self._legend()) if len(self.series) > 1 else ()
+        return Figure(
+            name=name,
+            heading=heading,
+            caption=caption,
+            words=words,
+            warning=warning,
+            height=_BASE + 48 + 22 * ceil(len(legend) / 4),
+            marks=(*self._frame(), *self._second_scale(), *self._courses(), *legend),
+        )
+
+    @property
+    def _steps(self) -> int:
+        """How far the horizontal axis goes."""
+        return max(1, *(len(each.values) for each in self.series))
+
+    @property
+    def _end(self) -> float:
+        return WIDTH - (_RIGHT_SCALE if self.right else _RIGHT)
+
+    def _across(self, step: float) -> float:
+        return _LEFT + (step - 0.5) / self._steps * (self._end - _LEFT)
+
+    def _down(self, value: float) -> float:
+        return _BASE - self.scale.share(value) * _TALL
+
+    def _frame(self) -> Iterator[Mark]:
+        """Band, grid, axes and their labels."""
+        if self.band:
+            yield from self._shaded(*self.band)
+        how = ", logarithmic" if self.scale.logarithmic else ""
+        yield mark("text", self.y + how, x=_LEFT, y=16, class_="muted")
+        known = any(isfinite(value) for each in self.series for value in each.values)
+        for value in self.scale.ticks() if known else ():
+            down = self._down(value)
+            yield mark("path", d=f"M{_LEFT:g} {number(down)}H{number(self._end)}", class_="grid")
+            yield mark("text", self.scale.write(value), x=_LEFT - 8, y=down + 4, class_="end")
+        every = max(1, int(round_numbers(0, self._steps)[1]))
+        for step in range(every, self._steps + 1, every):
+            label = numbers.count(step)
+            yield mark("text", label, x=self._across(step), y=_BASE + 18, class_="middle")
+        axes = f"M{_LEFT:g} {_TOP:g}V{_BASE:g}H{number(self._end)}"
+        yield mark("path", d=axes, class_="axis")
+        middle = (_LEFT + self._end) / 2
+        yield mark("text", self.x, x=middle, y=_BASE + 38, class_="middle")
+
+    def _shaded(self, first: int, words: str) -> Iterator[Mark]:
+        """The steps from ``first`` on, which are the chart's last ones."""
+        start = self._across(first - 0.5)
+        wide = self._end - start
+        yield mark("rect", x=start, y=_TOP, width=wide, height=_TALL, class_="band")
+        middle = (start + wide / 2, _TOP + _TALL / 2)
+        turned = "" if wide > 110 else f"rotate(-90 {point(*middle)})"
+        place = {"x": middle[0], "y": middle[1] + 4}
+        yield mark("text", words, **place, class_="middle warn", transform=turned)
+
+    def _second_scale(self) -> Iterator[Mark]:
+        if self.right:
+            yield mark("text", self.right_is, x=WIDTH - 4, y=16, class_="muted end")
+        last = -1.0
+        for value, label in self.right:
+            share = self.scale.share(value)
+            if last + _APART < share <= 1:
+                down = self._down(value)
+                yield mark("path", d=f"M{number(self._end)} {number(down)}h4", class_="axis")
+                yield mark("text", label, x=self._end + 8, y=down + 4)
+                last = share
+
+    def _courses(self) -> Iterator[Mark]:
+        for each in self.series:
+            if each.drawn == "rule":
+                level = point(_LEFT, self._down(each.values[0]))
+                path = f"M{level}H{number(self._end)}"
+                yield mark("path", d=path, class_=f"line {each.colour}")
+            if each.drawn == "line":
+                yield mark("path", d=self._path(each.values), class_=f"line {each.colour}")
+            if each.drawn == "dots" or (each.drawn == "line" and len(each.values) <= _DOTTED):
+                size = 3.5 if len(each.values) <= 60 else 1.5
+                for across, down in filter(None, self._places(each.values)):
+                    yield mark("circle", cx=across, cy=down, r=size, class_=f"dot {each.colour}")
+
+    def _places(self, values: Sequence[float]) -> Iterator[tuple[float, float] | None]:
+        """Where the values stand, None where they do not; of many, as many as can be told apart."""
+        every = 1 + (len(values) - 1) // _POINTS
+        for i in sorted({*range(0, len(values), every), len(values) - 1} - {-1}):
+            shown = self.scale.shows(values[i])
+            yield (self._across(i + 1), self._down(values[i])) if shown else None
+
+    def _path(self, values: Sequence[float]) -> str:
+        """A line with gaps; a point between two gaps is one of no length, whose ends are round."""
+        path, pen = [], ""
+        for place in self._places(values):
+            if place:
+                path.append(f"{pen or 'M'}{point(*place)}{'' if pen else 'h0'}")
+            pen = "L" if place else ""
+        return "".join(path)
+
+    def _legend(self) -> Iterator[Mark]:
+        """Two columns below, where they cover nothing."""
+        for i, each in enumerate(self.series):
+            across, down = 8 + 206 * (i % 2), _BASE + 62 + 22 * (i // 2)
+            if each.drawn == "dots":
+                yield mark(
+                    "circle", cx=across + 10, cy=down - 4, r=3.5, class_=f"dot {each.colour}"
+                )
+            else:
+                yield mark("path", d=f"M{across} {down - 4:g}h20", class_=f"line {each.colour}")
+            yield mark("text", each.label, x=across + 26, y=down)
+
+
+def _exponent(value: float) -> int:
+    """Of ten; by way of text, where no logarithm rounds."""
+    return int(f"{value:e}".partition("e")[2])

@@ -1,0 +1,141 @@
+"""The graph of a training: who talks to whom, and how accurate each server's own model is."""
+
+from collections.abc import Iterator, Sequence
+from math import cos, isfinite, pi, sin
+
+from pdml.formatting import numbers
+from pdml.pages.charts.line_chart import Scale
+from pdml.pages.charts.svg import WIDTH, Figure, Mark, mark, point, shortened
+
+NAMED_SERVERS = 40  # more names than this cover each other
+DRAWN_LINKS = 4000  # more lines than this are a grey disc, and a page too large to send
+
+Place = tuple[float, float]
+
+_TALLEST = 280.0  # of the graph, without its scale
+_LONGEST = 18  # characters of a name
+_VIRIDIS = (
+    *("#440154", "#482173", "#433e85", "#38588c", "#2d708e", "#25858e"),
+    *("#1e9b8a", "#2ab07f", "#52c569", "#86d549", "#c2df23", "#fde725"),
+)
+_UNKNOWN = "#d5dbe1"
+_LIGHT = {*_VIRIDIS[7:], _UNKNOWN}  # on these, dark text is read better
+
+
+def circle(n: int) -> list[Place]:
+    """Places for n servers, the first one on top; the same to the last digit everywhere."""
+    turns = [2 * pi * i / n for i in range(n)]
+    return [(sin(turn), cos(turn)) for turn in turns]
+
+
+def graph_figure(
+    names: Sequence[str],
+    edges: Sequence[tuple[int, int]],
+    places: Sequence[Place],
+    accuracies: Sequence[float | None],
+    caption: str,
+) -> Figure:
+    """Draw the servers where ``places`` says, coloured by accuracy if any is known.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the servers, written for up to 40 of them.
+    edges : sequence of (int, int)
+        Links between their indices; of many, 4,000 are drawn.
+    places : sequence of (float, float)
+        In any unit; the second one goes up.
+    accuracies : sequence of float or None
+        One for each server.
+    caption : str
+        What stands after the numbers of servers and links.
+
+    Returns
+    -------
+    Figure
+        For a template.
+    """
+    known = [value for value in accuracies if value is not None and isfinite(value)]
+    scale = _scale(known) if known else None
+    labels = [shortened(name, _LONGEST) for name in names] if len(names) <= NAMED_SERVERS else []
+    spots, tall = _fitted(places, margin=max(24, 3.4 * max(map(len, labels), default=0)))
+    shown = min(len(edges), DRAWN_LINKS)
+    drawn = [edges[i * len(edges) // shown] for i in range(shown)]
+    counts = f"{numbers.count(len(names), 'server')}, {numbers.count(len(edges), 'link')}."
+    if len(drawn) < len(edges):
+        counts += f" Of the links, {numbers.count(len(drawn))} are drawn."
+    words = counts
+    if known:
+        ends = f"{numbers.percent(min(known))} to {numbers.percent(max(known))}"
+        words += f" Colours are the accuracies of the servers’ own models, {ends}."
+    return Figure(
+        name="graph",
+        heading="Who talks to whom",
+        caption=f"{counts} {caption}",
+        words=words,
+        height=tall + (62 if scale else 0),
+        marks=(
+            _links(spots, drawn),
+            *_servers(spots, labels, [_colour(scale, value) for value in accuracies]),
+            *(_legend(scale, tall) if scale else ()),
+        ),
+    )
+
+
+def _fitted(places: Sequence[Place], margin: float) -> tuple[list[Place], float]:
+    """Places on the canvas, as large as they can be without changing the shape, and its height."""
+    lows = [min(place[k] for place in places) for k in (0, 1)]
+    spans = [max(place[k] for place in places) - lows[k] for k in (0, 1)]
+    room = (WIDTH - 2 * margin, _TALLEST - 64)
+    scale = min((room[k] / spans[k] for k in (0, 1) if spans[k] > 1e-9), default=0.0)
+    left, below = (WIDTH - scale * spans[0]) / 2, 26 + scale * spans[1]
+    spots = [(left + scale * (x - lows[0]), below - scale * (y - lows[1])) for x, y in places]
+    return spots, below + 38
+
+
+def _links(spots: Sequence[Place], edges: Sequence[tuple[int, int]]) -> Mark:
+    """All as one path."""
+    width = 1.4 if len(edges) <= 100 else 0.8 if len(edges) <= 1500 else 0.4
+    path = "".join(f"M{point(*spots[i])}L{point(*spots[k])}" for i, k in edges)
+    return mark("path", d=path, class_="link", stroke_width=width)
+
+
+def _servers(spots: Sequence[Place], labels: list[str], colours: list[str]) -> Iterator[Mark]:
+    """Circles, with short names inside and longer ones below."""
+    inside = bool(labels) and max(map(len, labels)) <= 3
+    size = 14.0 if inside else 7.0 if labels else 4.0 if len(spots) <= 200 else 2.5
+    edge = 1.5 if len(spots) <= 200 else 0.3  # of many, wide edges would cover the neighbours
+    for (across, down), colour in zip(spots, colours, strict=True):
+        place = {"cx": across, "cy": down, "r": size, "stroke_width": edge}
+        yield mark("circle", **place, class_="server", fill=colour)
+    for (across, down), label, colour in zip(spots, labels, colours, strict=False):
+        light = " on-light" if colour in _LIGHT else ""
+        style = f"middle inside{light}" if inside else "middle halo"
+        yield mark("text", label, x=across, y=down + (4 if inside else size + 14), class_=style)
+
+
+def _scale(known: Sequence[float]) -> Scale:
+    middle, half = (max(known) + min(known)) / 2, max((max(known) - min(known)) / 2, 0.002)
+    return Scale(middle - half, middle + half, write=numbers.percent_tick)
+
+
+def _colour(scale: Scale | None, value: float | None) -> str:
+    """ "" is the style sheet's."""
+    if scale is None:
+        return ""
+    if value is None or not isfinite(value):
+        return _UNKNOWN
+    return _VIRIDIS[min(int(len(_VIRIDIS) * scale.share(value)), len(_VIRIDIS) - 1)]
+
+
+def _legend(scale: Scale, top: float) -> Iterator[Mark]:
+    """What the colours mean."""
+    left, wide = 60.0, WIDTH - 120.0
+    step = wide / len(_VIRIDIS)
+    for i, colour in enumerate(_VIRIDIS):
+        yield mark("rect", x=left + i * step, y=top + 4, width=step + 0.5, height=10, fill=colour)
+    for value in scale.ticks():
+        across = left + wide * scale.share(value)
+        yield mark("text", scale.write(value), x=across, y=top + 32, class_="middle")
+    words = "Accuracy of the server’s own model"
+    yield mark("text", words, x=WIDTH / 2, y=top + 52, class_="middle")

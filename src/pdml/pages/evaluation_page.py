@@ -1,0 +1,70 @@
+"""The page of an evaluation: of figures without noise, which stay inside, or of counts with it."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pdml
+from pdml.accounting import Line
+from pdml.formatting import numbers
+from pdml.model.model import lines_of
+from pdml.model.private_evaluation import CountedEvaluation
+from pdml.pages.evaluation_text import Assessment
+from pdml.pages.training_page import Page
+
+if TYPE_CHECKING:
+    from pdml.model.evaluation import Evaluation
+    from pdml.model.model import Model
+
+KEEP = (
+    "These figures are computed from the records without noise: whoever is shown them is shown "
+    "something of these people."
+)
+NO_NOISE = "none, these figures are exact"
+
+
+def evaluation_page(
+    model: "Model",
+    evaluation: "Evaluation | CountedEvaluation",
+    *,
+    source: str = "",
+    privacy: dict[str, Any] | None = None,
+) -> Page:
+    """The page of an evaluation.
+
+    Parameters
+    ----------
+    model : Model
+        What was evaluated.
+    evaluation : Evaluation or CountedEvaluation
+        Without noise or with it.
+    source : str
+        The table's name.
+    privacy : dict, optional
+        What the release tells (`pdml.model.private_evaluation.charged`).
+
+    Returns
+    -------
+    Page
+        For `pdml.pages.training_page.write`.
+    """
+    view = Assessment(evaluation=evaluation)
+    lines: tuple[Line, ...] = () if privacy is None else tuple(lines_of(privacy))
+    found = evaluation.accuracy
+    where = f" of {source}" if source else ""
+    on = f"on {numbers.count(evaluation.records, 'record')}{where}"
+    counted = () if privacy is None else (f"The ledger counts {privacy['counted']}.",)
+    return Page(
+        title=f"{model.label or 'A model'}, evaluated",
+        lead=f"How well the model predicts {numbers.count(evaluation.records, 'record')}{where}.",
+        n_servers=1,
+        edges=(),
+        released_accuracy=found if isinstance(found, float) else found.value,
+        accuracy_note=on,
+        assessment=view,
+        doubts=tuple(filter(None, [view.verdict])),
+        keep="" if view.noisy else KEEP,
+        lines=lines,
+        source=evaluation.source if isinstance(evaluation, CountedEvaluation) else NO_NOISE,
+        notes=counted,
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
+    )

@@ -1,0 +1,172 @@
+"""How well a model predicts, for people: what stands beside its accuracy, with noise or without."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pdml.formatting import numbers
+from pdml.model.private_evaluation import LEVEL, CountedEvaluation
+from pdml.pages.charts.line_chart import Scale
+from pdml.pages.charts.scatter import plane_figure
+from pdml.pages.charts.svg import Figure
+from pdml.training.count_release import edges
+
+if TYPE_CHECKING:
+    from pdml.model.evaluation import Evaluation
+    from pdml.model.private_evaluation import Estimate
+    from pdml.training.count_release import Counting
+
+MOST_CLASSES = 12  # of a confusion matrix that people still read
+WITHOUT = "without any protection (simulation)"
+REFERENCE = "plain regression on all records and true labels, which no deployment could run"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One figure: its name, what is shown, and words that say what it is."""
+
+    name: str
+    value: str
+    words: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assessment:
+    """What an evaluation shows: the context of its section, and of the tables of a terminal."""
+
+    evaluation: "Evaluation | CountedEvaluation"
+    reference: float | None = None  # accuracy of plain regression on the same records
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the counts have noise, so that they may be shown."""
+        return self._noise is not None
+
+    @property
+    def _noise(self) -> "Counting | None":
+        found = self.evaluation
+        return found.counting if isinstance(found, CountedEvaluation) else None
+
+    @property
+    def verdict(self) -> str:
+        """One sentence where the model is no better than guessing; else ""."""
+        found = self.evaluation.accuracy
+        reached = found if isinstance(found, float) else found.high
+        if reached > self.evaluation.majority:
+            return ""
+        return (
+            f"The model is no better than guessing: always saying {self.evaluation.majority_class} "
+            f"is right in {numbers.percent(self.evaluation.majority)} of these records."
+        )
+
+    @property
+    def interval(self) -> str:
+        """Of the accuracy, in words; "" without noise."""
+        return _interval(self.evaluation.accuracy)
+
+    @property
+    def majority(self) -> Fact:
+        """What an accuracy is to be held against."""
+        always = f"always saying {self.evaluation.majority_class}"
+        about = "about " if self.noisy else ""
+        return Fact("Majority class", about + numbers.percent(self.evaluation.majority), always)
+
+    def facts(self) -> Iterator[Fact]:
+        """The figures in the order in which people ask for them."""
+        found = self.evaluation
+        yield Fact("Accuracy", _share(found.accuracy), self.interval)
+        yield self.majority
+        if self.reference is not None:
+            yield Fact(WITHOUT, numbers.percent(self.reference), REFERENCE)
+        yield from self.further()
+
+    def further(self) -> Iterator[Fact]:
+        """Those beside the accuracy and what it is held against."""
+        found = self.evaluation
+        if found.auc is not None:
+            several = ", the mean of each class against the rest" if len(found.classes) > 2 else ""
+            binned = ", by bins of the score" if self.noisy else ""
+            said = "the chance that the right one of two records scores higher"
+            yield Fact("AUC", numbers.significant(found.auc), said + several + binned)
+        if found.calibration_error is not None:
+            said = "how far its confidence lies from how often it is right, on average"
+            more = "; noise makes it larger" if self.noisy else ""
+            yield Fact("Calibration error", numbers.percent(found.calibration_error), said + more)
+        if found.log_loss is not None:
+            said = "-ln of the probability that the true class was given, on average"
+            more = ", by bins" if self.noisy else ""
+            yield Fact("Log loss", numbers.significant(found.log_loss), said + more)
+
+    @property
+    def _folded(self) -> bool:
+        """Whether the classes are too many for a matrix."""
+        return len(self.evaluation.classes) > MOST_CLASSES
+
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        """Of the matrix: name and style."""
+        said = [] if self._folded else [f"said {name}" for name in self.evaluation.classes]
+        return [("True class", ""), *((name, "number") for name in [*said, "Recall"])]
+
+    def rows(self) -> Iterator[tuple[str, list[str], str, str]]:
+        """For each true class how many were called what, its recall, and that one's interval."""
+        found = self.evaluation
+        for name, counts, recall in zip(found.classes, found.confusion, found.recall, strict=True):
+            cells = [] if self._folded else [numbers.count(round(float(each))) for each in counts]
+            told = "too few to tell" if self.noisy else "no records"
+            shown = told if recall is None else _share(recall)
+            yield str(name), cells, shown, "" if recall is None else _ends(recall)
+
+    @property
+    def caption(self) -> str:
+        """Of the matrix."""
+        many = numbers.count(self.evaluation.records, "record")
+        if self._noise is None:
+            return f"{many}: in each row those of one true class, by what the model says"
+        noise = numbers.significant(self._noise.stddev * self._noise.bins**0.5)
+        return (
+            f"{many}: in each row about how many of one true class there are, by what the model "
+            f"says; the noise of each count has the standard deviation {noise}"
+        )
+
+    def figures(self) -> Iterator[Figure]:
+        """How often the model is right where it is so sure, if there is anything to see."""
+        bins = self.evaluation.reliability
+        if not bins:
+            return
+        lowest = float(edges(len(self.evaluation.classes), 1)[0])
+        most = max(each.records for each in bins)
+        said = "; ".join(
+            f"where it is about {numbers.percent(each.confidence)} sure, "
+            f"{numbers.percent(each.accuracy)} are right"
+            for each in bins
+        )
+        blurred = " Noise moves every dot, the smaller the more." if self.noisy else ""
+        yield plane_figure(
+            [(each.confidence, each.accuracy, each.records / most) for each in bins],
+            Scale(lowest, 1.0, write=numbers.percent_tick),
+            Scale(0.0, 1.0, write=numbers.percent_tick),
+            x="How sure the model is of its choice",
+            y="Share that is right",
+            name="reliability",
+            heading="Does it know how sure it may be?",
+            caption="On the dashed line it is right as often as it says. Below that it is "
+            f"overconfident, above it too modest. Large dots are many records.{blurred}",
+            words=f"Of the model's own choices: {said}.",
+        )
+
+
+def _share(value: "float | Estimate") -> str:
+    return numbers.percent(value if isinstance(value, float) else value.value)
+
+
+def _interval(value: "float | Estimate") -> str:
+    """In words; "" of a figure without noise."""
+    ends = _ends(value)
+    return f"{ends}: {LEVEL:.0%} of such intervals hold the truth" if ends else ""
+
+
+def _ends(value: "float | Estimate") -> str:
+    if isinstance(value, float):
+        return ""
+    return f"{numbers.percent(value.low)} to {numbers.percent(value.high)}"

@@ -1,0 +1,175 @@
+"""The page of a simulated training: a table's, or the demo's."""
+
+from datetime import UTC, datetime
+from math import isinf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pdml
+from pdml.formatting import numbers
+from pdml.pages.charts.coefficients import coefficient_figure
+from pdml.pages.evaluation_text import REFERENCE, Assessment
+from pdml.pages.training_page import Page, ServerRow
+from pdml.simulation import demo_training as demonstration
+from pdml.simulation.training_result import INSIDE
+
+if TYPE_CHECKING:
+    from pdml.simulation.demo_training import Demo
+    from pdml.simulation.training_result import Trained
+
+WEAK = 0.99  # whoever can be so sure is hardly kept from knowing
+
+
+def table_page(trained: "Trained") -> Page:
+    """The page of a table's training.
+
+    Parameters
+    ----------
+    trained : Trained
+        As `pdml.simulation.table_training.train_table` gives it.
+
+    Returns
+    -------
+    Page
+        For `pdml.pages.training_page.write`. A function of releases and public settings, unless
+        diagnostics were asked for.
+    """
+    shown = trained.simulation.diagnostics
+    return _page(
+        trained,
+        title=f"{trained.model.label}, learnt from {Path(trained.source).name}",
+        lead=table_lead(trained),
+        accuracies=shown,
+        accuracy_note=INSIDE if trained.test_records and not shown else measured_on(trained),
+        told={"label epsilon": _label_epsilon(trained)},
+        reference_accuracy=trained.reference_accuracy if shown else None,
+        reference_note=REFERENCE,
+    )
+
+
+def demo_page(demo: "Demo") -> Page:
+    """The page of the demo, beside the same training without privacy.
+
+    Parameters
+    ----------
+    demo : Demo
+        As `pdml.simulation.demo_training.run_demo` gives it; its accuracies are on records that are
+        nobody's.
+
+    Returns
+    -------
+    Page
+        For `pdml.pages.training_page.write`.
+    """
+    trained, unprotected = demo.private, demo.unprotected
+    shown = trained.simulation.diagnostics and trained.rounds
+    risk = float(unprotected.history.risk[-1]) if shown else None
+    graph = trained.simulation.graph_
+    return _page(
+        trained,
+        title="PDML demo: Twonorm",
+        lead=f"{trained.records:,} simulated people flipped their labels with epsilon = "
+        f"{demo.epsilon:g}; {numbers.sizes('server', graph.n, graph.n_edges, trained.rounds)}.",
+        accuracies=True,
+        accuracy_note=f"on {demonstration.TESTED:,} fresh records of the same kind",
+        told={"label epsilon": f"{demo.epsilon:g}", "seed": str(demo.seed)},
+        reference_accuracy=unprotected.accuracy,
+        reference_risk=risk,
+    )
+
+
+def table_lead(trained: "Trained") -> str:
+    """What was trained on, how, and by how many."""
+    model, graph = trained.model, trained.simulation.graph_
+    known = [str(name) for name in model.classes]
+    classes = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
+    own = trained.epsilon_column
+    randomised = (
+        f"each person's own epsilon (column {own})" if own else f"epsilon {_label_epsilon(trained)}"
+    )
+    return (
+        f"{trained.records:,} records with {len(model.feature_names)} features, classes "
+        f"{classes}; labels randomised with {randomised}; "
+        f"{numbers.sizes('server', graph.n, graph.n_edges, trained.rounds)}."
+    )
+
+
+def assessed(trained: "Trained") -> Assessment | None:
+    """How well it predicts, if it was measured: to be kept inside where the records are
+    somebody's.
+    """
+    if trained.evaluation is None:
+        return None
+    return Assessment(evaluation=trained.evaluation, reference=trained.reference_accuracy)
+
+
+def measured_on(trained: "Trained") -> str:
+    """What an accuracy was measured on."""
+    if not trained.test_records:
+        return "no records were kept to measure it on"
+    return f"on {trained.test_records:,} records that were not trained on"
+
+
+def remarks(trained: "Trained") -> list[str]:
+    """What whoever chose the settings should know about where they lead: it follows from them."""
+    said = [f"{note[:1].upper()}{note[1:]}." for note in trained.ledger.notes]
+    line = trained.ledger.line("features", "other servers")
+    if line.certainty > WEAK:
+        spent, how = line.epsilon, "not" if isinf(line.epsilon) else "hardly"
+        way_out = (
+            "train fewer rounds, or with a larger noise scale, a slower noise decay (closer to 1), "
+            "a larger penalty, or more records per server"
+            if trained.rounds
+            else "add more noise to the sums"
+        )
+        said.append(
+            f"Against all other servers together, features are {how} protected (epsilon "
+            f"{numbers.significant(spent)}): {way_out}."
+        )
+    return [*said, f"The ledger counts {trained.model.privacy['counted']}."]
+
+
+def _page(trained: "Trained", *, accuracies: bool, told: dict[str, str], **more: Any) -> Page:
+    """``accuracies``: show them, because the records they were measured on are nobody's, or because
+    that was asked for.
+    """
+    assessment = assessed(trained)
+    measured = filter(None, [assessment.verdict] if accuracies and assessment else [])
+    return Page(
+        history=trained.history if trained.rounds else None,
+        n_servers=trained.simulation.graph_.n,
+        edges=trained.simulation.graph_.edges if trained.rounds else (),
+        expected=trained.expected,
+        servers=tuple(
+            ServerRow(name=name, records=m, links=links, accuracy=accuracy if accuracies else None)
+            for name, m, links, accuracy in trained.rows
+        ),
+        released_accuracy=trained.accuracy if accuracies else None,
+        assessment=assessment if accuracies else None,
+        coefficients=coefficient_figure(
+            trained.intervals, trained.model.feature_names, trained.model.classes
+        ),
+        lines=tuple(trained.ledger.lines()),
+        coalitions=trained.ledger.every_coalition,
+        source=trained.ledger.source,
+        doubts=(*measured, *trained.simulation.doubts_),
+        settings=_settings(trained, told),
+        notes=(*trained.model.provenance["leaks"], *trained.page_leaks, *remarks(trained)),
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC by pdml {pdml.__version__}",
+        **more,
+    )
+
+
+def _settings(trained: "Trained", told: dict[str, str]) -> dict[str, str]:
+    """The public settings, as people read them."""
+    plan = {
+        name.replace("_", " "): numbers.setting(value)
+        for name, value in trained.model.plan.items()
+        if value is not None
+    }
+    return {**told, **plan, "norm bound": numbers.setting(trained.model.norm_bound)}
+
+
+def _label_epsilon(trained: "Trained") -> str:
+    own, same = trained.epsilon_column, trained.simulation.epsilon
+    return f"column {own}" if own else "inf" if same is None else f"{same:g}"

@@ -1,0 +1,1 @@
+"""What accuracy a plan can be expected to have."""

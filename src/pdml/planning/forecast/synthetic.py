@@ -1,0 +1,279 @@
+"""Records to rehearse a training on: public ones of the same kind, or made up in many shapes.
+
+Where nothing is known of the data, no single population would be honest: the same sizes suit some
+data far better than others. So up to 24 are made up: every kind of thing to learn, from hazy to
+clear, in columns of several kinds; whoever plans for them all hears a range.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from math import inf
+
+import numpy as np
+
+from pdml._types import Array, IntArray, Matrix
+from pdml.encoding import scaling
+from pdml.errors import InvalidInput
+from pdml.numerics.admm import labels, rows
+from pdml.numerics.admm.losses import LOGISTIC, SOFTMAX, Loss
+from pdml.numerics.admm.solver import PrimalSolver
+from pdml.planning.forecast.attribute_noise import Answer, blocks_of, reported_moment, shown
+from pdml.planning.sizes import Sizes
+
+WIDEST = 300  # columns of a made-up population: wider data are rehearsed as if they had so many
+_TESTED = 800  # records to judge by
+_TRAINED, _PER_COLUMN, _MOST = 1500, 30, 6000  # and to train on: so many, or more of many columns
+_SIGNALS = ("in all columns", "in few columns", "in hidden traits", "classes are clusters")
+_MARGINS = (0.5, 1.5, 4.0)  # how clear: from labels that are nearly luck to nearly certain ones
+_COLUMNS = ("one common factor", "many factors", "one-hot blocks")
+_MANY = ((80, 24), (160, 12))  # up to so many columns, so many populations; else 4
+_FEWEST = 12  # public records
+_RIDGE = 1e-3  # of the unprotected model, per record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Population:
+    """Records of norm <= 1 with their constant column: some to train on, others to judge by.
+
+    All have true answers, also where ``answers`` go through coins before they are trained on.
+    """
+
+    x: Matrix
+    y: IntArray
+    test_x: Matrix
+    test_y: IntArray
+    classes: int
+    answers: tuple[Answer, ...] = ()
+
+    @property
+    def loss(self) -> Loss:
+        """Of the unprotected model."""
+        return LOGISTIC if self.classes == 2 else SOFTMAX
+
+    @cached_property
+    def label_moment(self) -> Array:
+        """q (C, d), of true labels; for K > 2 of codes about their mean."""
+        codes = labels.codes(self.y, inf, self.classes)
+        centred = codes if self.classes == 2 else codes - 1 / self.classes
+        return labels.label_mean(self.x, centred, self.loss)
+
+    @cached_property
+    def square_moment(self) -> Array:
+        """S (d, d)."""
+        return np.asarray(rows.gram(self.x) / self.x.shape[0])
+
+    @cached_property
+    def reported_moment(self) -> Array:
+        """E[x̂x̂ᵀ] of what devices report: S itself where no answer goes through a coin."""
+        if not self.answers:
+            return self.square_moment
+        mean = np.asarray(self.x.mean(axis=0)).ravel()
+        return reported_moment(self.square_moment, mean, self.answers)
+
+    @cached_property
+    def spectrum(self) -> tuple[Array, Array]:
+        """Eigenvalues of E[x̂x̂ᵀ], none below 0, and their vectors."""
+        values, vectors = np.linalg.eigh(self.reported_moment)
+        return np.maximum(values, 0.0), vectors
+
+    @cached_property
+    def powers(self) -> Array:
+        """E of true records' squares along those vectors."""
+        values, vectors = self.spectrum
+        if not self.answers:
+            return values
+        return np.asarray(np.einsum("dk,dk->k", vectors, self.square_moment @ vectors))
+
+    @cached_property
+    def unprotected(self) -> Array:
+        """Weights (C, d) of a regression on true labels and answers, with a slight ridge, which is
+        the same whatever scale coins leave to answers.
+        """
+        codes, x, back = labels.codes(self.y, inf, self.classes), self.x, np.ones(self.x.shape[1])
+        for answer in self.answers:
+            back[answer.block.columns] = answer.loudest
+        if self.answers:
+            x = x * back
+        q = labels.label_mean(x, codes, self.loss)
+        found, _ = PrimalSolver(x, self.loss, _RIDGE, codes=len(q)).solve(q[None], 1e-6)
+        return np.asarray(found[0] * back)
+
+    @cached_property
+    def _wanted(self) -> IntArray:
+        return choices(self.test_x @ self.unprotected.T)
+
+    def judged(self, weights: Array) -> tuple[float, float]:
+        """(Agreement with the unprotected model, accuracy) of a model on the test records."""
+        return self.compared(choices(self.test_x @ weights.T))
+
+    def compared(self, chosen: IntArray) -> tuple[float, float]:
+        """`judged`, of classes already chosen."""
+        return float(np.mean(chosen == self._wanted)), float(np.mean(chosen == self.test_y))
+
+
+def choices(margins: Array) -> IntArray:
+    """The class that margins (m, C) choose."""
+    found = margins[:, 0] > 0 if margins.shape[1] == 1 else margins.argmax(axis=1)
+    return np.asarray(found, dtype=np.int64)
+
+
+def populations(
+    sizes: Sizes, like: tuple[Matrix, IntArray] | None = None
+) -> tuple[Population, ...]:
+    """What to rehearse on.
+
+    Parameters
+    ----------
+    sizes : Sizes
+        What is public about the data.
+    like : (matrix, class indices), optional
+        Public records of the same kind, prepared in the same way, with their constant column, and
+        with true answers. A third of them judges.
+
+    Returns
+    -------
+    tuple of Population
+        One of public records, or made-up ones: 24, and fewer of many columns or classes.
+
+    Raises
+    ------
+    InvalidInput
+        If ``like`` has another width, no labels for its records, or too few of them.
+    """
+    if like is None:
+        answers = _fitting(sizes)
+        width = answers[-1].block.columns.stop + 1 if answers else min(sizes.width, WIDEST)
+        trained = min(max(_TRAINED, _PER_COLUMN * width), _MOST, sum(sizes.records))
+        return _made_up(width, sizes.classes, trained, answers)
+    return (_public(sizes, *like),)
+
+
+def _fitting(sizes: Sizes) -> tuple[Answer, ...]:
+    """Answers where they stand beside as many other columns as a made-up population has."""
+    if not sizes.answers:
+        return ()
+    first = sizes.answers[0].block.start
+    left = min(first, max(0, sizes.width - WIDEST))  # columns left out
+    moved = (replace(each.block, start=each.block.start - left) for each in sizes.answers)
+    return tuple(
+        replace(each, block=block) for each, block in zip(sizes.answers, moved, strict=True)
+    )
+
+
+def _public(sizes: Sizes, x: Matrix, y: IntArray) -> Population:
+    clipped, _ = rows.clip(rows.as_rows(x), sizes.norm_bound)
+    said = np.asarray(y, dtype=np.int64)
+    if clipped.shape != (len(said), sizes.width) or len(said) < _FEWEST:
+        raise InvalidInput(
+            f"like must be at least {_FEWEST} records of width {sizes.width} and as many labels, "
+            f"got shape {clipped.shape} and {len(said)}",
+            setting="like",
+        )
+    if said.min() < 0 or said.max() >= sizes.classes or (said == said[0]).all():
+        raise InvalidInput(
+            f"like must have labels of several classes, each an index below {sizes.classes}",
+            setting="like",
+        )
+    order = np.random.default_rng(0).permutation(len(said))
+    scaled = rows.scale(clipped, np.full(len(said), 1 / sizes.norm_bound))
+    test, kept = order[: len(said) // 3], order[len(said) // 3 :][: sum(sizes.records)]
+    return Population(
+        x=rows.as_rows(scaled[kept]),
+        y=said[kept],
+        test_x=rows.as_rows(scaled[test]),
+        test_y=said[test],
+        classes=sizes.classes,
+        answers=sizes.answers,
+    )
+
+
+@lru_cache(maxsize=2)  # those of now, and of more records
+def _made_up(
+    width: int, classes: int, trained: int, answers: tuple[Answer, ...]
+) -> tuple[Population, ...]:
+    many = next((count for widest, count in _MANY if width <= widest), 4)
+    many = many if classes == 2 else min(many, 12)  # a model of more rows takes longer
+    asked = (width, classes, trained, answers)
+    return tuple(_population(*asked, seed) for seed in range(many))
+
+
+def _population(
+    width: int, classes: int, trained: int, answers: tuple[Answer, ...], seed: int
+) -> Population:
+    """One shape: any twelve in a row have every kind of signal with every clearness. The people,
+    their answers and classes are the same whatever coins the answers go through.
+    """
+    rng = np.random.default_rng(seed)
+    signal, margin = _SIGNALS[seed % 4], _MARGINS[seed % 3]
+    columns = _COLUMNS[(seed + seed // 12) % 3]
+    many, wide = trained + _TESTED, width - 1
+    traits = rng.normal(size=(many, max(1, wide // 3) if columns == "many factors" else 1))
+    x = _correlated(traits, wide, rng)
+    y = rng.integers(0, classes, many)
+    if signal == "classes are clusters":
+        apart = rng.normal(size=(classes, wide))
+        x += margin * (apart / np.maximum(np.linalg.norm(apart, axis=1, keepdims=True), 1e-9))[y]
+    clear = answers[0].block.start if answers else wide
+    if columns == "one-hot blocks":
+        x[:, :clear] = _one_hot(x[:, :clear], rng)
+    levels = [_chosen(x[:, answer.block.columns], rng) for answer in answers]
+    for block, level in zip(blocks_of(answers), levels, strict=True):
+        loud = 1.0 if columns == "one-hot blocks" else scaling.level_mass(block.levels) ** -0.5
+        x[:, block.columns] = loud * scaling.centred(level, block.levels)  # as loud as others
+    if signal != "classes are clusters":
+        found = traits if signal == "in hidden traits" else x
+        weights = rng.normal(size=(found.shape[1], classes))
+        if signal == "in few columns":
+            weights *= rng.random(size=(wide, 1)) < max(0.2, 2 / max(wide, 1))
+        scores = found @ weights
+        scores *= margin / max(float(scores.std()) if scores.size else 0.0, 1e-9)
+        scores += rng.normal(size=classes) * 0.5 + rng.gumbel(size=scores.shape)
+        y = scores.argmax(axis=1)
+    prepared = _finished(x[:, :clear], levels, answers)
+    return Population(
+        x=prepared[:trained],
+        y=y[:trained].astype(np.int64),
+        test_x=prepared[trained:],
+        test_y=y[trained:].astype(np.int64),
+        classes=classes,
+        answers=answers,
+    )
+
+
+def _finished(clear: Array, levels: Sequence[IntArray], answers: tuple[Answer, ...]) -> Array:
+    """Rows with their constant, of norm at most 1: codes have the room that the study gives them,
+    and the rest is shrunk to what is left.
+    """
+    blocks = blocks_of(answers)
+    longest = scaling.room(blocks) if blocks else 1.0
+    prepared, _ = rows.clip(rows.append_bias(clear), longest, own=True)
+    codes = [shown(level, block) for level, block in zip(levels, blocks, strict=True)]
+    found = np.asarray(prepared)
+    return np.hstack([found[:, :-1], *codes, found[:, -1:]]) if codes else found
+
+
+def _correlated(traits: Array, width: int, rng: np.random.Generator) -> Array:
+    """Columns of variance 1, each with its own share of the traits."""
+    loadings = rng.normal(size=(traits.shape[1], width))
+    loadings /= np.sqrt(np.sum(loadings**2, axis=0, keepdims=True))
+    shared = rng.beta(1.2, 1.2, size=width)
+    own = rng.normal(size=(len(traits), width))
+    own *= np.sqrt(1 - shared)
+    own += (traits @ loadings) * np.sqrt(shared)
+    return own
+
+
+def _one_hot(latent: Array, rng: np.random.Generator) -> Array:
+    """Blocks of two to six columns, of which the largest entry becomes 1 and the others 0."""
+    result, start, width = np.zeros_like(latent), 0, latent.shape[1]
+    while start < width:
+        stop = min(width, start + int(rng.integers(2, 7)))
+        result[np.arange(len(latent)), start + _chosen(latent[:, start:stop], rng)] = 1.0
+        start = stop
+    return result
+
+
+def _chosen(latent: Array, rng: np.random.Generator) -> IntArray:
+    """The level of the largest entry; some answers are rarer than others."""
+    return np.asarray((latent + rng.normal(size=latent.shape[1])).argmax(axis=1))

@@ -1,0 +1,150 @@
+"""What a training will be worth, before anybody releases anything: it is rehearsed on populations.
+
+Every way to a model, joint or not, is judged by one yardstick: how often it chooses the class that
+an unprotected model would (agreement), and how often the right one (accuracy), on records that
+nobody trained on. The random parts are those of the real thing: flips of labels and privacy noise
+of the planned size, and the same function from totals to a model. What both models share, which
+people happened to take part, is in the population's own records.
+"""
+
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from pdml._types import Array
+from pdml.mechanisms.label_flip import flip_labels
+from pdml.mechanisms.randomness import LABELS, SUMS, Simulated
+from pdml.numerics import coded_rows
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.losses import Loss
+from pdml.numerics.interval import Range
+from pdml.numerics.sums import statistics
+from pdml.numerics.sums.fit import Noise, fit_measured, fit_sums, measured
+from pdml.numerics.sums.statistics import Sums
+from pdml.planning.forecast.attribute_noise import blocks_of, reported
+from pdml.planning.forecast.synthetic import Population
+from pdml.planning.sizes import Sizes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What to expect of a model: means over rehearsals, and where 80% of these lie.
+
+    ``agreement`` is the share of records to which it and an unprotected model give one class. With
+    public records the range is that of luck in one training; without, that of populations too.
+    """
+
+    agreement: Range
+    accuracy: Range
+
+    @classmethod
+    def of(cls, judged: Array) -> "Forecast":
+        """From pairs (agreement, accuracy), one for each rehearsal."""
+        return cls(agreement=_range(judged[:, 0]), accuracy=_range(judged[:, 1]))
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """Plain values for JSON."""
+        return {
+            name: {"low": one.low, "middle": one.middle, "high": one.high}
+            for name, one in (("agreement", self.agreement), ("accuracy", self.accuracy))
+        }
+
+
+def _range(found: Array) -> Range:
+    low, high = np.quantile(found, [0.1, 0.9])
+    return Range(low=float(low), middle=float(np.mean(found)), high=float(high))
+
+
+def sums_judged(
+    population: Population, sizes: Sizes, noise: Noise, loss: Loss, times: int
+) -> list[tuple[float, float]]:
+    """One exchange of sums, each time with fresh noise of the size that totals have, and fresh
+    coins.
+    """
+    q, s = _in_units(population, loss), population.square_moment
+    size = sizes.heard / float(labels.keep_weight(sizes.epsilon, sizes.classes)) ** 2  # V
+    of_rows = replace(
+        noise,
+        label=noise.label / sizes.norm_bound,
+        square=noise.square / sizes.norm_bound**2,
+    )
+    flips = flip_variance(sizes, loss) * population.reported_moment
+    values, vectors = np.linalg.eigh((of_rows.label / size) ** 2 * np.eye(len(s)) + flips)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    rng = np.random.default_rng([1, len(population.y)])
+    found = []
+    for turn in range(times):
+        fresh = rng.normal(size=s.shape) * (of_rows.square / size)
+        noisy_q, noisy_s = q + rng.normal(size=q.shape) @ root.T, s + (fresh + fresh.T) / 2
+        if population.answers:
+            of_q, of_s = _coins(population, sizes, loss, turn)
+            noisy_q, noisy_s = noisy_q + of_q, noisy_s + of_s
+        totals = Sums(label_sum=size * noisy_q, square_sum=size * noisy_s, size=size)
+        given = measured(totals, of_rows, loss=loss)
+        found.append(population.judged(fit_measured(given, loss).weights))
+    return found
+
+
+def _coins(population: Population, sizes: Sizes, loss: Loss, turn: int) -> tuple[Array, Array]:
+    """What people's own coins move q and S by: the population tosses them, and what they move is
+    reduced (or enlarged) to as many people as there are. Flips of labels, with which the same
+    rows are multiplied, come on top: they are independent, and 0 on average.
+    """
+    known = len(population.y)
+    rows = reported(population.x, population.answers, Simulated(turn).stream(SUMS))
+    codes = labels.codes(population.y, inf, population.classes)
+    said = statistics.exact(rows, codes, loss, blocks_of(population.answers))
+    share = float(np.sqrt(known / sum(sizes.records)))
+    of_q = said.label_sum / known - _in_units(population, loss)
+    return share * of_q, share * (said.square_sum / known - population.square_moment)
+
+
+def alone_judged(
+    population: Population, sizes: Sizes, loss: Loss, times: int
+) -> list[tuple[float, float]]:
+    """A server of mean size keeps its reports to itself and makes the most of them: its exact sums
+    in the same function.
+    """
+    known, blocks = len(population.y), blocks_of(population.answers)
+    exactly = Noise(label=0.0, square=0.0, coded=coded_rows.variance(blocks, sizes.width))
+    servers = len(sizes.records)
+    many = max(1, sum(sizes.records) // servers)
+    alone = replace(sizes, records=(many,), reports=min(float(many), sizes.reports / servers))
+    if many >= known:  # as many people as all of the population: its own moments
+        return sums_judged(population, alone, exactly, loss, times)
+    rng, found = np.random.default_rng([2, known]), []
+    for turn in range(times):
+        own = rng.permutation(known)[:many]
+        said = flip_labels(
+            population.y[own],
+            np.full(many, alone.alike),
+            sizes.classes,
+            Simulated(turn).stream(LABELS),
+        )
+        codes, x = labels.codes(said, alone.alike, sizes.classes), population.x[own]
+        if blocks:
+            x = reported(x, population.answers, Simulated(turn).stream(SUMS))
+        model = fit_sums(statistics.exact(x, codes, loss, blocks), exactly, loss=loss)
+        found.append(population.judged(model.weights))
+    return found
+
+
+def majority_judged(population: Population) -> tuple[float, float]:
+    """Everybody is taken for a member of the largest class."""
+    largest = int(np.bincount(population.y, minlength=population.classes).argmax())
+    return population.compared(np.full(len(population.test_y), largest))
+
+
+def flip_variance(sizes: Sizes, loss: Loss) -> float:
+    """What flips add to the variance of q along a direction with E x² = 1, all records together.
+    With weights v it is Σ v²(κ² - 1)/V² = 1/V - Σ v²/V², of which the last is at least one over the
+    number of people, and that where all have the same ε.
+    """
+    own, true = (labels.code_variance(e, loss, sizes.classes) for e in (sizes.epsilon, inf))
+    return max(0.0, own / sizes.heard - true / sum(sizes.records))
+
+
+def _in_units(population: Population, loss: Loss) -> Array:
+    """q for the label weight c of ``loss``."""
+    return population.label_moment * (loss.label_weight / population.loss.label_weight)

@@ -1,0 +1,195 @@
+"""All ways to a model under one budget, compared: by rehearsals, and by one judgement.
+
+The planner chooses by it, and what would make joining pay (`remedies`) is found by asking it again.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf, isinf
+
+import numpy as np
+
+from pdml._types import Array
+from pdml.accounting import Budget
+from pdml.numerics.admm.graph import Graph
+from pdml.planning.forecast.utility_runs import Rehearsals, RoundsAsked
+from pdml.planning.search import sums_search
+from pdml.planning.search.rounds_search import Choice
+from pdml.planning.sizes import Sizes
+
+_RARELY, _BEHIND = 1 / 3, 0.005  # of populations may be so far behind: a mean may be a few's
+_PART = 4  # of the populations, one in so many for a first impression
+LITTLE = 0.005  # of right answers: for fewer more than this nobody would join, or exchange often
+
+Judged = Mapping[str, Array]
+"""(Agreement, accuracy) of rehearsals, (populations, times, 2), by the name of each candidate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Within:
+    """What a planner may choose from."""
+
+    graph: Graph
+    method: str | None = None
+    loss: str = "logistic"
+    most_rounds: int = 100
+    settled: tuple[tuple[str, float], ...] = ()
+
+    def sums(self, sizes: Sizes) -> bool:
+        """Whether sums are tried for these sizes."""
+        return self.method != "rounds" and sizes.width <= sums_search.WIDEST
+
+    @property
+    def rounds(self) -> RoundsAsked:
+        """What rounds are looked for by."""
+        return self.graph, self.loss, self.most_rounds, self.settled
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What was judged, and the settings of each method that did best.
+
+    Attributes
+    ----------
+    judged : mapping
+        Of the methods that a budget allows, and of what needs nobody: "alone", "majority".
+    share : float, optional
+        Of S, where sums were judged.
+    choice : Choice, optional
+        The best plan of rounds, where it was looked for.
+    most : float, optional
+        What rounds could be right on at the most, where that was asked.
+    """
+
+    judged: Judged
+    share: float | None = None
+    choice: Choice | None = None
+    most: float | None = None
+
+    @property
+    def method(self) -> str | None:
+        """The one that is right most often; None if no noise meets the budget."""
+        found = [name for name in ("sums", "rounds") if name in self.judged]
+        return max(found, key=lambda name: _mean(self.judged[name]), default=None)
+
+    @property
+    def pays(self) -> bool:
+        """Whether that one is expected to pay."""
+        return self.method is not None and pays(self.judged, self.method)
+
+    @property
+    def clearly(self) -> bool:
+        """Whether it does, and is rarely behind."""
+        if self.method is None or not self.pays:
+            return False
+        right = {name: each[..., 1].mean(axis=1) for name, each in self.judged.items()}
+        apart = np.maximum(right["alone"], right["majority"])
+        return bool(np.mean(right[self.method] < apart - _BEHIND) <= _RARELY)
+
+
+def compare(
+    worth: Rehearsals,
+    budget: Budget,
+    within: Within,
+    *,
+    enough: bool = False,
+    told: Callable[[], None] = lambda: None,
+) -> Compared:
+    """Rehearse what a planner may choose from, and what needs nobody.
+
+    Parameters
+    ----------
+    worth : Rehearsals
+        For the sizes in question.
+    budget : Budget
+        That each method must keep to.
+    within : Within
+        What to choose from.
+    enough : bool
+        Whether it is enough to know that one way pays: others could only be better. Other shares
+        are passed over where one pays clearly, and rounds where sums pay.
+    told : callable
+        Called after each method.
+
+    Returns
+    -------
+    Compared
+    """
+    judged: dict[str, Array] = {}
+    apart = worth.apart(within.loss)
+    share: float | None = None
+    if within.sums(worth.sizes) and (found := _shares(worth, budget, within, enough)):
+        share = max(sorted(found), key=lambda each: _mean(found[each]))
+        judged["sums"] = found[share]
+    told()
+    choice, most = None, None
+    known = enough and "sums" in judged and pays(judged | apart, "sums")
+    if within.method != "sums" and not known:
+        beaten = _beaten(judged, apart) if judged else -inf
+        choice, most, right = worth.rounds(budget, within.rounds, beaten)
+        judged |= {} if right is None else {"rounds": right}
+    told()
+    return Compared(judged=judged | apart, share=share, choice=choice, most=most)
+
+
+def _beaten(judged: Judged, apart: Judged) -> float:
+    """What rounds must be able to be right on to be looked for: clearly more than sums are, or so
+    much that joining pays where it does not by sums.
+    """
+    sums = _mean(judged["sums"])
+    more, alone = sums + LITTLE, _mean(apart[better_apart(apart)])
+    return more if alone < sums else min(more, alone)
+
+
+def _shares(worth: Rehearsals, budget: Budget, within: Within, enough: bool) -> dict[float, Array]:
+    """What sums are worth with each share of S that can be had; up to the first that clearly pays,
+    where that is ``enough``. Where one side of the middle is better than it the other is not tried:
+    too little noise on either Q or S is paid for by the other.
+    """
+    found: dict[float, Array] = {}
+    for share in _tried(budget):
+        right = worth.sums(budget, within.loss, share)
+        if right is None:
+            continue
+        better = bool(found) and _mean(right) > max(map(_mean, found.values()))
+        found[share] = right
+        if better or (
+            enough and Compared(judged={"sums": right} | worth.apart(within.loss)).clearly
+        ):
+            break
+    return found
+
+
+def _tried(budget: Budget) -> tuple[float, ...]:
+    """Shares of S, the middle one first; where features have no limit S has no noise, and any share
+    is as good.
+    """
+    low, middle, high = sums_search.SHARES
+    return (middle,) if isinf(budget.features_epsilon) else (middle, high, low)
+
+
+def glanced(sizes: Sizes, budget: Budget, within: Within) -> Compared:
+    """A first impression of `compare`, at a small part of its price: few populations, one way to
+    divide the noise, and rounds as good as they can be. What it says may be wrong.
+    """
+    worth = Rehearsals(sizes, first=max(2, len(Rehearsals(sizes).populations) // _PART))
+    if within.sums(sizes):
+        name, right = "sums", worth.sums(budget, within.loss, _tried(budget)[0])
+    else:
+        name, right = "rounds", worth.hoped(budget, within.rounds)
+    judged = {} if right is None else {name: right}
+    return Compared(judged=judged | worth.apart(within.loss))
+
+
+def better_apart(judged: Judged) -> str:
+    """The better of those that need nobody."""
+    return max(("majority", "alone"), key=lambda name: _mean(judged[name]))
+
+
+def pays(judged: Judged, method: str) -> bool:
+    """Whether joining is expected to: the method is right more often than either alone."""
+    return _mean(judged[method]) > _mean(judged[better_apart(judged)])
+
+
+def _mean(judged: Array) -> float:
+    return float(judged[..., 1].mean())

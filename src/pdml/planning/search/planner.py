@@ -1,0 +1,214 @@
+"""From a privacy budget to a plan: sums or rounds, and every setting, so that the least accuracy is
+lost.
+
+The budget fixes how much noise each way of training needs, read from the `Ledger` of its own
+events; rehearsals on populations (`rehearsal`) say what that noise costs. What nobody has to join
+for stands beside it: the model of a server that keeps its reports to itself, and the largest class.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import inf, isinf
+from types import MappingProxyType
+
+import numpy as np
+
+from pdml import _validate
+from pdml._types import IntArray, Matrix
+from pdml.accounting import Budget
+from pdml.errors import BudgetExceeded, InvalidInput
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.graph import Graph
+from pdml.planning.forecast.utility import Forecast
+from pdml.planning.forecast.utility_runs import Rehearsals
+from pdml.planning.proposal import Proposal
+from pdml.planning.search import sums_search
+from pdml.planning.search.candidates import Within, compare
+from pdml.planning.search.rounds_search import SETTLED, Search
+from pdml.planning.sizes import Row, Sizes, ledger, spent
+from pdml.planning.training_plan import METHODS, TrainingPlan
+
+__all__ = ["Budget", "Forecast", "Proposal", "Row", "Sizes", "ledger", "propose", "spent"]
+
+Progress = Callable[[int, int], None]
+"""Called as (done, of how many)."""
+
+_NOTHING: Mapping[str, float] = MappingProxyType({})
+_HAIR = 1e-3  # of noise: so much more changes no forecast
+
+
+def propose(
+    budget: Budget,
+    sizes: Sizes,
+    graph: Graph,
+    *,
+    like: tuple[Matrix, IntArray] | None = None,
+    method: str | None = None,
+    loss: str = "logistic",
+    most_rounds: int = 100,
+    settled: Mapping[str, float] = _NOTHING,
+    progress: Progress | None = None,
+) -> Proposal:
+    """The plan that is expected to be right most often within a budget: what `pdml plan` proposes.
+
+    Parameters
+    ----------
+    budget : Budget
+        The most that the other servers together may learn, or so many of them.
+    sizes : Sizes
+        What is public about the data.
+    graph : Graph
+        Who is linked to whom.
+    like : (matrix, class indices), optional
+        Public records drawn like those to be trained on, prepared, with their constant column; by
+        default populations of many shapes.
+    method : str, optional
+        "rounds" or "sums"; by default whichever is expected to be right more often.
+    loss : str
+        "logistic" or "matsushita".
+    most_rounds : int
+        The most rounds to plan for.
+    settled : mapping, optional
+        Settings of rounds that are not to be chosen: ``rounds``, ``penalty``, ``regularization``,
+        ``noise_decay``. Any of them asks for rounds.
+    progress : callable, optional
+        Called as (done, of how many) after each of a few steps.
+
+    Returns
+    -------
+    Proposal
+        With ``plan``, ``ledger``, ``forecast`` and whether joining ``pays``; ``save(path)`` writes
+        it for a training.
+
+    Raises
+    ------
+    BudgetExceeded
+        If no noise meets the budget.
+    InvalidInput
+        If an argument lies outside its domain.
+
+    Guarantees
+    ----------
+    - The plan keeps to the budget by the ledger of its own events.
+    - No record is read but public ones given as ``like``: the plan tells nothing about the data.
+    - A function of its arguments alone: the same question has the same answer.
+    - Numbers of records are rehearsed in four binary digits, so that folds of one data set, whose
+      sizes differ by a few, are one question to the rehearsals; the noise is that of their own.
+
+    Examples
+    --------
+    >>> from pdml.numerics.admm.graph import Graph
+    >>> sizes = Sizes(records=(4500,) * 4, width=21, epsilon=1.0)
+    >>> found = propose(Budget(features_epsilon=1.0), sizes, Graph.ring(4))
+    >>> found.plan.method, found.ledger.line("features", "other servers").epsilon <= 1.0
+    ('sums', True)
+    """
+    method = "rounds" if settled and method is None else method
+    _check(budget, sizes, graph, method, loss, most_rounds)
+    _check_settled(settled, method)
+    told = _Steps(progress, 4)
+    worth = Rehearsals(sizes.rounded() if like is None else sizes, like)
+    within = Within(
+        graph=graph,
+        method=method,
+        loss=loss,
+        most_rounds=most_rounds,
+        settled=tuple(sorted(settled.items())),
+    )
+    told.one()
+    found = compare(worth, budget, within, told=told.one)
+    if found.method is None:
+        raise BudgetExceeded(_impossible(budget))
+    plan: TrainingPlan | None
+    if found.method == "sums":
+        assert found.share is not None
+        place = sizes.apart(int(np.argmax(sizes.records)))
+        plan = sums_search.calibrated(budget, place, found.share, loss=loss)
+    else:
+        assert found.choice is not None
+        search = Search(worth.sizes, graph, (), loss=loss, most_rounds=most_rounds, settled=settled)
+        plan, by = search.plan(found.choice, budget, sizes)
+        if by > _HAIR:  # what people are told is of the plan that they get
+            choice = found.choice.louder(by)
+            judged = {**found.judged, "rounds": worth.of_rounds(choice, within.rounds)}
+            found = replace(found, choice=choice, judged=judged)
+    assert plan is not None  # what was rehearsed has one
+    told.one()
+    return Proposal(
+        budget=budget,
+        sizes=sizes,
+        within=within,
+        plan=plan,
+        judged=found.judged,
+        public=like is not None,
+        choice=found.choice,
+        most=found.most,
+    )
+
+
+class _Steps:
+    """How far a proposal is."""
+
+    def __init__(self, progress: Progress | None, of: int) -> None:
+        self._tell, self._of, self._done = progress, of, 0
+
+    def one(self) -> None:
+        """One step more."""
+        self._done += 1
+        if self._tell is not None:
+            self._tell(self._done, self._of)
+
+
+def _check(
+    budget: Budget, sizes: Sizes, graph: Graph, method: str | None, loss: str, most_rounds: int
+) -> None:
+    if len(sizes.records) != graph.n:
+        raise InvalidInput(
+            f"records must be one number per server ({graph.n} of them), got {len(sizes.records)}",
+            setting="records",
+        )
+    if budget.colluding is not None:
+        why = "the server whose records are protected is not one of them"
+        _validate.integer("colluding", budget.colluding, low=1, high=graph.n - 1, why=why)
+    if method is not None:
+        _validate.choice("method", method, METHODS)
+    _validate.integer("most_rounds", most_rounds, low=1)
+    kind = TrainingPlan(loss=loss).loss_for(sizes.classes)
+    if isinf(labels.record_shift(sizes.epsilon, sizes.norm_bound, kind, sizes.classes)):
+        raise InvalidInput(
+            f"loss must have a bounded slope to protect features, got {loss!r}: use "
+            "logistic or matsushita",
+            setting="loss",
+        )
+    if method == "sums" and sizes.width > sums_search.WIDEST:
+        raise InvalidInput(
+            f"method must be 'rounds' for more than {sums_search.WIDEST} columns, got 'sums' and "
+            f"{sizes.width}: S would have {sizes.width * (sizes.width + 1) // 2:,} numbers",
+            setting="method",
+        )
+
+
+def _check_settled(settled: Mapping[str, float], method: str | None) -> None:
+    for name in settled:
+        _validate.choice("settled", name, SETTLED)
+        if method == "sums":
+            raise InvalidInput(
+                f"{name} must be left out with method 'sums': it belongs to 'rounds'", setting=name
+            )
+    TrainingPlan.from_dict(dict(settled))  # refuses what lies outside its domain
+
+
+def _impossible(budget: Budget) -> str:
+    """One sentence for a budget that no Gaussian noise meets, and what to change."""
+    said = [
+        f"{name} epsilon {epsilon:g} (delta {delta:g})"
+        for name, (epsilon, delta) in (
+            ("features", budget.limit("features")),
+            ("labels", budget.limit("label")),
+        )
+        if epsilon < inf
+    ]
+    return (
+        f"the budget of {' and '.join(said)} cannot be met: no Gaussian noise reaches it; "
+        "raise the delta or the epsilon"
+    )

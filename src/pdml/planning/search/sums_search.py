@@ -1,0 +1,117 @@
+"""How much noise one exchange of sums needs under a budget, and how to divide it between Q and S.
+
+The budget leaves one choice: the share of it that S may use up. For each of a few shares the least
+noise of Q beside it is found by asking the `Ledger` about the plan's own event, and the populations
+say which pair loses the least (`compared`). Sums are not divided by the number of records, and a
+total hides a server among others by what they add up to: so the noise depends neither on m nor on
+who colludes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import inf, isinf, sqrt
+
+import numpy as np
+
+from pdml._types import Array
+from pdml.accounting import Budget
+from pdml.accounting.events import SumsReleased
+from pdml.accounting.profiles import gaussian_mu
+from pdml.mechanisms.integer_gaussian import LARGEST
+from pdml.planning.forecast import utility
+from pdml.planning.forecast.synthetic import Population
+from pdml.planning.search import noise_table
+from pdml.planning.search.calibration import excess, hidden, least
+from pdml.planning.server_spec import Place
+from pdml.planning.sizes import Sizes
+from pdml.planning.training_plan import TrainingPlan
+
+SHARES = noise_table.SHARES
+WIDEST = 300  # columns: S has d(d+1)/2 numbers, and a model from it costs d³
+
+
+def preferred(sizes: Sizes) -> str | None:
+    """The method to plan for where none was asked for: None leaves it to the rehearsals."""
+    if sizes.smallest_epsilon and sizes.width <= WIDEST:
+        return "sums"  # there everybody's report counts by what it tells
+    return None
+
+
+def calibrated(
+    budget: Budget, place: Place, share: float, *, loss: str = "logistic"
+) -> TrainingPlan | None:
+    """The quietest exchange of sums that keeps to a budget.
+
+    Parameters
+    ----------
+    budget : Budget
+        The most that others may learn; its ``colluding`` becomes the plan's.
+    place : Place
+        Any server's: of the records only rounding errors depend on how many they are. Everybody
+        counts as having the largest ε in use, who is loudest in sums.
+    share : float
+        Of what features may spend, as μ², that S uses up; 1 leaves nothing for Q.
+    loss : str
+        Of the plan.
+
+    Returns
+    -------
+    TrainingPlan or None
+        None if no Gaussian noise meets the budget.
+
+    Guarantees
+    ----------
+    - The ledger of the plan's own event keeps to the budget at this place.
+    - σ_Q is about 0.5% above the least that does, if σ_S is given.
+    """
+    rounded = replace(
+        place,
+        records=1 << (place.records - 1).bit_length(),
+        server=0,
+        degree=0.0,
+        epsilons=(place.label_epsilon,),
+    )
+    if budget.labels_epsilon >= place.label_epsilon:  # the device alone keeps to it
+        budget = replace(budget, labels_epsilon=inf)
+    return _calibrated(budget, rounded, share, loss)
+
+
+@lru_cache(maxsize=256)
+def _calibrated(budget: Budget, place: Place, share: float, loss: str) -> TrainingPlan | None:
+    """With as many records as the next power of two, so that few questions are asked twice."""
+    silent = TrainingPlan(
+        method="sums", label_noise=0.0, square_noise=0.0, colluding=budget.colluding, loss=loss
+    )
+    event = silent.events(place)[0]
+    assert isinstance(event, SumsReleased)
+    square, guess = 0.0, 1.0
+    if not isinf(budget.features_epsilon):
+        mu = gaussian_mu(budget.features_epsilon, budget.features_delta)
+        if mu <= 0 or event.square_shift > sqrt(share) * mu * LARGEST:
+            return None
+        square = event.square_shift / (sqrt(share) * mu)
+        guess = event.record_shift / (hidden(budget, place) * (1 - share) ** 0.35 * mu)
+
+    def plan(noise: float) -> TrainingPlan:
+        return replace(silent, label_noise=noise, square_noise=square)
+
+    known = noise_table.needed(budget, place, share)
+    if known is not None and event.fixed_shift <= noise_table.FIXED * event.record_shift:
+        return plan(known * event.record_shift)
+
+    def over(noise: float) -> float:
+        return excess((place.flip(), *plan(noise).events(place)), budget, place.classes)
+
+    noise = least(over, guess, LARGEST)
+    return None if noise is None else plan(noise)
+
+
+def judged(
+    plan: TrainingPlan, sizes: Sizes, populations: Sequence[Population], times: int
+) -> Array:
+    """(Agreement, accuracy) of rehearsals, (populations, times, 2)."""
+    noise = plan.noise_of_total(sizes.apart(0))
+    loss = plan.loss_for(sizes.classes)
+    each = [utility.sums_judged(one, sizes, noise, loss, times) for one in populations]
+    return np.array(each).reshape(-1, times, 2)

@@ -1,0 +1,193 @@
+"""What a planner may know of the data, and what the ledger says of a plan for them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import log1p, sqrt
+from typing import Self
+
+import numpy as np
+
+from pdml import _validate
+from pdml._types import Array
+from pdml.accounting import Budget, Ledger
+from pdml.accounting.events import LabelFlipped
+from pdml.errors import InvalidInput
+from pdml.numerics.admm import labels
+from pdml.numerics.admm.graph import Graph
+from pdml.planning.forecast.attribute_noise import Answer, blocks_of
+from pdml.planning.server_spec import Place, answers_of
+from pdml.planning.training_plan import TrainingPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """What is public about the data: records per server, feature columns (with the constant one),
+    classes, label ε, B.
+
+    Where people chose for themselves, ``epsilon`` is the largest ε, ``smallest_epsilon`` the
+    smallest, and ``reports`` says as how many reports with ``epsilon`` all of theirs count.
+    ``answers`` are those that go through coins of their own; their columns are the last but the
+    constant one.
+    """
+
+    records: tuple[int, ...]
+    width: int
+    epsilon: float
+    classes: int = 2
+    norm_bound: float = 1.0
+    smallest_epsilon: float = 0.0  # 0: the same as ``epsilon``
+    reports: float = 0.0  # 0: all records
+    answers: tuple[Answer, ...] = ()
+
+    def __post_init__(self) -> None:
+        for count in self.records:
+            _validate.integer("records", count, low=1, why="every server needs somebody's record")
+        _validate.integer("width", self.width, low=1)
+        _validate.integer("classes", self.classes, low=2)
+        _validate.real(
+            "epsilon", self.epsilon, low=0, open_low=True, why="0 would report pure noise"
+        )
+        _validate.real("norm_bound", self.norm_bound, low=0, high=1e12, open_low=True)
+        _validate.real("smallest_epsilon", self.smallest_epsilon, low=0, high=self.epsilon)
+        _validate.real("reports", self.reports, low=0, high=sum(self.records))
+        object.__setattr__(self, "answers", tuple(self.answers))
+        self._check_answers()
+
+    def _check_answers(self) -> None:
+        """Populations are laid out as the study lays its rows out."""
+        if not self.answers:
+            return
+        blocks = blocks_of(self.answers)
+        starts = [*(block.start for block in blocks), self.width - 1]
+        if starts[1:] != [block.start + block.levels for block in blocks]:
+            raise InvalidInput(
+                f"answers must fill the last columns but one of {self.width}, one after the other, "
+                f"got blocks at {starts[:-1]} of {[block.levels for block in blocks]} levels",
+                setting="answers",
+            )
+        if self.norm_bound != 1.0:
+            raise InvalidInput(
+                f"norm_bound must be 1 where answers go through coins, got {self.norm_bound:g}: "
+                "their scale is that of a study",
+                setting="norm_bound",
+            )
+
+    @classmethod
+    def of(cls, places: Sequence[Place], epsilons: Array) -> Self:
+        """Of servers in these places, whose people chose these ε."""
+        first, largest = places[0], float(np.max(epsilons))
+        smallest = float(np.min(epsilons))
+        found = cls(
+            records=tuple(place.records for place in places),
+            width=first.width,
+            epsilon=largest,
+            classes=first.classes,
+            norm_bound=first.norm_bound,
+        )
+        if smallest == largest:
+            return found
+        loud = labels.keep_weight(largest, first.classes) / labels.keep_weight(
+            np.asarray(epsilons), first.classes
+        )
+        return replace(found, smallest_epsilon=smallest, reports=float(np.sum(loud**2)))
+
+    @property
+    def heard(self) -> float:
+        """As how many reports of people with ``epsilon`` all reports count."""
+        return self.reports or float(sum(self.records))
+
+    @property
+    def alike(self) -> float:
+        """The ε with which all would tell as much together, if everybody had the same: κ² is to
+        that of ``epsilon`` as there are people to those who are `heard`.
+        """
+        if not self.reports:
+            return self.epsilon
+        loudest = float(labels.keep_weight(self.epsilon, self.classes))
+        kappa = loudest * sqrt(sum(self.records) / self.heard)
+        return log1p(self.classes / (kappa - 1))
+
+    @property
+    def chosen(self) -> tuple[float, ...]:
+        """The smallest and the largest ε, or the one that all have."""
+        return tuple(sorted({self.smallest_epsilon or self.epsilon, self.epsilon}))
+
+    def flip(self) -> LabelFlipped:
+        """What labels went through; which ε lie between the smallest and the largest is not known,
+        so that everybody counts as least private and as loudest."""
+        menu = self.chosen if len(self.chosen) == 1 else ()
+        return LabelFlipped(
+            epsilon=self.epsilon,
+            epsilons=menu,
+            answers=answers_of(blocks_of(self.answers)),
+            in_clear=self.in_clear,
+        )
+
+    @property
+    def in_clear(self) -> bool:
+        """Whether servers have other answers as they are."""
+        return not self.answers or self.answers[0].block.start > 0
+
+    def rounded(self) -> Self:
+        """With counts of four binary digits, the last rounded down: neighbouring sizes, such as
+        folds of one data set, are rehearsed as one.
+        """
+        return replace(
+            self,
+            records=tuple(map(_four_digits, self.records)),
+            reports=float(_four_digits(int(self.reports))),
+        )
+
+    def place(self, graph: Graph, server: int) -> Place:
+        """One server's: each has people of all kinds."""
+        return replace(self.apart(server), server=server, degree=float(graph.degrees[server]))
+
+    def apart(self, server: int) -> Place:
+        """The same without links, of which an exchange of sums knows nothing."""
+        return Place(
+            server=0,
+            n_servers=len(self.records),
+            degree=0.0,
+            records=self.records[server],
+            epsilons=self.chosen,
+            width=self.width,
+            classes=self.classes,
+            norm_bound=self.norm_bound,
+            blocks=blocks_of(self.answers),
+            in_clear=self.in_clear,
+        )
+
+
+def _four_digits(count: int) -> int:
+    below = max(0, count.bit_length() - 4)
+    return count >> below << below
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One demand of the budget: what was allowed, and what the plan spends of it according to its
+    ledger.
+    """
+
+    data: str
+    allowed: float
+    spent: float
+    delta: float
+
+
+def ledger(plan: TrainingPlan, sizes: Sizes, graph: Graph, delta: float = 1e-6) -> Ledger:
+    """The real ledger of a whole training under ``plan``, before it starts."""
+    places = (sizes.place(graph, i) for i in range(graph.n))
+    each = tuple((sizes.flip(), *plan.events(place)) for place in places)
+    return Ledger(each, source="planned", delta=delta, classes=sizes.classes)
+
+
+def spent(plan: TrainingPlan, budget: Budget, sizes: Sizes, graph: Graph) -> tuple[Row, Row]:
+    """The two rows of the budget, from the ledger."""
+    whole, found = ledger(plan, sizes, graph), []
+    for data, name in (("features", "features"), ("label", "labels")):
+        allowed, delta = budget.limit(data)
+        book = replace(whole, delta=delta)
+        worst = book.line(data, "other servers", colluding=budget.colluding).epsilon
+        found.append(Row(data=name, allowed=allowed, spent=worst, delta=delta))
+    return found[0], found[1]

@@ -1,0 +1,435 @@
+"""The public settings of a training: every letter of the paper, and what they will spend before
+they start.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from math import sqrt
+from types import MappingProxyType
+from typing import Any, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from pdml import _validate
+from pdml._types import Array
+from pdml.accounting import Budget, last_safe_round
+from pdml.accounting.budget import MOST_ROUNDS
+from pdml.accounting.events import Event, IterateReleased, ObjectiveNoised, SumsReleased
+from pdml.errors import InvalidInput
+from pdml.formatting import notebook
+from pdml.mechanisms import integer_gaussian
+from pdml.mechanisms.exact_gaussian import rounding_shift
+from pdml.mechanisms.iterate_noise import IterateNoise
+from pdml.mechanisms.objective_noise import ObjectiveNoise
+from pdml.numerics import coded_rows
+from pdml.numerics.admm.losses import SOFTMAX, Loss, binary_loss
+from pdml.numerics.sums import statistics
+from pdml.numerics.sums.fit import Noise
+from pdml.planning.server_spec import Place
+
+METHODS = ("rounds", "sums")
+OF_ROUNDS = (
+    "regularization",
+    "penalty",
+    "objective_bound",
+    "objective_noise",
+    "noise_scale",
+    "noise_decay",
+    "tolerance",
+)
+OF_SUMS = ("label_noise", "square_noise", "colluding")
+LEAST_UNITS = 15  # of the grid, each server's part of masked noise: ten off the diagonal of S
+
+PerServer = float | tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan:
+    """How n servers train; public, and agreed on beforehand.
+
+    Settings of the other method are refused.
+
+    Parameters
+    ----------
+    rounds : int
+        T, how often servers exchange releases.
+    regularization : float
+        a, positive: how strongly large weights are punished.
+    penalty : float
+        β, positive: how strongly neighbours are pulled together.
+    objective_bound : float
+        R, how large the noise in the objective can be; 0 switches it off.
+    objective_noise : str
+        How it is drawn: "truncated_gaussian", "uniform_box", "uniform_ball" or "none".
+    noise_scale : float or tuple
+        V, the standard deviation of the first round's noise, one for all or one per server; 0
+        switches it off.
+    noise_decay : float
+        ρ, between 0 and 1: the factor of its variance from round to round.
+    tolerance : float or tuple, optional
+        The gradient norm that each primal solve must reach, one for all or one per server, because
+        the ledger adds 2·tolerance/μ_i to the sensitivity; by default 1% of what one record can
+        do, (1/m_i) · `record_shift` / 100.
+    loss : str
+        "logistic", "matsushita" or "square"; from three classes on "logistic" alone.
+    method : str
+        "rounds" is ADMM, as in the paper; "sums" is one exchange (docs/sums.md): every server
+        sends Q_i and S_i once.
+    label_noise : float
+        Of sums: σ_Q, the noise that protects a record in the first.
+    square_noise : float
+        Of sums: σ_S, that in the diagonal of the second.
+    colluding : int, optional
+        Of sums: with k the sums appear in one total only, and each server adds the (n - k)-th part
+        of the variance, so that any n - k of them add up to it. By default everybody's own sums
+        may be seen, each with all of the noise.
+    """
+
+    rounds: int = 40  # T
+    regularization: float = 0.01  # a
+    penalty: float = 0.1  # β
+    objective_bound: float = 1.0  # R
+    objective_noise: str = "truncated_gaussian"  # the distribution of η
+    noise_scale: PerServer = 0.3  # V_i
+    noise_decay: float = 0.95  # ρ
+    tolerance: PerServer | None = None
+    loss: str = "logistic"
+    method: str = "rounds"
+    label_noise: float = 1.1  # σ_Q
+    square_noise: float = 1.9  # σ_S of the diagonal
+    colluding: int | None = None  # k
+
+    def __post_init__(self) -> None:
+        self._check_method()
+        _validate.integer(
+            "rounds",
+            self.rounds,
+            low=1,
+            high=MOST_ROUNDS,
+            why="every round is a line of the ledger",
+        )
+        why = "without it the local objectives are not strongly convex (Assumption 2)"
+        _validate.real(
+            "regularization", self.regularization, low=0, high=1e9, open_low=True, why=why
+        )
+        _validate.real(
+            "penalty",
+            self.penalty,
+            low=0,
+            high=1e9,
+            open_low=True,
+            why="without it servers never agree",
+        )
+        binary_loss(self.loss)
+        ObjectiveNoise(self.objective_noise, self.objective_bound)
+        for name in ("noise_scale", "tolerance"):
+            value = getattr(self, name)
+            if isinstance(value, (list, np.ndarray)):
+                object.__setattr__(self, name, tuple(float(v) for v in value))
+        for scale in self._each(self.noise_scale):
+            IterateNoise(scale, self.noise_decay)
+        if self.tolerance is not None:
+            for value in self._each(self.tolerance):
+                _validate.real(
+                    "tolerance",
+                    value,
+                    low=0,
+                    open_low=True,
+                    why="no solve is exact in floating point",
+                )
+
+    def _check_method(self) -> None:
+        _validate.choice("method", self.method, METHODS)
+        for name in ("label_noise", "square_noise"):
+            _validate.real(name, getattr(self, name), low=0, high=integer_gaussian.LARGEST)
+        if self.colluding is not None:
+            _validate.integer("colluding", self.colluding, low=1, why="each server sees something")
+        sums = self.method == "sums"
+        defaults = {field.name: field.default for field in fields(self)}
+        for name in OF_ROUNDS if sums else OF_SUMS:
+            if getattr(self, name) != defaults[name]:
+                raise InvalidInput(
+                    f"{name} must be left out with method {self.method!r}: it belongs to "
+                    f"{METHODS[not sums]!r}",
+                    setting=name,
+                )
+        if sums:
+            if self.rounds not in (1, defaults["rounds"]):
+                raise InvalidInput(
+                    f"rounds must be 1 with method 'sums', got {self.rounds}: one exchange is all",
+                    setting="rounds",
+                )
+            object.__setattr__(self, "rounds", 1)
+
+    @staticmethod
+    def _each(value: PerServer) -> tuple[float, ...]:
+        return value if isinstance(value, tuple) else (value,)
+
+    def _for_server(self, name: str, server: int, n_servers: int) -> float:
+        each = self._each(getattr(self, name))
+        if len(each) not in (1, n_servers):
+            raise InvalidInput(
+                f"{name} must be one number or one per server ({n_servers} of them), got "
+                f"{len(each)}"
+            )
+        return each[server if len(each) > 1 else 0]
+
+    def loss_for(self, classes: int) -> Loss:
+        """The binary loss, or softmax from three classes on."""
+        if classes == 2:
+            return binary_loss(self.loss)
+        if self.loss != "logistic":
+            raise InvalidInput(
+                f"loss must be 'logistic' for {classes} classes, got {self.loss!r}: softmax "
+                "is its only form for more than two"
+            )
+        return SOFTMAX
+
+    def objective(self) -> ObjectiveNoise:
+        return ObjectiveNoise(self.objective_noise, self.objective_bound)
+
+    def iterates(self, server: int, n_servers: int) -> IterateNoise:
+        return IterateNoise(self._for_server("noise_scale", server, n_servers), self.noise_decay)
+
+    def stddevs(self, n_servers: int) -> Array:
+        """The noise's standard deviations: all that is published about it.
+
+        What was drawn stays with its server: its norm beside a release would narrow w_i(t) down.
+
+        Parameters
+        ----------
+        n_servers : int
+            How many servers.
+
+        Returns
+        -------
+        array of shape (T, n)
+            σ_i(t) of every round and server.
+        """
+        each = [self.iterates(i, n_servers) for i in range(n_servers)]
+        return np.array([[noise.stddev(t) for noise in each] for t in range(1, self.rounds + 1)])
+
+    def ridge(self, degree: float, n_servers: int) -> float:
+        """μ_i = a/n + 2βN_i: the strong convexity of server i's primal problem."""
+        return self.regularization / n_servers + 2 * self.penalty * degree
+
+    def tolerance_for(self, place: Place) -> float:
+        """The certified gradient norm asked of server i; public, as it depends on m_i, ε and B
+        only.
+        """
+        if self.tolerance is not None:
+            return self._for_server("tolerance", place.server, place.n_servers)
+        loss = self.loss_for(place.classes)
+        shift = place.record_shift(loss)
+        if not np.isfinite(shift):  # square loss: no record bound, so the label's alone
+            shift = place.label_shift(loss)
+        return 0.01 * shift / place.records
+
+    def sum_stddevs(self, n_servers: int) -> tuple[float, float]:
+        """(σ of every number of Q_i, σ of S_i's diagonal) that each of so many servers adds."""
+        if self.colluding is not None and self.colluding >= n_servers:
+            raise InvalidInput(
+                f"colluding must be below the number of servers, {n_servers}, got "
+                f"{self.colluding}: the server whose records are protected is not one of them",
+                setting="colluding",
+            )
+        share = 1.0 if self.colluding is None else 1 / sqrt(n_servers - self.colluding)
+        stddevs = share * self.label_noise, share * self.square_noise
+        for setting, stddev in zip(("label_noise", "square_noise"), stddevs, strict=True):
+            if self.colluding is not None and 0 < stddev < LEAST_UNITS * integer_gaussian.UNIT:
+                least = LEAST_UNITS * integer_gaussian.UNIT / share
+                raise InvalidInput(
+                    f"{setting} of masked sums must be 0 or at least {least:.3g} among "
+                    f"{n_servers} servers, got {getattr(self, setting):g}: finer noise than "
+                    "their grid protects less than is counted",
+                    setting=setting,
+                )
+        return stddevs
+
+    def noise_of_total(self, place: Place, *, parts: int | None = None) -> Noise:
+        """Of the sums of ``parts`` of n servers added up, by default of all, whichever's place."""
+        label, square = self.sum_stddevs(place.n_servers)
+        many = sqrt(place.n_servers if parts is None else parts)
+        own = coded_rows.variance(place.blocks, place.width)
+        return Noise(label=many * label, square=many * square, coded=own)
+
+    def _sums_event(self, place: Place) -> SumsReleased:
+        """What one exchange of sums releases."""
+        loss, epsilon = self.loss_for(place.classes), place.label_epsilon
+        shifts = statistics.shifts(epsilon, place.norm_bound, loss, place.classes)
+        label, square = self.sum_stddevs(place.n_servers)
+        summing = statistics.rounding(place.records) * max(shifts.record, shifts.square)
+        grid = place.width * place.codes**0.5 * integer_gaussian.UNIT
+        fixed = summing + grid
+        return SumsReleased(
+            label_stddev=label,
+            square_stddev=square,
+            label_shift=shifts.label + fixed,
+            record_shift=shifts.record + fixed,
+            square_shift=shifts.square + fixed,
+            fixed_shift=fixed,
+            epsilon=epsilon,
+            hidden_among=1 if self.colluding is None else place.n_servers,
+            encoding=place.encoding,
+        )
+
+    def events(self, place: Place) -> tuple[Event, ...]:
+        """What a server will have released after all rounds: known before the first one.
+
+        Parameters
+        ----------
+        place : Place
+            The server's.
+
+        Returns
+        -------
+        tuple of Event
+            One for η_i, and one for the release of each round.
+
+        Guarantees
+        ----------
+        - Secure noise is added to n·q_i and to w_i(t) after rounding them to its grid, which can
+          move two neighbours apart by `rounding_shift`; every plan counts it (10^-11 at d = 105),
+          so that the ledger need not know the source.
+        """
+        if self.method == "sums":
+            return (self._sums_event(place),)
+        size, n = place.width * place.codes, place.n_servers
+        grid = rounding_shift(size)
+        loss, records = self.loss_for(place.classes), place.records
+        label, record = place.label_shift(loss) / records, place.record_shift(loss) / records
+        rounding = (
+            label * records**2 * 2.0**-52
+        )  # of the sum over m_i records in q_i, on both neighbours
+        label, record = label + rounding, record + rounding
+        slack = 2 * self.tolerance_for(place)
+        ridge = self.ridge(place.degree, n)
+        eta, theta = self.objective(), self.iterates(place.server, n)
+        first = ObjectiveNoised(
+            kind=eta.kind,
+            bound=eta.bound,
+            stddev=eta.stddev,
+            size=size,
+            n_servers=n,
+            label_shift=label + grid / n,
+            fixed_shift=rounding + grid / n,
+            encoding=place.encoding,
+        )
+        sent = (
+            IterateReleased(
+                t=t,
+                stddev=theta.stddev(t),
+                label_sensitivity=(label + slack) / ridge + grid,
+                record_sensitivity=(record + slack) / ridge + grid,
+                solver_slack=(slack + rounding) / ridge + grid,
+            )
+            for t in range(1, self.rounds + 1)
+        )
+        return (first, *sent)
+
+    def last_safe_round(self, place: Place, *, budget: Budget, most: int = MOST_ROUNDS) -> int:
+        """The last round that a budget allows this plan's noise at one server.
+
+        Parameters
+        ----------
+        place : Place
+            The server.
+        budget : Budget
+            The most that the other servers together may learn.
+        most : int
+            Where to stop looking.
+
+        Returns
+        -------
+        int
+            At most ``most``, whatever ``rounds`` says; 0 if the first is too much. Of sums, which
+            are one exchange, 1 or 0.
+        """
+        horizon = 1 if self.method == "sums" else min(most, max(self.rounds, 64))
+        while True:
+            planned = replace(self, rounds=horizon).events(place)
+            safe = last_safe_round([(place.flip(), *planned)], budget=budget, classes=place.classes)
+            if safe < horizon or horizon == most or self.method == "sums":
+                return safe
+            horizon = min(most, 4 * horizon)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: of the settings of its method. A plan of rounds says no more than
+        it always has, because contracts are told apart by the digest of what it says."""
+        unsaid = (*OF_ROUNDS, "rounds") if self.method == "sums" else (*OF_SUMS, "method")
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in unsaid
+        }
+
+    def sheet(self) -> notebook.Sheet:
+        """Its settings as a table of words."""
+
+        def said(value: Any) -> str:
+            each = value if isinstance(value, tuple) else (value,)
+            words = [f"{one:.4g}" if isinstance(one, float) else str(one) for one in each]
+            return words[0] if len(set(words)) == 1 else ", ".join(words)
+
+        told = {"method": self.method} | self.to_dict()
+        rows = ((k.replace("_", " "), said(v)) for k, v in told.items() if v is not None)
+        return notebook.Sheet(columns=("setting", "value"), rows=tuple(rows))
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return notebook.as_html("Training plan", [self.sheet()])
+
+    def written(self, also: Collection[str] = ()) -> dict[str, Any]:
+        """The settings that differ from their defaults, and those named in ``also``: what a file
+        has to say; never nothing.
+        """
+        found = {
+            name: value
+            for name, value in self.to_dict().items()
+            if value is not None and (name in also or value != SETTINGS[name].default)
+        }
+        return found or {"rounds": self.rounds}  # of sums, the method differs
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "TrainingPlan":
+        known = {field.name for field in fields(cls)}
+        if unknown := set(values) - known:
+            raise InvalidInput(
+                f"a plan has no setting {sorted(unknown)[0]!r}; it has {', '.join(sorted(known))}"
+            )
+        settings: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
+        return cls(**settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One setting of a plan, as a file or a command line may write it."""
+
+    name: str
+    kind: type  # int, float or str
+    per_server: bool  # whether each server may have its own
+    default: Any
+
+
+def _setting(name: str, hint: Any, default: Any) -> Setting:
+    kinds = get_args(hint) or (hint,)
+    kind = next(kind for kind in (int, float, str) if kind in kinds)
+    per_server = any(get_origin(each) is tuple for each in kinds)
+    return Setting(name=name, kind=kind, per_server=per_server, default=default)
+
+
+_HINTS = get_type_hints(TrainingPlan)
+SETTINGS: Mapping[str, Setting] = MappingProxyType(
+    {
+        field.name: _setting(field.name, _HINTS[field.name], field.default)
+        for field in fields(TrainingPlan)
+    }
+)
+
+
+def zeros(codes: int, width: int) -> Array:
+    """w̃(0) = γ(0) = 0: where every server starts, so that nothing is released before round 1."""
+    return np.zeros((codes, width))

@@ -1,0 +1,1 @@
+"""The paper: its experiments, bounds, baselines and data sets."""

@@ -1,0 +1,133 @@
+"""Who takes part in the comparison: each way to learn, whom it trusts with true labels, and what it
+promises to protect.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf, isinf
+from typing import Any
+
+from pdml._types import Array
+from pdml.research.baselines import (
+    gradient_descent,
+    objective_perturbation,
+    pdml_plans,
+    pooled,
+    zhang_zhu,
+)
+from pdml.research.baselines.composition import Guarantee
+from pdml.research.baselines.pdml_plans import Asked
+from pdml.research.baselines.task import Task
+
+EPSILON = 1.0  # of labels on the device, and of labels and records against others
+
+PLANNED, AS_PAPER = "PDML planned", "PDML as in the paper"
+HALF, ONE = f"{PLANNED}, 5 collude", f"{PLANNED}, 1 colludes"
+HOUSE = f"{PLANNED}, for the house"
+FLOOR, PLAIN = "Larger class", "No privacy, pooled"  # learns nothing; hides nothing
+ALONE = ("Flip, each server alone", "Flip, alone, from sums")
+NOBODY, OWN, CURATOR = "nobody", "server", "curator"
+ALL = ("label_collector", "label_others", "features_others")  # the columns of `Guarantee`
+LABELS, FROM_OTHERS = ALL[:2], ALL[1:]
+
+# of a setting at a budget ε: weights, (d,) or one row per server
+Train = Callable[[Task, Any, float], Array]
+Prove = Callable[[Task, Any, float], Guarantee]
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A way to learn. Of its ``settings`` the one with the best mean accuracy is reported; PDML has
+    one only.
+    """
+
+    name: str
+    trusts: str  # with true labels
+    train: Train
+    guarantee: Prove
+    protects: tuple[str, ...]  # the columns in which it promises the budget
+    settings: tuple[Any, ...] = (None,)
+
+
+@dataclass(frozen=True)
+class Score:
+    """One rival on one set: its accuracies, one per seed, under its best setting, and what that
+    proves.
+    """
+
+    rival: str
+    trusts: str
+    name: str
+    setting: str
+    accuracies: Array
+    guarantee: Guarantee
+
+
+def _descent(name: str, protects: tuple[str, ...], settings: tuple[Any, ...]) -> Rival:
+    train, guarantee = gradient_descent.descend, gradient_descent.guarantee
+    return Rival(name, CURATOR, train, guarantee, protects, settings)
+
+
+def _zhang_zhu(name: str, kind: str, flips: float) -> Rival:
+    return _between_servers(
+        name, zhang_zhu.train, zhang_zhu.guarantee, zhang_zhu.variants(kind, flips), flips
+    )
+
+
+def _planned(
+    name: str, flips: float, *, colluding: int | None = None, house: bool = False
+) -> Rival:
+    """By sums or rounds, as the planner chooses; models for the house need sums."""
+    asked = Asked(flips, colluding, "sums" if house else None)
+    train = pdml_plans.house if house else pdml_plans.planned
+    return _between_servers(name, train, pdml_plans.planned_guarantee, (asked,), flips)
+
+
+def _between_servers(
+    name: str, train: Train, guarantee: Prove, settings: tuple[Any, ...], flips: float
+) -> Rival:
+    """With labels flipped on devices at ε = ``flips``; at ∞ they are not, and people trust their
+    own server.
+    """
+    trusts, protects = (OWN, FROM_OTHERS) if isinf(flips) else (NOBODY, ALL)
+    return Rival(name, trusts, train, guarantee, protects, settings)
+
+
+RIVALS = (
+    Rival(FLOOR, CURATOR, pooled.majority, pooled.nothing, ()),
+    Rival(PLAIN, CURATOR, pooled.plain, pooled.nothing, ()),
+    Rival(
+        "Chaudhuri et al.",
+        CURATOR,
+        objective_perturbation.chaudhuri,
+        objective_perturbation.guarantee,
+        FROM_OTHERS,
+        objective_perturbation.RIDGES,
+    ),
+    _descent("DP-GD, records", FROM_OTHERS, gradient_descent.RECORDS),
+    _descent("DP-GD, labels only", ("label_others",), gradient_descent.LABELS_ONLY),
+    _zhang_zhu("Zhang-Zhu, dual", "dual", inf),
+    _zhang_zhu("Zhang-Zhu, primal", "primal", inf),
+    _planned(f"{PLANNED}, no flips", inf),
+    Rival("Flip, pooled, corrected", NOBODY, pooled.corrected, pooled.flipped, LABELS),
+    Rival("Flip, pooled, uncorrected", NOBODY, pooled.uncorrected, pooled.flipped, LABELS),
+    Rival(ALONE[0], NOBODY, pooled.alone, pooled.unshared, ALL),
+    Rival(ALONE[1], NOBODY, pooled.alone_from_sums, pooled.unshared, ALL),
+    _zhang_zhu("Flip + Zhang-Zhu, dual", "dual", EPSILON),
+    _zhang_zhu("Flip + Zhang-Zhu, primal", "primal", EPSILON),
+    _planned(PLANNED, EPSILON),
+    _planned(HALF, EPSILON, colluding=5),
+    _planned(ONE, EPSILON, colluding=1),
+    _planned(HOUSE, EPSILON, house=True),
+    Rival(
+        AS_PAPER,
+        NOBODY,
+        pdml_plans.trained,
+        pdml_plans.guarantee,
+        LABELS,
+        (pdml_plans.PAPER,),
+    ),
+)
+# the same trust, and the same ε in every column
+EQUAL = ("Flip + Zhang-Zhu, dual", "Flip + Zhang-Zhu, primal")
+CURATORS = ("Chaudhuri et al.", "DP-GD, records")

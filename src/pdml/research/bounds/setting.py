@@ -1,0 +1,291 @@
+"""What the theorems of the paper need to know of a training: sizes, settings, and constants that
+follow from them.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf, log, sqrt
+
+import numpy as np
+
+from pdml import _validate
+from pdml.errors import InvalidInput
+from pdml.mechanisms.objective_noise import ObjectiveNoise
+from pdml.numerics.admm.graph import Graph
+from pdml.numerics.admm.labels import kappa
+from pdml.numerics.admm.losses import Loss, binary_loss
+from pdml.planning.sizes import Sizes
+from pdml.planning.training_plan import TrainingPlan
+
+
+def longest_best(
+    servers: int, regularization: float, norm_bound: float = 1.0, loss: str = "logistic"
+) -> float:
+    """The longest that w* can be, hence a W that is never too small for it: min(ncB/a, sqrt(2n
+    g(0)/a)).
+
+    ∇J_P(0) = -cE[yx] and a/n-strong convexity give the first, (a/2n)|w*|² <= J_P(w*) <= J_P(0) =
+    g(0) the second, where ℓ >= 0.
+    """
+    g = binary_loss(loss)
+    return min(
+        servers * g.label_weight * norm_bound / regularization,
+        sqrt(2 * servers * float(g.value(np.zeros(1))) / regularization),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Two classes, N(w) = |w|²/2, w̃(0) = γ(0) = 0. ``radius`` is W: the class of the paper is {|w|
+    <= W}.
+
+    ``tolerance`` is the largest gradient norm that a primal solve may leave; the paper's argmin has
+    none.
+    """
+
+    graph: Graph
+    records: tuple[int, ...]  # m_i
+    width: int  # d, with the constant column
+    # of labels; the smallest if they differ, as κ falls with ε and every bound grows with κ
+    epsilon: float
+    radius: float  # W
+    delta: float = 0.05
+    norm_bound: float = 1.0  # B
+    loss: str = "logistic"
+    rounds: int = 40  # t
+    regularization: float = 0.01  # a
+    penalty: float = 0.1  # β
+    objective_noise: str = "truncated_gaussian"
+    objective_bound: float = 1.0  # R
+    noise_scale: tuple[float, ...] = (0.3,)  # V_i
+    noise_decay: float = 0.95  # ρ
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("records", "noise_scale"):
+            given = getattr(self, name)
+            if len(given) not in (1, self.n):
+                raise InvalidInput(
+                    f"{name} must be one number or one per server ({self.n} of them), got "
+                    f"{len(given)}"
+                )
+            object.__setattr__(self, name, tuple(given) * (self.n // len(given)))
+        for m in self.records:
+            _validate.integer("records", m, low=1, high=10**12)
+        for v in self.noise_scale:
+            _validate.real("noise_scale", v, low=0, high=1e9)
+        _validate.integer("width", self.width, low=1, high=10**9)
+        _validate.real(
+            "epsilon", self.epsilon, low=0, open_low=True, why="0 would report pure noise"
+        )
+        _validate.real(
+            "radius",
+            self.radius,
+            low=0,
+            high=1e9,
+            open_low=True,
+            why="the class of classifiers is {|w| <= radius}",
+        )
+        _validate.real("delta", self.delta, low=0, high=1, open_low=True, open_high=True)
+        _validate.real("norm_bound", self.norm_bound, low=0, high=1e9, open_low=True)
+        _validate.integer("rounds", self.rounds, low=1, high=10**9)
+        _validate.real(
+            "regularization",
+            self.regularization,
+            low=0,
+            high=1e9,
+            open_low=True,
+            why="every bound divides by it",
+        )
+        _validate.real(
+            "penalty",
+            self.penalty,
+            low=0,
+            high=1e9,
+            open_low=True,
+            why="without it servers never agree",
+        )
+        _validate.real(
+            "noise_decay",
+            self.noise_decay,
+            low=0,
+            high=1,
+            open_low=True,
+            open_high=True,
+            why="the iterate noise must fade",
+        )
+        _validate.real("tolerance", self.tolerance, low=0, high=1e9)
+        ObjectiveNoise(self.objective_noise, self.objective_bound)
+        if self._loss.slope_bound == inf:
+            raise InvalidInput(
+                f"loss must have a bounded slope, got {self.loss!r}: the theorems assume it "
+                "(Assumption 1)"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        plan: TrainingPlan,
+        graph: Graph,
+        sizes: Sizes,
+        *,
+        radius: float | None = None,
+        delta: float = 0.05,
+    ) -> "Setting":
+        """The setting of a plan, with the tolerance of its primal solves.
+
+        Parameters
+        ----------
+        plan : TrainingPlan
+        graph : Graph
+        sizes : Sizes
+            Records per server, width, ε and B.
+        radius : float, optional
+            W; the longest that w* can be unless given.
+        delta : float
+            The chance for which nothing is promised.
+
+        Returns
+        -------
+        Setting
+        """
+        longest = longest_best(graph.n, plan.regularization, sizes.norm_bound)
+        scale = plan.noise_scale
+        return cls(
+            graph=graph,
+            records=sizes.records,
+            width=sizes.width,
+            epsilon=sizes.epsilon,
+            norm_bound=sizes.norm_bound,
+            radius=longest if radius is None else radius,
+            delta=delta,
+            rounds=plan.rounds,
+            regularization=plan.regularization,
+            penalty=plan.penalty,
+            objective_noise=plan.objective_noise,
+            objective_bound=plan.objective_bound,
+            noise_scale=scale if isinstance(scale, tuple) else (scale,),
+            noise_decay=plan.noise_decay,
+            tolerance=max(plan.tolerance_for(sizes.place(graph, i)) for i in range(graph.n)),
+        )
+
+    @property
+    def n(self) -> int:
+        return self.graph.n
+
+    @cached_property
+    def _loss(self) -> Loss:
+        return binary_loss(self.loss)
+
+    # Constants of Assumption 1, over |w| <= W and |x| <= B
+
+    @property
+    def kappa(self) -> float:
+        return float(kappa(self.epsilon))
+
+    @property
+    def loss_bound(self) -> float:
+        """c₁ = sup|ℓ| = g(WB) + cWB."""
+        reach = self.radius * self.norm_bound
+        return float(self._loss.value(np.array([reach]))) + self._loss.label_weight * reach
+
+    @property
+    def gradient_bound(self) -> float:
+        """c₂ = sup|∂ℓ/∂w| = (sup|g'| + c)·B, as Assumption 1 defines it."""
+        return (self._loss.slope_bound + self._loss.label_weight) * self.norm_bound
+
+    @property
+    def curvature_bound(self) -> float:
+        """c₃ = sup|∂²ℓ/∂w²| = sup g''·B²."""
+        return self._loss.curvature_bound * self.norm_bound**2
+
+    # Constants of the linear-odd form ℓ̂ = g(z) - cκy'z
+
+    @property
+    def plain_reach(self) -> float:
+        """sup|g'|·B: how strongly a record pulls, its label apart."""
+        return self._loss.slope_bound * self.norm_bound
+
+    @property
+    def label_reach(self) -> float:
+        """cκB: how strongly a randomised label pulls."""
+        return self._loss.label_weight * self.kappa * self.norm_bound
+
+    @property
+    def zero_loss(self) -> float:
+        """g(0): the risk of w = 0, and so the most that Δ J_P(0) can be; any bound above it says
+        less than nothing.
+        """
+        return float(self._loss.value(np.zeros(1)))
+
+    @property
+    def ridge(self) -> float:
+        """λ = a/n: the strong convexity of J_P, of every Ĵ_i and of their mean."""
+        return self.regularization / self.n
+
+    @property
+    def pooled(self) -> float:
+        """n²/Σ(1/m_i): as many equal records would weigh the same as these, of which each counts
+        1/(n·m_i).
+        """
+        return float(self.n**2 / np.sum(1 / np.asarray(self.records, dtype=float)))
+
+    # Noise
+
+    @property
+    def objective_reach(self) -> float:
+        """The longest η_i can be in Euclidean norm: R in a ball, sqrt(d)·R in a box."""
+        noise = ObjectiveNoise(self.objective_noise, self.objective_bound)
+        if not noise.active:
+            return 0.0
+        return noise.bound if noise.kind == "uniform_ball" else sqrt(self.width) * noise.bound
+
+    def likely_objective_reach(self, miss: float) -> float:
+        """A length that no η_i exceeds but for a chance of ``miss``.
+
+        A truncated Gaussian coordinate is stochastically smaller than a Gaussian one, and the norm
+        of d standard Gaussians is 1-Lipschitz: P(|η_i| >= σ(sqrt(d) + s)) <= exp(-s²/2); n servers
+        share the chance.
+        """
+        noise = ObjectiveNoise(self.objective_noise, self.objective_bound)
+        if not noise.active or noise.kind != "truncated_gaussian":
+            return self.objective_reach
+        return min(
+            self.objective_reach, noise.stddev * (sqrt(self.width) + sqrt(2 * log(self.n / miss)))
+        )
+
+    def likely_mean_objective_reach(self, miss: float) -> float:
+        """The same for the mean of all η_i, which are independent: sqrt(E|η_i|²/n), and a deviation
+        of order 1/sqrt(n).
+
+        The truncated Gaussian is more log-concave than the Gaussian on a convex set, so that
+        1-Lipschitz functions of it concentrate as well (Bakry-Émery); for the uniforms McDiarmid's
+        differences are 2|η_i|/n.
+        """
+        noise, d = ObjectiveNoise(self.objective_noise, self.objective_bound), self.width
+        if not noise.active:
+            return 0.0
+        deviation = sqrt(2 * log(1 / miss))
+        if noise.kind == "truncated_gaussian":
+            return min(self.objective_reach, noise.stddev * (sqrt(d) + deviation) / sqrt(self.n))
+        square = (
+            d * noise.bound**2 / 3 if noise.kind == "uniform_box" else noise.bound**2 * d / (d + 2)
+        )
+        return min(
+            self.objective_reach, (sqrt(square) + self.objective_reach * deviation) / sqrt(self.n)
+        )
+
+    @property
+    def objective_limit(self) -> float:
+        """R as the paper writes it: 0 where the noise is off."""
+        return self.objective_bound if self.objective_reach else 0.0
+
+    @property
+    def noise_power(self) -> float:
+        """Σ_i d V_i²."""
+        return self.width * float(np.sum(np.square(self.noise_scale)))
+
+    @property
+    def linked_noise_power(self) -> float:
+        """Σ_i N_i d V_i²: a server's noise reaches everyone it talks to."""
+        return self.width * float(np.asarray(self.graph.degrees) @ np.square(self.noise_scale))

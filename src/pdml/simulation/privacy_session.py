@@ -1,0 +1,460 @@
+"""Trying things out is spending: all fits on the same people, added up.
+
+`PrivacyLedgerSession` counts every fit of `PDMLClassifier` while it is open, as a deployment would
+live through them: each person belongs to one server, reports once with each ε and the same coin
+whatever is trained, and is counted in those fits that they were in.
+"""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from threading import RLock
+from typing import Self
+
+import numpy as np
+
+from pdml import _validate
+from pdml._types import Array, IntArray
+from pdml.accounting import Budget, Ledger, Reports
+from pdml.accounting.event_groups import summed
+from pdml.accounting.events import CountsReleased, Event, LabelFlipped
+from pdml.accounting.provenance import SIMULATION
+from pdml.errors import InvalidInput
+from pdml.mechanisms.label_flip import flip_labels
+from pdml.mechanisms.randomness import DEAL, LABELS, Source, Stream, source_named
+from pdml.numerics.admm import rows
+
+ELSEWHERE = (
+    "a PrivacyLedgerSession counts fits in its own process, and this one runs in another: use "
+    "n_jobs=1, or threads, which a session asks of joblib where no other backend is named"
+)
+
+STRANGERS = (
+    "No record of this fit has values as in an earlier fit of its PrivacyLedgerSession, and a "
+    "pipeline fitted transformers to them before: if these are the same people, the ledger takes "
+    "them for others and says too little. Name them by fit(..., people=names), through a search "
+    "by fit(x, y, STEP__people=names) with the name of the step, or transform the records before "
+    "the session."
+)
+
+_OTHER_LABELS = 0.1  # share of known records with labels that were never seen beside their values
+
+_open: list["PrivacyLedgerSession"] = []
+_opening = RLock()
+_MARK = "PDML_OPEN_SESSION"  # names a file that is there while a session is open in its process
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """One fit, as far as a ledger needs it; an entry per record, in the order of its input."""
+
+    people: IntArray
+    servers: IntArray
+    epsilons: Array
+    weights: Array  # how loud a report is in rounds, against the loudest of its server
+    events: tuple[tuple[Event, ...], ...]  # of each server, without flips
+    classes: int
+    source: str
+    delta: float
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, people: IntArray, ledger: Ledger) -> Self:
+        """From the ledger of one fit, whose reports are in the same order."""
+        assert ledger.reports is not None
+        released = (
+            tuple(event for event in events if not isinstance(event, LabelFlipped))
+            for events in ledger.events
+        )
+        return cls(
+            people=people,
+            servers=ledger.reports.servers,
+            epsilons=ledger.reports.epsilons,
+            weights=ledger.reports.weights,
+            events=tuple(released),
+            classes=ledger.classes,
+            source=ledger.source,
+            delta=ledger.delta,
+            notes=ledger.notes,
+        )
+
+
+class PrivacyLedgerSession:
+    """Counts all fits on the same people while it is open.
+
+    Parameters
+    ----------
+    budget : Budget, optional
+        What all fits together may spend against other servers: a fit that would go past it is
+        refused before it trains.
+    randomness : {"simulated", "secure"}
+        Where people's coins come from.
+    random_state : int, optional
+        Makes coins and the dealing of people to servers reproducible, if fits follow one another.
+
+    Attributes
+    ----------
+    ledger : Ledger
+        What all fits together spent; whoever was in most of them is usually worst off.
+    fits : tuple of Fit
+        What was counted.
+
+    Guarantees
+    ----------
+    - A person's label goes through one coin for each ε: a second fit with the same ε sees the same
+      report, so that against the own server it costs nothing more. Another ε is another report, and
+      both count.
+    - Every fit of the process counts in every session that is open, in whatever thread, each with
+      its own budget; a classifier tells the sum of the session that was opened first. joblib is
+      asked for threads.
+    - A fit in a process that was forked or started while a session is open is refused, for nobody
+      would count it; so is one of an estimator that came from inside a session to any other
+      process. Not seen is a new estimator in a process that was there before.
+    - Sessions that are open together know people and their reports in common, by the randomness of
+      the one that was opened first.
+    - Two records are one person's if their values, in single precision, and their label are the
+      same, the k-th of equal ones always the k-th. In a pipeline values are those before its first
+      step. Behind anything else that is fitted to each fold, which changes values, pass ``people``
+      to ``fit``: in every fit of a session, or in none.
+    - A session counts one label: whoever is named and has another one than before is refused, and
+      so are records of which many have labels that were never seen beside their values.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> with PrivacyLedgerSession() as session:  # doctest: +SKIP
+    ...     search = GridSearchCV(PDMLClassifier(), {"epsilon": [0.5, 1.0]}).fit(x, y)
+    >>> print(session.ledger)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        budget: Budget | None = None,
+        randomness: str = "simulated",
+        random_state: int | None = None,
+    ) -> None:
+        if budget is not None and not isinstance(budget, Budget):
+            raise InvalidInput(f"budget must be a Budget or None, got {budget!r}")
+        if random_state is not None:
+            _validate.integer("random_state", random_state, low=0)
+        self.budget = budget
+        self.fits: tuple[Fit, ...] = ()
+        self.memory = Memory(source_named(randomness, random_state))
+
+    def __enter__(self) -> Self:
+        from joblib import parallel_config
+
+        with _opening:
+            if self in _open:
+                raise InvalidInput("this PrivacyLedgerSession is open already: open another")
+            if _open:
+                self._join(_open[0])
+            self.process = os.getpid()
+            if not (_open or _marked()):
+                handle, os.environ[_MARK] = tempfile.mkstemp(prefix="pdml-session-")
+                os.write(handle, str(self.process).encode())
+                os.close(handle)
+            _open.append(self)
+        self._threads = parallel_config(backend="threading")
+        self._threads.__enter__()
+        return self
+
+    def __exit__(self, *failed: object) -> None:
+        with _opening:
+            _open.remove(self)
+            if not _open and _marked() == str(os.getpid()):
+                os.unlink(os.environ.pop(_MARK))
+        self._threads.__exit__(*failed)
+
+    def __len__(self) -> int:
+        return len(self.fits)
+
+    def _join(self, outer: "PrivacyLedgerSession") -> None:
+        """Know people and their reports together with a session that is open."""
+        if self.memory is not outer.memory and self.fits:
+            raise InvalidInput(
+                "a PrivacyLedgerSession that has counted fits cannot be opened again while another "
+                "is open: the two know different reports of the same people"
+            )
+        if self.memory.source.name != outer.memory.source.name:
+            raise InvalidInput(
+                f"randomness must be {outer.memory.source.name!r} as in the session that is open, "
+                f"got {self.memory.source.name!r}",
+                setting="randomness",
+            )
+        self.memory = outer.memory
+
+    def check(self, fit: Fit) -> None:
+        """Refuse a fit that goes past the budget, or is of another label."""
+        if self.fits and fit.classes != self.fits[0].classes:
+            raise InvalidInput(
+                f"a session counts trainings on one label, got {fit.classes} classes after "
+                f"{self.fits[0].classes}: open another, or declare classes"
+            )
+        if self.budget is not None:
+            added_up((*self.fits, fit)).check(self.budget)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What all fits so far spent together."""
+        return self.ledger_of(None)
+
+    def ledger_of(self, people: IntArray | None) -> Ledger:
+        """The same, with lines of these people in this order; by default of all."""
+        if not self.fits:
+            raise InvalidInput("this session has counted no fit yet")
+        return added_up(self.fits, people)
+
+
+class Memory:
+    """Who was seen, where they belong and what they said: of all sessions that are open together.
+
+    Parameters
+    ----------
+    source : Source
+        Of people's coins and of the dealing.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._lock = RLock()
+        self._by_name: bool | None = None  # unknown before the first fit
+        self._known: dict[tuple[int, int], int] = {}  # (fingerprint, which of equal ones) -> person
+        self._labels: dict[int, set[int]] = {}  # by a person's name, or by values
+        self._coins: dict[tuple[float, int], dict[int, int]] = {}  # (ε, K) -> person -> report
+        self._dealt: dict[int, dict[int, int]] = {}  # n -> person -> server
+
+    @cached_property
+    def _flips(self) -> Stream:
+        return self.source.stream(LABELS)
+
+    @cached_property
+    def _deal(self) -> np.random.Generator:
+        return self.source.public(DEAL)
+
+    def recognise(
+        self, prints: IntArray, keys: IntArray, labels: IntArray, *, by_name: bool
+    ) -> IntArray:
+        """Each record's person, new ones included.
+
+        Parameters
+        ----------
+        prints : array
+            Fingerprints with labels, or people by name as numbers.
+        keys : array
+            The same names; or fingerprints without labels.
+        labels : array
+            A number for each label.
+        by_name : bool
+            Which of the two.
+
+        Returns
+        -------
+        array of int
+
+        Raises
+        ------
+        InvalidInput
+            If it cannot be told whether they are the people of other fits, or their labels are
+            others than before.
+        """
+        with self._lock:
+            if self._by_name is not None and self._by_name != by_name:
+                raise InvalidInput(
+                    "people must be named in every fit of a session or in none, got "
+                    f"{'names after fits without' if by_name else 'none after fits with names'}: "
+                    "nobody could tell who is who",
+                    setting="people",
+                )
+            pairs = list(zip(keys.tolist(), labels.tolist(), strict=True))
+            earlier = [(key, label) for key, label in pairs if key in self._labels]
+            other = sum(label not in self._labels[key] for key, label in earlier)
+            if other > (0 if by_name else _OTHER_LABELS * len(earlier)):
+                raise InvalidInput(
+                    f"a session counts trainings on one label, got {other:,} of {len(earlier):,} "
+                    "records of earlier fits with another one: open a session for each label, and "
+                    "add up what they tell of one person"
+                    + ("" if by_name else "; or name people (people=) if these are others"),
+                    setting="y",
+                )
+            self._by_name = by_name
+            for key, label in pairs:
+                self._labels.setdefault(key, set()).add(label)
+            found, again = np.empty(len(prints), dtype=np.int64), dict[int, int]()
+            for k, print_ in enumerate(prints.tolist()):
+                which = again[print_] = again.get(print_, -1) + 1
+                found[k] = self._known.setdefault((print_, which), len(self._known))
+            return found
+
+    def servers(self, people: IntArray, n_servers: int) -> IntArray | None:
+        """The server of each person, the same in every fit of so many servers; None if one of them
+        would be left without a record.
+        """
+        with self._lock:
+            dealt = self._dealt.setdefault(n_servers, {})
+            new = [person for person in people.tolist() if person not in dealt]
+            order, cuts = rows.deal(len(new), n_servers, self._deal)
+            for server, (a, b) in enumerate(pairwise(cuts.tolist())):
+                dealt.update((new[k], server) for k in order[a:b].tolist())
+            found = np.array([dealt[person] for person in people.tolist()], dtype=np.int64)
+        return found if len(np.unique(found)) == n_servers else None
+
+    def reported(
+        self, people: IntArray, index: IntArray, epsilons: Array, classes: int
+    ) -> IntArray:
+        """What each person says: what they said before with the same ε, or a new coin."""
+        with self._lock:
+            found = np.empty(len(people), dtype=np.int64)
+            for epsilon in np.unique(epsilons).tolist():
+                said = self._coins.setdefault((epsilon, classes), {})
+                mine = np.flatnonzero(epsilons == epsilon)
+                new = np.array([k for k in mine.tolist() if int(people[k]) not in said], dtype=int)
+                coins = flip_labels(index[new], epsilons[new], classes, self._flips)
+                said.update(zip(people[new].tolist(), coins.tolist(), strict=True))
+                found[mine] = [said[person] for person in people[mine].tolist()]
+            return found
+
+    def add(self, sessions: Sequence[PrivacyLedgerSession], fit: Fit) -> None:
+        """Count a fit before it trains: in all sessions, or in none where one of them refuses."""
+        with self._lock:
+            for session in sessions:
+                session.check(fit)
+            for session in sessions:
+                session.fits = (*session.fits, fit)
+
+
+def added_up(fits: Sequence[Fit], people: IntArray | None = None) -> Ledger:
+    """The ledger of several fits: people who went through the same are one server of it.
+
+    Parameters
+    ----------
+    fits : sequence of Fit
+        At least one, of one label.
+    people : array, optional
+        Whose lines are told, in this order; by default all people's.
+
+    Returns
+    -------
+    Ledger
+    """
+    many = 1 + max(int(fit.people.max()) for fit in fits)
+    seen = len(np.unique(np.concatenate([fit.people for fit in fits])))
+    kinds: dict[tuple[Event, ...], int] = {}
+    went = np.full((many, len(fits)), -1, dtype=np.int64)  # through which events, in each fit
+    chosen, loud = np.full((many, len(fits)), np.nan), np.zeros(many)
+    for k, fit in enumerate(fits):
+        each = [kinds.setdefault(summed(events), len(kinds)) for events in fit.events]
+        went[fit.people, k] = np.array(each)[fit.servers]
+        chosen[fit.people, k] = fit.epsilons
+        loud[fit.people] = np.maximum(loud[fit.people], fit.weights)
+    asked = np.unique(np.concatenate([fit.people for fit in fits])) if people is None else people
+    own = np.nanmin(chosen[asked], axis=1)
+    several = own < np.nanmax(chosen[asked], axis=1)  # reported with more than one ε
+    told = np.where(several[:, None], np.nan_to_num(chosen[asked], nan=-1.0), -1.0)
+    keys = np.column_stack([went[asked], told])
+    groups, owner = np.unique(keys, axis=0, return_inverse=True)
+    owner, spent = owner.ravel(), list(kinds)
+    events = []
+    for g, key in enumerate(groups):
+        mine = own[owner == g]
+        used = np.unique(key[len(fits) :][key[len(fits) :] > 0])
+        flips = [_flip(used[i : i + 1]) for i in range(len(used))] or [_flip(np.unique(mine))]
+        through = (
+            _of_report(event, float(report))
+            for kind, report in zip(key[: len(fits)], key[len(fits) :], strict=True)
+            if kind >= 0
+            for event in spent[int(kind)]
+        )
+        events.append((*flips, *through))
+    first = fits[0]
+    how = many_fits(len(fits))
+    return Ledger(
+        tuple(events),
+        source=first.source if len({fit.source for fit in fits}) == 1 else "mixed",
+        delta=max(fit.delta for fit in fits),
+        classes=first.classes,
+        reports=Reports(owner.astype(np.int64), own, loud[asked]),
+        scope=f"{how} of a session on {len(asked):,} people",
+        notes=(
+            f"{how} of a session on {seen:,} people are added up"
+            if len(fits) > 1
+            else f"one fit of a session on {seen:,} people is counted",
+            *dict.fromkeys(note for fit in fits for note in fit.notes),
+        ),
+    )
+
+
+def _flip(epsilons: Array) -> LabelFlipped:
+    return LabelFlipped(
+        epsilon=float(epsilons[-1]), by=SIMULATION, epsilons=tuple(epsilons.tolist())
+    )
+
+
+def _of_report(event: Event, epsilon: float) -> Event:
+    """The same release, that a report with this ε went into; below 0: the only report."""
+    if epsilon < 0 or isinstance(event, LabelFlipped | CountsReleased):
+        return event
+    return replace(event, report_epsilon=epsilon)
+
+
+def many_fits(many: int) -> str:
+    """So many fits."""
+    return f"{many:,} fit{'' if many == 1 else 's'}"
+
+
+def open_sessions() -> tuple[PrivacyLedgerSession, ...]:
+    """All that are open, the one that was opened first before the others."""
+    return tuple(_open)  # without a lock, which another thread may have held when this was forked
+
+
+def strangers(sessions: Sequence[PrivacyLedgerSession], people: IntArray) -> bool:
+    """Whether there were earlier fits, and none of these people was in one."""
+    earlier = [fit.people for fit in (sessions[0].fits if sessions else ())]
+    return bool(earlier) and not np.isin(people, np.concatenate(earlier)).any()
+
+
+def sessions_of_a_fit() -> tuple[PrivacyLedgerSession, ...]:
+    """Those that count a fit of this process.
+
+    Raises
+    ------
+    InvalidInput
+        If one is open in the process from which this one was forked or started: it would not hear
+        of the fit.
+    """
+    own, sessions = os.getpid(), open_sessions()
+    copied = any(session.process != own for session in sessions)
+    if copied or _marked() not in ("", str(own)):
+        raise InvalidInput(ELSEWHERE, setting="n_jobs")
+    return sessions
+
+
+def _marked() -> str:
+    """The process with an open session that this one is, or comes from; "" if there is none."""
+    try:
+        with open(os.environ.get(_MARK, ""), encoding="ascii") as file:
+            return file.read()
+    except OSError:  # it has ended
+        return ""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a clone was made."""
+
+    process: int
+    session: bool  # inside one
+
+    @classmethod
+    def here(cls) -> Self:
+        """In this process, now."""
+        return cls(os.getpid(), bool(open_sessions()))
+
+    def check(self) -> None:
+        """Refuse to train where the session that would count it is not."""
+        if self.session and self.process != os.getpid():
+            raise InvalidInput(ELSEWHERE, setting="n_jobs")

@@ -1,0 +1,157 @@
+"""From what a data scientist asked for to the plan that is trained by, and what to think of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from math import isinf
+from typing import Any
+
+from pdml._types import Array
+from pdml.accounting import Budget
+from pdml.errors import InvalidInput
+from pdml.numerics.admm.graph import Graph
+from pdml.numerics.interval import Range
+from pdml.planning.proposal import Proposal
+from pdml.planning.search.rounds_search import SETTLED
+from pdml.planning.search.sums_search import preferred
+from pdml.planning.server_spec import Place
+from pdml.planning.sizes import Sizes
+from pdml.planning.training_plan import OF_ROUNDS, OF_SUMS, TrainingPlan
+
+AUTO = "auto"
+OVERRIDES = tuple(each.name for each in fields(TrainingPlan) if each.name != "colluding")
+"""Settings of a plan that `PDMLClassifier` takes by themselves; who may collude is the budget's."""
+
+NO_LIMIT = "no limit was set on what other servers may learn of features (features_epsilon)"
+SCALE_FIRST = (
+    "Declare feature_scales or feature_ranges before anything else: most rows were longer than "
+    "norm_bound and were shrunk to it, and which budget or how many records would do is said of "
+    "declared columns alone."
+)
+
+_LIKELY = 1 / 3  # that nothing is gained: chosen on made-up populations (docs/defaults.md)
+_GAINS = {  # by whether that is likely, and whether the interval lies above 0
+    (True, False): "the chance is one in three or more that the model is right no more often than",
+    (False, False): "the model is expected to be right more often than",
+    (False, True): "the model is right more often than",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """A plan, and what it must keep to."""
+
+    plan: TrainingPlan
+    budget: Budget | None  # None: nothing was asked for
+    proposal: Proposal | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the ledger's reader must know."""
+        unlimited = self.budget is None or isinf(self.budget.features_epsilon)
+        return (NO_LIMIT,) if unlimited else ()
+
+
+def settled(
+    plan: TrainingPlan | str,
+    given: Mapping[str, Any],
+    budget: Budget | None,
+    asked: Budget,
+    *,
+    places: Sequence[Place],
+    epsilons: Array,
+    graph: Graph,
+) -> Settled:
+    """The plan to train by.
+
+    Parameters
+    ----------
+    plan : TrainingPlan or "auto"
+        "auto": the planner's, for the sizes of these places.
+    given : mapping
+        Settings that take the place of the plan's, by name. What the planner would have chosen it
+        takes as it is; noise takes the place of the planner's afterwards.
+    budget : Budget, optional
+        That must be kept to in any case.
+    asked : Budget
+        That "auto" plans for where there is no ``budget``; kept to as well.
+    places : sequence of Place
+        All servers'.
+    epsilons : array
+        Every person's ε.
+    graph : Graph
+        Who is linked to whom.
+
+    Returns
+    -------
+    Settled
+
+    Raises
+    ------
+    InvalidInput
+        If ``plan`` is neither, or a setting does not belong to the plan's method.
+    """
+    if isinstance(plan, TrainingPlan):
+        return Settled(plan=replace(plan, **given), budget=budget)
+    if plan != AUTO:
+        raise InvalidInput(f"plan must be a TrainingPlan or {AUTO!r}, got {plan!r}", setting="plan")
+    from pdml.planning.search.planner import propose
+
+    allowed = asked if budget is None else budget
+    method = given.get("method", _implied(given))
+    sizes = Sizes.of(places, epsilons)
+    proposal = propose(
+        allowed,
+        sizes,
+        graph,
+        method=method or preferred(sizes),
+        loss=given.get("loss", "logistic"),
+        settled={name: given[name] for name in SETTLED if name in given},
+    )
+    return Settled(plan=replace(proposal.plan, **given), budget=allowed, proposal=proposal)
+
+
+def _implied(given: Mapping[str, Any]) -> str | None:
+    """A setting that one method alone has asks for it."""
+    for name in given:
+        if name in (*OF_ROUNDS, "rounds"):
+            return "rounds"
+        if name in OF_SUMS:
+            return "sums"
+    return None
+
+
+def doubts(proposal: Proposal | None, gain: Range | None, *, unscaled: bool = False) -> list[str]:
+    """Why the model may be of no use, before the training and after it: whole sentences.
+
+    Parameters
+    ----------
+    proposal : Proposal, optional
+        Where the planner was asked.
+    gain : Range, optional
+        Over the largest class, by what was released, where that tells.
+    unscaled : bool
+        Whether nothing is declared and most rows were shrunk: then that is the one thing to mend.
+        The planner's made-up rows are of use where they are shrunk, and these may not be.
+
+    Returns
+    -------
+    list of str
+        Empty where joining is expected to pay, or was not for the largest class's sake alone, and
+        what was released leaves a gain to expect.
+    """
+    said = []
+    ahead = gain is not None and gain.low > 0  # then no largest class is to be feared any more
+    if proposal is not None and not (proposal.pays or (ahead and proposal.beaten == "majority")):
+        said.append(_sentence(proposal.verdict if unscaled else proposal.advice))
+    likely = gain is not None and gain.none >= _LIKELY
+    if gain is not None and (said or likely):
+        said.append(
+            f"By what was released {_GAINS[likely, gain.low > 0]} whoever always says the largest "
+            f"class: the difference is {100 * gain.low:+.1f} to {100 * gain.high:+.1f} points, an "
+            "interval of which about 80% hold the truth."
+        )
+    return [SCALE_FIRST, *said] if said and unscaled else said
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

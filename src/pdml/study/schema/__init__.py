@@ -1,0 +1,1 @@
+"""The study's file: its keys, rules and mistakes."""

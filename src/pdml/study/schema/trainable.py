@@ -1,0 +1,87 @@
+"""Whether anybody could ever train under a study: asked before people are asked for answers."""
+
+from dataclasses import replace
+
+from pdml._bisect import bisect, whole
+from pdml.accounting import Budget, Ledger
+from pdml.errors import BudgetExceeded, Untrainable
+from pdml.planning.training_plan import TrainingPlan
+from pdml.study import Study
+from pdml.study.schema import budget_checks
+from pdml.study.schema.validation import Mistake
+
+MOST_JOBS = 32  # that are counted before they happen: whoever trains more often reads the ledger
+MOST_TELLING = 1 << 26  # records with which one of them moves least: beyond, sums are rounded more
+
+
+def planned(study: Study, plan: TrainingPlan, jobs: int = 1) -> Ledger:
+    """What so many jobs by ``plan`` spend at worst: every server with as few records as the study
+    allows, the whole menu in use."""
+    places = (
+        study.place(entry.name, records=study.min_records, epsilons=study.menu)
+        for entry in study.servers
+    )
+    each = tuple((place.flip(), *plan.events(place) * jobs) for place in places)
+    return Ledger(each, source="planned", classes=len(study.classes))
+
+
+def most_jobs(study: Study, plan: TrainingPlan) -> int:
+    """How many jobs by ``plan`` the study's budget allows at worst (`planned`), looked for up to
+    `MOST_JOBS`; all of those without a budget."""
+    budget = study.budget or Budget()
+
+    def kept(jobs: float) -> bool:
+        return planned(study, plan, int(jobs)).keeps(budget)
+
+    return int(bisect(kept, 0, MOST_JOBS + 1, absolute=1, middle=whole))
+
+
+def mistakes(study: Study) -> list[Mistake]:
+    """Why no job under ``study`` could ever start, or none could ever be the last one.
+
+    Parameters
+    ----------
+    study : Study
+        As it would be handed to collection services and nodes.
+
+    Returns
+    -------
+    list of (path, sentence)
+        Empty if organisations with enough records can train under it, and not without end.
+    """
+    if found := budget_checks.mistakes(study):
+        return found
+    never = "" if study.plan is None else _never(study, study.plan)
+    return [(("plan",), never)] if never else []
+
+
+def check(study: Study) -> None:
+    """Raise `Untrainable` if no job under ``study`` could ever start, or none be the last one."""
+    if found := mistakes(study):
+        raise Untrainable(study.id, [sentence for _, sentence in found])
+
+
+def _never(study: Study, plan: TrainingPlan) -> str:
+    """Why the plan breaks the budget at some server, however many records it has and whatever its
+    people chose; "" if it need not."""
+    budget, classes = study.budget or Budget(), len(study.classes)
+    n, records = len(study.servers), max(study.min_records, MOST_TELLING)
+    alike = {}
+    for entry in study.servers:
+        place = study.place(entry.name, records=records, epsilons=study.menu[-1:])
+        noise = plan.iterates(place.server, n).scale
+        alike[place.degree, noise, plan.tolerance_for(place)] = place
+    for place in alike.values():
+        refused: list[str] = []
+        for epsilon in study.menu:
+            chosen = replace(place, epsilons=(epsilon,))
+            try:
+                Ledger(((chosen.flip(), *plan.events(chosen)),), classes=classes).check(budget)
+            except BudgetExceeded as error:
+                refused.append(str(error))
+        if len(refused) == len(study.menu):
+            name = study.servers[place.server].name
+            told = f"the study {study.id} has a plan that breaks its budget"
+            told += f" with any number of records at {name}: {refused[-1]}"
+            return f"{told}; give it more noise or a larger budget"
+    return ""

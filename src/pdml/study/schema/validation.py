@@ -1,0 +1,223 @@
+"""Checks of single values in a document, which remember every mistake instead of stopping at the
+first.
+"""
+
+import difflib
+import re
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, date, datetime, time
+from typing import Any
+from urllib.parse import urlsplit
+
+from pdml.errors import is_hidden
+from pdml.study.messages import is_loopback
+from pdml.study.schema.lookalikes import Lookalikes, is_visible
+from pdml.study.schema.toml_lines import Path
+from pdml.tables import shown
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
+_MOST_HINTS = 50  # looking for what was meant takes time, and nobody reads that many
+
+Mistake = tuple[Path, str]
+# the value of a key that is not there, which is told once, where its table is read
+ABSENT = object()
+
+
+def called(path: Path) -> str:
+    """A path as people write it: attributes[2].range is the range of the second attribute."""
+    return "".join(
+        f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path
+    ).lstrip(".")
+
+
+class Findings:
+    """The mistakes so far. Every check returns the value, or something empty after a mistake."""
+
+    def __init__(self) -> None:
+        self.mistakes: list[Mistake] = []
+
+    def add(self, path: Path, sentence: str) -> None:
+        self.mistakes.append((path, sentence))
+
+    def wrong(self, path: Path, must: str, value: object, why: str = "") -> None:
+        self.add(
+            path, f"{called(path)} must {must}, got {_shown(value)}{': ' + why if why else ''}"
+        )
+
+    def meant(self, word: str, options: Sequence[str]) -> str:
+        """The option that was probably misspelt."""
+        close = (
+            difflib.get_close_matches(word.lower()[:100], options, n=1)
+            if len(self.mistakes) < _MOST_HINTS
+            else []
+        )
+        return f"did you mean {close[0]!r}?" if close else ""
+
+    def table(
+        self, path: Path, value: object, required: Sequence[str], optional: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """The known keys of a table; what is unknown or missing is a mistake."""
+        if not isinstance(value, Mapping):
+            if value is not ABSENT:
+                self.wrong(path, "be a table", value) if path else self.add(
+                    path, "a study must be a table of tables"
+                )
+            return {}
+        keys = (*required, *optional)
+        hints = ""
+        for key in value:
+            if key not in keys:
+                hint = self.meant(str(key), [k for k in keys if k not in value])
+                hints += hint
+                self.add(
+                    (*path, key),
+                    f"{called((*path, key))} is unknown: {hint or 'known are ' + ', '.join(keys)}",
+                )
+        for key in required:
+            # a misspelt key is one mistake, not two
+            if key not in value and repr(key) not in hints:
+                self.add(path, f"{called((*path, key))} is missing")
+        return {key: value[key] for key in keys if key in value}
+
+    def tables(
+        self, key: str, value: object, *, least: int = 1, most: int, why: str
+    ) -> list[tuple[Path, Any]]:
+        if value is ABSENT:
+            return []
+        if not isinstance(value, (list, tuple)) or not all(
+            isinstance(item, Mapping) for item in value
+        ):
+            self.wrong((key,), f"be written as [[{key}]], once for each", value)
+            return []
+        if not least <= len(value) <= most:
+            few = f": {why}" if len(value) < least else ""
+            self.add((key,), f"{key} must be {least} to {most:,} tables, got {len(value):,}{few}")
+        return [((key, i), item) for i, item in enumerate(value[:most])]
+
+    def text(self, path: Path, value: object, most: int, *, paragraphs: bool = False) -> str:
+        if not isinstance(value, str):
+            self.wrong(path, "be text in quotes", value)
+            return ""
+        if not paragraphs and (not value or value != value.strip()):
+            self.wrong(path, "be text that neither is empty nor begins or ends with spaces", value)
+        elif len(value) > most:
+            self.wrong(path, f"have at most {most:,} characters", value)
+        elif any(is_hidden(letter) and not (paragraphs and letter in "\n\t") for letter in value):
+            self.wrong(path, "be free of control characters and of letters that hide", value)
+        elif not is_visible(value):
+            self.wrong(path, "say something", value, "a screen shows nothing of it")
+        else:
+            return value
+        return ""
+
+    def texts(
+        self, path: Path, value: object, *, least: int, most: int, refused: Collection[str] = ()
+    ) -> tuple[str, ...]:
+        if not isinstance(value, (list, tuple)) or not least <= len(value) <= most:
+            self.wrong(path, f"be a list of {least} to {most:,} texts", value)
+            return ()
+        found: list[str] = []
+        seen = Lookalikes()
+        for i, item in enumerate(value):
+            text = self.text((*path, i), item, 200)
+            if text and text in refused:
+                self.wrong(
+                    (*path, i), "be another text", item, "in a table it stands for a missing value"
+                )
+            elif text and text in found:
+                self.wrong((*path, i), "differ from the others", item, "it stands there twice")
+            elif text:
+                self.distinct((*path, i), text, seen)
+                found.append(text)
+        return tuple(found)
+
+    def distinct(self, path: Path, text: str, others: Lookalikes) -> None:
+        """A text that people can tell from those before it."""
+        if twin := others.add(text):
+            why = f"people would take it for {_shown(twin)}; change one of the two"
+            self.wrong(path, "look different from the others", text, why)
+
+    def name(self, path: Path, value: object) -> str:
+        if isinstance(value, str) and _NAME.fullmatch(value):
+            return value
+        self.wrong(
+            path,
+            "be 1 to 63 lower-case letters, digits, dots, dashes or underscores, the first "
+            "a letter or digit",
+            value,
+        )
+        return ""
+
+    def number(self, path: Path, value: object) -> float | None:
+        if (
+            isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and abs(value) <= sys.float_info.max
+        ):
+            return float(value) + 0.0  # no negative zero
+        self.wrong(path, "be a finite number", value)
+        return None
+
+    def truth(self, path: Path, value: object) -> bool:
+        if isinstance(value, bool):
+            return value
+        self.wrong(path, "be true or false", value)
+        return False
+
+    def whole_number(self, path: Path, value: object, low: int, high: int) -> int | None:
+        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+            return value
+        self.wrong(path, f"be a whole number from {low:,} to {high:,}", value)
+        return None
+
+    def time(self, path: Path, value: object) -> datetime | None:
+        """A moment in UTC, to the second; from JSON as text."""
+        moment = value
+        if isinstance(value, str):
+            try:
+                moment = datetime.fromisoformat(value)
+            except ValueError:
+                moment = None
+        if not isinstance(moment, datetime) or moment.tzinfo is None:
+            self.wrong(path, "be a time with its zone, such as 2026-03-01T08:00:00Z", value)
+            return None
+        try:
+            return moment.astimezone(UTC).replace(microsecond=0)
+        except OverflowError:
+            self.wrong(path, "be a time within the calendar", value)
+            return None
+
+    def url(self, path: Path, value: object) -> str:
+        if not self.text(path, value, 500):
+            return ""
+        text = str(value)
+        try:
+            parts = urlsplit(text)
+            host, port = parts.hostname or "", parts.port
+        except ValueError:
+            host, port, parts = "", None, urlsplit("")
+        plain = (
+            not (parts.username or parts.password or parts.query or parts.fragment)
+            and text.isascii()
+            and " " not in text
+        )
+        if parts.scheme not in ("http", "https") or not host or port == 0 or not plain:
+            self.wrong(path, "be an address such as https://alice.example", value)
+            return ""
+        if parts.scheme == "http" and not is_loopback(host):
+            self.wrong(
+                path,
+                "begin with https://",
+                value,
+                "only on this machine (localhost) may reports travel unencrypted",
+            )
+            return ""
+        return text.rstrip("/")
+
+
+def _shown(value: object) -> str:
+    try:
+        return shown(str(value) if isinstance(value, (date, time)) else value)
+    except ValueError:  # Python does not print numbers of thousands of digits
+        return "a huge number"

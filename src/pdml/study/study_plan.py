@@ -1,0 +1,145 @@
+"""What a study tells a planner before anybody has answered: sizes, a budget, and coins."""
+
+from collections.abc import Sequence
+
+from pdml._types import IntArray, Matrix
+from pdml.accounting import Budget
+from pdml.encoding.device_encoding import encode_table
+from pdml.errors import InvalidInput
+from pdml.numerics.admm import labels
+from pdml.planning.forecast.attribute_noise import Answer
+from pdml.planning.proposal import Proposal
+from pdml.planning.search import sums_search
+from pdml.planning.search.planner import Progress, propose
+from pdml.planning.sizes import Sizes
+from pdml.study.definition import Study
+from pdml.study.table_columns import labels_of
+from pdml.tables import Table
+
+
+def sizes_of(study: Study, records: Sequence[int]) -> Sizes:
+    """What is public about a study's data, if so many people take part at each server and everybody
+    chooses what the menus suggest.
+
+    Parameters
+    ----------
+    study : Study
+    records : sequence of int
+        One number for each server, in the study's order, or one for all.
+
+    Returns
+    -------
+    Sizes
+        Noise is planned for the whole menu of the label: for whoever is loudest, and for whoever is
+        least private. What the reports tell is by the ε that it suggests.
+
+    Raises
+    ------
+    InvalidInput
+        If there are not as many numbers as servers.
+    """
+    servers = len(study.servers)
+    if len(records) not in (1, servers):
+        raise InvalidInput(
+            f"records must be one number or one per server ({servers} of them), got {len(records)}",
+            setting="records",
+        )
+    counts = tuple(records) * servers if len(records) == 1 else tuple(records)
+    classes, largest = len(study.classes), study.menu[-1]
+    loud, heard = (float(labels.keep_weight(e, classes)) for e in (largest, study.default_epsilon))
+    several = len(study.menu) > 1
+    return Sizes(
+        records=counts,
+        width=study.width,
+        epsilon=largest,
+        classes=classes,
+        smallest_epsilon=study.menu[0] if several else 0.0,
+        reports=sum(counts) * (loud / heard) ** 2 if several else 0.0,
+        answers=tuple(
+            Answer(block=block, epsilon=attribute.epsilon.default)
+            for block, attribute in zip(study.encoder.blocks, study.encoder.sensitive, strict=True)
+            if attribute.epsilon is not None
+        ),
+    )
+
+
+def propose_for(
+    study: Study,
+    records: Sequence[int],
+    *,
+    budget: Budget | None = None,
+    public: Table | None = None,
+    label: str = "",
+    method: str | None = None,
+    most_rounds: int = 100,
+    progress: Progress | None = None,
+) -> Proposal:
+    """The plan that is expected to be right most often under a study: what `pdml plan study.toml`
+    proposes.
+
+    Parameters
+    ----------
+    study : Study
+    records : sequence of int
+        How many people are expected at each server, or at all alike.
+    budget : Budget, optional
+        For a study without one.
+    public : Table, optional
+        Public records of the same kind, with true answers to all questions.
+    label : str
+        Their column with the study's classes.
+    method : str, optional
+        "rounds" or "sums"; by default sums where people may choose between several ε for the label,
+        else whichever is expected to be right more often.
+    most_rounds : int
+        The most rounds to plan for.
+    progress : callable, optional
+        As for `propose`.
+
+    Returns
+    -------
+    Proposal
+        Of one job that may use up the whole budget.
+
+    Raises
+    ------
+    BudgetExceeded
+        If no noise meets the budget.
+    InvalidInput
+        If an argument lies outside its domain, or both or neither of study and caller have a
+        budget.
+
+    Guarantees
+    ----------
+    - Randomised answers are rehearsed as they will be reported, with the ε that their menus
+      suggest.
+    - No record is read but public ones.
+    """
+    if (study.budget is None) == (budget is None):
+        which = "given where the study has none" if budget is None else "left to the study's own"
+        raise InvalidInput(f"budget must be {which}", setting="budget")
+    if min(records) < study.min_records:
+        raise InvalidInput(
+            f"records must be at least min_records of the study, {study.min_records:,}, got "
+            f"{min(records):,}: a server with fewer does not train",
+            setting="records",
+        )
+    sizes = sizes_of(study, records)
+    return propose(
+        study.budget or budget or Budget(),
+        sizes,
+        study.graph(),
+        like=None if public is None else _true_rows(study, public, label),
+        method=method or sums_search.preferred(sizes),
+        most_rounds=most_rounds,
+        progress=progress,
+    )
+
+
+def _true_rows(study: Study, public: Table, label: str) -> tuple[Matrix, IntArray]:
+    """Rows of answers as they are, with their constant; class indices."""
+    encoder = study.encoder
+    if encoder.version == 1:
+        return encode_table(encoder, public), labels_of(study, public, label)
+    found, _ = encoder.finished(encoder.given(public))
+    return found, labels_of(study, public, label)

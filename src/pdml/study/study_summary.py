@@ -1,0 +1,103 @@
+"""What may be answered, and what chance does to an answer, in words that are true at every ε and
+for any number of classes.
+
+With ε and K classes a device sends the true answer with probability k = e^ε/(e^ε + K - 1), and each
+other one with (1 - k)/(K - 1). Whoever held all K equally likely is then k sure of the one that was
+sent; whoever held two of them equally likely and had ruled out the rest, e^ε/(1 + e^ε). Other
+beliefs end elsewhere: what is sent multiplies the odds between two answers by at most e^ε. The page
+says the same words (`device.js`); a test compares them.
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from pdml.accounting import randomized_attributes
+from pdml.encoding.attributes import NO_ANSWER
+from pdml.encoding.encoder import Attribute, Number
+from pdml.mechanisms.label_flip import WORD, is_weak, threshold
+from pdml.tables import listed
+
+WEAK = "This level protects you hardly at all."
+# What rows of a ledger are about. That of features is about replacing a record, label and all.
+SUBJECTS = {
+    "label": "the sensitive answer",
+    "features": "all answers together, the sensitive one included",
+    randomized_attributes.TOGETHER: "the sensitive answer and all randomised ones together",
+}
+
+
+def subject(data: str, questions: Mapping[str, str]) -> str:
+    """What a row of a ledger is about; ``questions``: how people are asked, by attribute."""
+    if data in SUBJECTS:
+        return SUBJECTS[data]
+    asked = {randomized_attributes.named(name): question for name, question in questions.items()}
+    return f"the answer to “{asked[data]}”"
+
+
+def share(part: Fraction) -> str:
+    """A probability in tenths of a percent; neither 0% nor 100%, which would be promises."""
+    tenths = (2000 * part.numerator + part.denominator) // (2 * part.denominator)
+    if tenths < 1:
+        return "under 0.1%"
+    return "over 99.9%" if tenths > 999 else f"{tenths // 10}.{tenths % 10}%"
+
+
+def kept(micro_epsilon: int, classes: int) -> Fraction:
+    """How often the true answer is sent."""
+    return 1 - Fraction(threshold(micro_epsilon, classes), WORD)
+
+
+def certainty(micro_epsilon: int) -> Fraction:
+    """How sure of what was sent somebody becomes who held it and one other equally likely."""
+    return kept(micro_epsilon, 2)
+
+
+def meaning(micro_epsilon: int, classes: Sequence[str]) -> str:
+    """What one ε of the menu means to the person who chooses it."""
+    others = len(classes) - 1
+    truth = kept(micro_epsilon, len(classes))
+    sent, each = share(truth), share((1 - truth) / others)
+    if others == 1:
+        no, yes = classes
+        said = (
+            f"If your answer is “{yes}”, “{yes}” is sent with a chance of {sent} and “{no}” with "
+            f"{each}, and the other way round. Somebody who held both equally likely is then "
+            f"{sent} sure of the one that was sent."
+        )
+    else:
+        said = (
+            f"Your true answer is sent with a chance of {sent}, each of the {others} others with "
+            f"{each}. Somebody who held all {others + 1} equally likely is then {sent} sure of the "
+            f"one that was sent; somebody who wavered between two of them only, and sees one of "
+            f"these, {share(certainty(micro_epsilon))}."
+        )
+    return f"{said} {WEAK}" if is_weak(micro_epsilon) else said
+
+
+def domain(attribute: Attribute, version: int) -> str:
+    """Which answers an attribute allows, under this version of the encoder; of a sensitive one what
+    a report can tell.
+    """
+    if attribute.epsilon is not None:
+        menu = ", ".join(f"{each:g}" for each in attribute.epsilon.menu)
+        levels = listed(attribute.choices).replace("'", "")
+        return f"{levels}; only after chance, with epsilon {menu}"
+    if not isinstance(attribute, Number):
+        return listed(attribute.choices).replace("'", "")
+    told = f"{attribute.low:g} to {attribute.high:g}{', whole' if attribute.whole else ''}"
+    if version > 1:
+        typical, spread = attribute.scale
+        told += f"; most people {typical:g} ± {spread:g}"
+    return f"{told}; or {NO_ANSWER}" if attribute.missing else told
+
+
+def weakness(micro_epsilon: int) -> str:
+    """Why a study must accept such an ε by name, for those who write and run it."""
+    sure = share(certainty(micro_epsilon))
+    why = f"somebody who held two answers equally likely becomes {sure} sure"
+    return f"epsilon {micro_epsilon / 1e6:g} protects hardly anybody: {why}"
+
+
+def weaknesses(menu: Sequence[int]) -> list[str]:
+    """`weakness` of every ε of a menu that hardly protects."""
+    return [weakness(micro_epsilon) for micro_epsilon in filter(is_weak, menu)]

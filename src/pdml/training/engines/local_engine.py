@@ -1,0 +1,317 @@
+"""All servers in one process: the default engine, and the oracle of the others.
+
+The consensus algebra is done for all servers at once; the primal solves, which are nearly all of
+the work, run in threads over servers when compiled. Results depend neither on the number of threads
+nor on their order: each server has its own solver and its own noise stream. Several trainings on
+the same records (a sweep over labels, ε, R, V, ρ or seeds) share every pass over the data.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from pdml._threads import one_thread
+from pdml._types import Array, IntArray, Matrix
+from pdml.errors import InvalidInput
+from pdml.mechanisms.integer_gaussian import Units
+from pdml.mechanisms.iterate_noise import draw_round
+from pdml.mechanisms.randomness import ITERATES, Source
+from pdml.numerics.admm import rows, steps
+from pdml.numerics.admm.graph import Graph
+from pdml.numerics.admm.rows import stored
+from pdml.numerics.admm.solver import Each, ManySolvers, worth_compiling
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training import sums_release
+from pdml.training.server import Server
+
+Observer = Callable[[int, Array, Array], None]
+"""Called after each round with t, the releases and the un-noised iterates, both (runs, n, C, d).
+The latter never leave a server in a deployment: an observer is for simulation and tests."""
+
+Compiled = bool | Sequence[bool] | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training of a sweep: its plan, its label codes per server, and its source of
+    randomness.
+    """
+
+    plan: TrainingPlan
+    servers: Sequence[Server]
+    source: Source
+
+
+@dataclass(frozen=True)
+class Inside:
+    """How the solves went: functions of records without noise, for tests and benchmarks.
+
+    Nothing that is published may hold them.
+    """
+
+    certified: Array  # (T, n): gradient norms reached by the primal solves
+    passes: int  # over one server's records, summed over servers and rounds
+    hessians: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came out of one training. All but ``inside`` is a function of the releases."""
+
+    released: Array  # (n, C, d): w̃_i(T)
+    consensus: Array  # (T,): largest distance between two servers' releases
+    inside: Inside
+
+
+def train(
+    graph: Graph,
+    run: Run,
+    *,
+    observe: Observer | None = None,
+    threads: int | None = None,
+    use_numba: Compiled = None,
+) -> Trained:
+    """One training over ``graph``."""
+    return sweep(graph, [run], observe=observe, threads=threads, use_numba=use_numba)[0]
+
+
+def exchange(
+    run: Run, *, house: bool = False, intercept: bool = True, threads: int | None = None
+) -> sums_release.Exchanged:
+    """One exchange of sums: one pass over each server's records, a few thousand at a time.
+
+    Parameters
+    ----------
+    run : Run
+        Whose plan has the method "sums".
+    house : bool
+        Also what each server would keep for its own house.
+    intercept : bool
+        Whether the last column is the constant one; for ``house`` alone.
+    threads : int, optional
+        By default as many as this process may use.
+
+    Returns
+    -------
+    Exchanged
+        Every row as its server would send it, before it is masked: within one trust domain rows
+        are added up as they are, and the total is the same number.
+
+    Guarantees
+    ----------
+    - The numbers depend neither on the number of threads nor on their order.
+    """
+    plan, n = run.plan, len(run.servers)
+    with one_thread(), _pool(workers(threads), n) as each:
+        own: list[Any] = [None] * n
+
+        def release(i: int) -> Units:
+            found = sums_release.exact(run.servers[i], plan)
+            if house:
+                own[i] = found
+            return sums_release.released(found, run.servers[i], plan, run.source)
+
+        rows = np.array(each(release))
+        if not house:
+            return sums_release.Exchanged(released=rows)
+        total = rows.sum(axis=0)
+
+        def keep(i: int) -> Array:
+            place = run.servers[i].place
+            return sums_release.house_weights(
+                own[i], rows[i], total, plan, place, intercept=intercept
+            )
+
+        return sums_release.Exchanged(released=rows, house=tuple(each(keep)))
+
+
+def sweep(
+    graph: Graph,
+    runs: Sequence[Run],
+    *,
+    observe: Observer | None = None,
+    threads: int | None = None,
+    use_numba: Compiled = None,
+) -> list[Trained]:
+    """Several trainings over the same graph, records, a, β, T and loss: one pass over the data
+    serves them all.
+
+    ``use_numba`` says for all servers or for each whether its loops are compiled; None decides by
+    the size of all records.
+    """
+    plan = _common_plan(runs)
+    first = runs[0].servers
+    if len(first) != graph.n:
+        raise InvalidInput(f"the graph joins {graph.n} servers, but {len(first)} brought records")
+    loss = plan.loss_for(first[0].place.classes)
+    if use_numba is None:
+        use_numba = worth_compiling(
+            sum(stored(server.matrix) for server in first), plan.rounds * len(runs)
+        )
+    flags = [use_numba] * graph.n if isinstance(use_numba, bool) else list(use_numba)
+    size = workers(threads) if all(flags) else 1
+    with one_thread(), _pool(size, graph.n) as each:
+        pooled, cuts = pool_records(first)
+        ridges = np.array([plan.ridge(server.place.degree, graph.n) for server in first])
+        solvers = ManySolvers(
+            pooled,
+            cuts,
+            loss,
+            ridges,
+            codes=first[0].codes.shape[1],
+            runs=len(runs),
+            threads=size,
+            use_numba=flags,
+            each=each,
+        )
+        return _rounds(graph, runs, solvers, observe)
+
+
+def _rounds(
+    graph: Graph, runs: Sequence[Run], solvers: ManySolvers, observe: Observer | None
+) -> list[Trained]:
+    plan, n = runs[0].plan, graph.n
+    loss = plan.loss_for(runs[0].servers[0].place.classes)
+    linear = np.array(
+        [[server.linear(run.plan, loss, run.source) for server in run.servers] for run in runs]
+    )
+    shape = linear.shape  # (runs, n, C, d)
+    tolerances = np.array(
+        [min(run.plan.tolerance_for(run.servers[i].place) for run in runs) for i in range(n)]
+    )
+    noises = [[run.plan.iterates(i, n) for i in range(n)] for run in runs]
+    streams = [[run.source.stream(ITERATES, i) for i in range(n)] for run in runs]
+    degree = np.asarray(graph.degrees, dtype=float)[None, :, None, None]
+    settings: dict[str, Any] = {"degree": degree, "penalty": plan.penalty}
+    sent, dual, noise = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    consensus = np.empty((len(runs), plan.rounds))
+    certified = np.empty((len(runs), plan.rounds, n))
+    recent: list[Array] = []
+
+    for t in range(1, plan.rounds + 1):
+        heard = _heard(graph, sent)
+        dual = steps.dual_step(dual, sent, heard, **settings)
+        target = steps.primal_target(linear, dual, sent, heard, **settings)
+        found, norms = solvers.solve(target.swapaxes(0, 1), tolerances)
+        point, certified[:, t - 1] = found.swapaxes(0, 1), norms.T
+        for k in range(len(runs)):
+            draw_round(noises[k], t, noise[k], streams[k])
+        sent = steps.release_step(
+            np.array([run.source.settle(point[k]) for k, run in enumerate(runs)]), noise
+        )
+        recent.append(sent)
+        if len(recent) == 20 or t == plan.rounds:
+            consensus[:, t - len(recent) : t] = diameters(np.array(recent)).T
+            recent.clear()
+        if observe is not None:
+            observe(t, sent, point)
+    work = solvers.states.work.sum(axis=0)
+    inside = [Inside(certified[k], int(work[0]), int(work[2])) for k in range(len(runs))]
+    return [Trained(sent[k].copy(), consensus[k], inside[k]) for k in range(len(runs))]
+
+
+def _heard(graph: Graph, sent: Array) -> Array:
+    """Σ_{l in N_i} w̃_l for every server and run, added in ascending order of l as
+    `steps.sum_heard` does.
+    """
+    runs, n = sent.shape[:2]
+    stacked = np.ascontiguousarray(sent.transpose(1, 0, 2, 3)).reshape(n, -1)
+    total: Matrix = graph.adjacency @ stacked
+    return np.asarray(total).reshape(n, runs, *sent.shape[2:]).transpose(1, 0, 2, 3)
+
+
+def diameters(points: Array) -> Array:
+    """The largest Euclidean distance between two servers' vectors, (..., n, C, d) -> (...), many
+    rounds at a time.
+
+    From 200 servers on twice the largest distance from their mean, which is at least it and at most
+    twice it.
+    """
+    flat = points.reshape(*points.shape[:-2], -1)
+    if flat.shape[-2] > 200:
+        return np.asarray(
+            2 * np.linalg.norm(flat - flat.mean(axis=-2, keepdims=True), axis=-1).max(axis=-1)
+        )
+    largest = np.zeros(flat.shape[:-2])
+    for i in range(1, flat.shape[-2]):
+        gap = flat[..., :i, :] - flat[..., i : i + 1, :]
+        np.maximum(largest, np.einsum("...d,...d->...", gap, gap).max(axis=-1), out=largest)
+    return np.sqrt(largest)
+
+
+def _common_plan(runs: Sequence[Run]) -> TrainingPlan:
+    """Passes can be shared only where the servers' matrices, their strong convexity and the rounds
+    are the same.
+    """
+    if not runs:
+        raise InvalidInput("a sweep needs at least one training")
+    plan = runs[0].plan
+    for run in runs[1:]:
+        for name in ("rounds", "regularization", "penalty", "loss"):
+            if getattr(run.plan, name) != getattr(plan, name):
+                raise InvalidInput(
+                    f"the trainings of a sweep must agree on {name}, got "
+                    f"{getattr(plan, name)} and {getattr(run.plan, name)}"
+                )
+        if any(a.matrix is not b.matrix for a, b in zip(run.servers, runs[0].servers, strict=True)):
+            raise InvalidInput(
+                "the trainings of a sweep must share their records: pass the same matrices"
+            )
+    return plan
+
+
+def pool_records(servers: Sequence[Server]) -> tuple[Matrix, IntArray]:
+    """The servers' rows one below the other; not copied when they are slices of one matrix already.
+
+    In a simulation they become CSR if they are mostly zero. Rows that each server brought by itself
+    stay as they are stored: at a node nobody sees the others' zeros.
+    """
+    cuts = np.cumsum([0, *(server.place.records for server in servers)]).astype(np.int64)
+    whole = servers[0].pooled
+    if (
+        whole is None
+        or whole.shape[0] != cuts[-1]
+        or any(server.pooled is not whole for server in servers)
+    ):
+        whole = rows.stack([server.matrix for server in servers])
+    return rows.compact(whole) if servers[0].pooled is not None else whole, cuts
+
+
+def workers(threads: int | None) -> int:
+    """As many threads as this process may use."""
+    if threads is not None:
+        return threads
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def _pool(size: int, servers: int) -> Iterator[Each]:
+    """``each(work, jobs)``: call work(job) for every job, in this thread and its helpers; whoever
+    is free takes the next.
+    """
+    if size == 1:
+        yield lambda work, jobs=range(servers): [work(int(i)) for i in jobs]
+        return
+    with ThreadPoolExecutor(size - 1) as pool:
+
+        def each(work: Callable[[int], Any], jobs: Sequence[int] = range(servers)) -> list[Any]:
+            results: list[Any] = [None] * len(jobs)
+            ticket = count()
+
+            def serve() -> None:
+                while (k := next(ticket)) < len(jobs):
+                    results[k] = work(int(jobs[k]))
+
+            helpers = [pool.submit(serve) for _ in range(min(size, len(jobs)) - 1)]
+            serve()
+            for helper in helpers:
+                helper.result()
+            return results
+
+        yield each

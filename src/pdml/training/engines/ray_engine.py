@@ -1,0 +1,353 @@
+"""The servers of one trust domain on a Ray cluster: the steps of `node.py` in actors, with the
+records where they live.
+
+Actors pass noisy vectors among themselves; the driver sees those and figures about each round.
+Nothing is ever restarted: a restarted actor would have lost its solver and its streams, and would
+end with a wrong model that looks right.
+
+    with cluster.connected("auto"):
+        trained = train(graph, plan, source, shards)
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from pdml._types import Array
+from pdml.errors import EngineError, InvalidInput, PDMLError
+from pdml.mechanisms.integer_gaussian import Units
+from pdml.mechanisms.randomness import Source
+from pdml.numerics.admm.graph import Graph
+from pdml.numerics.admm.rows import stored
+from pdml.numerics.admm.solver import worth_compiling
+from pdml.numerics.sums.statistics import Sums
+from pdml.planning.server_spec import Place
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training import sums_release
+from pdml.training.engines.cluster import library
+from pdml.training.engines.local_engine import Compiled, Inside, Observer, Run, Trained, diameters
+from pdml.training.server import Node, NodeState, Server
+
+TIMEOUT = 600.0  # seconds a round may take
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Servers that live on one machine. ``load`` is called there; ``resources`` (Ray's custom ones)
+    name the machine.
+    """
+
+    servers: tuple[int, ...]
+    load: Callable[[], Sequence[Server]]
+    resources: dict[str, float] = field(default_factory=dict)
+
+
+def shards_of(run: Run, count: int | None = None) -> list[Shard]:
+    """Records that are in this process, dealt to ``count`` actors (one per core of the cluster by
+    default).
+    """
+    ray = library()
+    count = min(len(run.servers), count or max(1, int(ray.cluster_resources().get("CPU", 1))))
+    groups = [group for group in np.array_split(np.arange(len(run.servers)), count) if len(group)]
+    return [
+        Shard(tuple(map(int, group)), _Shipped([_alone(run.servers[int(i)]) for i in group]))
+        for group in groups
+    ]
+
+
+def train(
+    graph: Graph,
+    plan: TrainingPlan,
+    source: Source,
+    shards: Sequence[Shard],
+    *,
+    observe: Observer | None = None,
+    timeout: float = TIMEOUT,
+    use_numba: Compiled = None,
+) -> Trained:
+    """One training, equal to the local engine's with the same ``use_numba``.
+
+    Observers see the releases only: iterates without noise stay in the actors.
+    """
+    owners = _owners(graph.n, shards)
+    layout = [shard.servers for shard in shards]
+    with _actors(_Worker, shards, layout, graph, plan, source) as actors:
+        sizes = _gather(
+            [actor.load.remote() for actor in actors],
+            shards,
+            "while its records were loaded",
+            timeout,
+        )
+        if use_numba is None:
+            use_numba = worth_compiling(sum(sizes), plan.rounds)
+        flags = [use_numba] * graph.n if isinstance(use_numba, bool) else list(use_numba)
+        _gather(
+            [actor.open.remote(flags) for actor in actors],
+            shards,
+            "before the first round",
+            timeout,
+        )
+        return _rounds(graph, plan, shards, owners, actors, observe, timeout)
+
+
+def exchange(
+    plan: TrainingPlan,
+    source: Source,
+    shards: Sequence[Shard],
+    *,
+    house: bool = False,
+    intercept: bool = True,
+    timeout: float = TIMEOUT,
+) -> sums_release.Exchanged:
+    """One exchange of sums, equal to the local engine's: exact sums stay in the actors.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        With the method "sums".
+    source : Source
+        Of the noise.
+    shards : sequence of Shard
+        The servers, each once.
+    house, intercept
+        As in `pdml.training.engines.local_engine.exchange`.
+    timeout : float
+        Seconds that a pass over a shard may take.
+
+    Returns
+    -------
+    Exchanged
+    """
+    n = sum(len(shard.servers) for shard in shards)
+    _owners(n, shards)
+    with _actors(_Summing, shards, plan, source) as actors:
+        done = [actor.released.remote() for actor in actors]
+        released = _ordered(shards, _gather(done, shards, "before it sent its sums", timeout))
+        rows = np.array(released)
+        if not house:
+            return sums_release.Exchanged(released=rows)
+        kept = [actor.house.remote(rows.sum(axis=0), intercept) for actor in actors]
+        found = _ordered(shards, _gather(kept, shards, "over its own model", timeout))
+        return sums_release.Exchanged(released=rows, house=tuple(found))
+
+
+def _ordered(shards: Sequence[Shard], values: Sequence[Sequence[Any]]) -> list[Any]:
+    """What the servers of each shard gave, in the order of all servers."""
+    servers = [server for shard in shards for server in shard.servers]
+    given = [value for each in values for value in each]
+    return [value for _, value in sorted(zip(servers, given, strict=True), key=itemgetter(0))]
+
+
+@contextmanager
+def _actors(kind: type, shards: Sequence[Shard], *settings: Any) -> Iterator[list[Any]]:
+    """One actor for each shard, gone at the end."""
+    ray = library()
+    actors: list[Any] = []
+    try:
+        for shard in shards:
+            options = {
+                "num_cpus": 1 if not shard.resources else 0,
+                "resources": shard.resources,
+                "max_restarts": 0,
+                "max_task_retries": 0,
+            }
+            actors.append(ray.remote(kind).options(**options).remote(shard, *settings))
+        yield actors
+    finally:
+        for actor in actors:
+            ray.kill(actor)
+
+
+def _rounds(
+    graph: Graph,
+    plan: TrainingPlan,
+    shards: Sequence[Shard],
+    owners: dict[int, int],
+    actors: list[Any],
+    observe: Observer | None,
+    timeout: float,
+) -> Trained:
+    needed = [
+        sorted(
+            {owners[peer] for server in shard.servers for peer in graph.neighbours(server)} - {k}
+        )
+        for k, shard in enumerate(shards)
+    ]
+    order = np.argsort([server for shard in shards for server in shard.servers])
+    consensus, certified = np.empty(plan.rounds), np.empty((plan.rounds, graph.n))
+    passes = hessians = 0
+    sent: list[Any] = [None] * len(shards)
+    released = np.empty(0)
+    for t in range(1, plan.rounds + 1):
+        outcome = [
+            actor.step.options(num_returns=2).remote(t, needed[k], *(sent[j] for j in needed[k]))
+            for k, actor in enumerate(actors)
+        ]
+        sent = [release for release, _ in outcome]
+        figures = _gather([figure for _, figure in outcome], shards, f"in round {t}", timeout)
+        released = np.concatenate(_gather(sent, shards, f"in round {t}", timeout))[order]
+        consensus[t - 1] = diameters(released)
+        certified[t - 1] = np.concatenate([figure[0] for figure in figures])[order]
+        passes, hessians = (sum(figure[k] for figure in figures) for k in (1, 2))
+        if observe is not None:
+            observe(t, released[None], released[None])
+    return Trained(released, consensus, Inside(certified, passes, hessians))
+
+
+class _Worker:
+    """One actor: the nodes of a shard."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        layout: Sequence[Sequence[int]],
+        graph: Graph,
+        plan: TrainingPlan,
+        source: Source,
+    ) -> None:
+        self.layout = layout
+        self.shard, self.graph, self.plan, self.source = shard, graph, plan, source
+        self.servers: list[Server] = []
+        self.nodes: list[Node] = []
+        self.states: list[NodeState] = []
+
+    def load(self) -> int:
+        """Read the records, and say how many numbers they are."""
+        self.servers = _loaded(self.shard)
+        return sum(stored(server.matrix) for server in self.servers)
+
+    def open(self, use_numba: Sequence[bool]) -> None:
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(1)
+        self.nodes = [
+            Node(server, self.plan, self.source, use_numba=use_numba[server.place.server])
+            for server in self.servers
+        ]
+        self.states = [node.start() for node in self.nodes]
+
+    def step(self, t: int, others: Sequence[int], *blocks: Array) -> Any:
+        """Round t of every server here: the releases (for other actors), and figures about them
+        (for the driver).
+        """
+        heard = {
+            server: state.sent
+            for server, state in zip(self.shard.servers, self.states, strict=True)
+        }
+        if t > 1:
+            for other, block in zip(others, blocks, strict=True):
+                heard |= dict(zip(self.layout[other], block, strict=True))
+        stepped = [
+            node.step(
+                state,
+                [heard[peer] for peer in self.graph.neighbours(node.server.place.server)]
+                if t > 1
+                else [],
+            )
+            for node, state in zip(self.nodes, self.states, strict=True)
+        ]
+        self.states = [state for state, _ in stepped]
+        work = np.sum([node.solver.state.work for node in self.nodes], axis=0).reshape(-1)
+        figures = ([s.certified for s in self.states], int(work[0]), int(work[2]))
+        return np.array([released for _, released in stepped]), figures
+
+
+class _Summing:
+    """One actor: the sums of a shard, which stay here without their noise."""
+
+    def __init__(self, shard: Shard, plan: TrainingPlan, source: Source) -> None:
+        self.shard, self.plan, self.source = shard, plan, source
+        self.places: list[Place] = []
+        self.own: list[Sums] = []
+        self.rows: list[Units] = []
+
+    def released(self) -> list[Units]:
+        """What each server here sends: noise is drawn once."""
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(1)
+        for server in _loaded(self.shard):
+            own = sums_release.exact(server, self.plan)
+            self.places.append(server.place)
+            self.own.append(own)
+            self.rows.append(sums_release.released(own, server, self.plan, self.source))
+        return self.rows
+
+    def house(self, total: Units, intercept: bool) -> list[Array]:
+        """Each server's own model."""
+        kept = zip(self.own, self.rows, self.places, strict=True)
+        return [
+            sums_release.house_weights(own, row, total, self.plan, place, intercept=intercept)
+            for own, row, place in kept
+        ]
+
+
+def _loaded(shard: Shard) -> list[Server]:
+    """Its servers, which must be those that it names."""
+    found = list(shard.load())
+    if (numbers := tuple(server.place.server for server in found)) != shard.servers:
+        raise InvalidInput(f"the shard of servers {shard.servers} loaded {list(numbers)}")
+    return found
+
+
+@dataclass(frozen=True)
+class _Shipped:
+    """Records that travel with the actor."""
+
+    servers: Sequence[Server]
+
+    def __call__(self) -> Sequence[Server]:
+        return self.servers
+
+
+def _alone(server: Server) -> Server:
+    """A server without the matrix of all servers that its own is a slice of."""
+    return replace(server, pooled=None)
+
+
+def _owners(n: int, shards: Sequence[Shard]) -> dict[int, int]:
+    owners = {server: k for k, shard in enumerate(shards) for server in shard.servers}
+    if sorted(server for shard in shards for server in shard.servers) != list(range(n)):
+        raise InvalidInput(f"shards must hold every server from 0 to {n - 1} exactly once")
+    return owners
+
+
+def _gather(
+    references: Sequence[Any], shards: Sequence[Shard], when: str, timeout: float
+) -> list[Any]:
+    """The values; if an actor is gone or late, one sentence that names its servers."""
+    ray = library()
+    _, late = ray.wait(
+        list(references), num_returns=len(references), timeout=timeout, fetch_local=False
+    )
+    if late:
+        names = ", ".join(_named(shards[references.index(reference)]) for reference in late[:3])
+        raise EngineError(f"the actor of {names} did not answer within {timeout:g} s {when}")
+    values = []
+    for shard, reference in zip(shards, references, strict=True):
+        try:
+            values.append(ray.get(reference))
+        except (
+            ray.exceptions.RayTaskError
+        ) as error:  # what the code in the actor raised, as it raised it
+            raise (
+                error.cause if isinstance(error.cause, PDMLError) else error.as_instanceof_cause()
+            ) from None
+        except ray.exceptions.RayError as error:
+            raise EngineError(
+                f"the actor of {_named(shard)} died {when} ({type(error).__name__}): "
+                "nothing was restarted, start the training again"
+            ) from None
+    return values
+
+
+def _named(shard: Shard) -> str:
+    shown = ", ".join(str(server + 1) for server in shard.servers[:5])
+    return (
+        f"server{'s' if len(shard.servers) > 1 else ''} "
+        f"{shown}{', ...' if len(shard.servers) > 5 else ''}"
+    )

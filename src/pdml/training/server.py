@@ -1,0 +1,160 @@
+"""One server as a pure state machine: no I/O, no clock, no sockets. Whoever carries the messages is
+someone else's business.
+
+    state, message = node.step(node.start(), heard)
+
+where ``heard`` is what the neighbours sent last, zero before round 1.
+
+`step` finishes round t (dual update with what was heard) and does round t+1 up to its release.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from pdml._types import Array, Matrix
+from pdml.errors import InvalidInput
+from pdml.mechanisms.iterate_noise import IterateNoise
+from pdml.mechanisms.randomness import ITERATES, OBJECTIVE, Source
+from pdml.numerics.admm import labels, steps
+from pdml.numerics.admm.graph import Graph
+from pdml.numerics.admm.losses import Loss
+from pdml.numerics.admm.rows import stored
+from pdml.numerics.admm.solver import PrimalSolver, worth_compiling
+from pdml.planning.server_spec import Place, RowSpec
+from pdml.planning.training_plan import TrainingPlan, zeros
+
+
+@dataclass(frozen=True)
+class Server:
+    """What one server brings to a training: its place, its records, and their de-biased codes."""
+
+    place: Place
+    matrix: Matrix
+    codes: Array  # (m, C)
+    pooled: Matrix | None = (
+        None  # the matrix of all servers of which ``matrix`` is a slice, in simulations
+    )
+
+    def __post_init__(self) -> None:
+        place, shapes = self.place, (self.matrix.shape, self.codes.shape)
+        if shapes != ((place.records, place.width), (place.records, place.codes)):
+            raise InvalidInput(
+                f"the records and codes of a server must be of its place, {place.records} by "
+                f"{place.width} and by {place.codes}, got {shapes[0]} and {shapes[1]}"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        index: int,
+        matrix: Matrix,
+        codes: Array,
+        *,
+        epsilons: Sequence[float],
+        classes: int = 2,
+        norm_bound: float = 1.0,
+        pooled: Matrix | None = None,
+    ) -> Self:
+        """Server ``index`` of ``graph``; its sizes are those of its records."""
+        records, width = matrix.shape
+        rows = RowSpec(width=width, classes=classes, norm_bound=norm_bound)
+        place = Place.of(graph, index, rows, records=records, epsilons=epsilons)
+        return cls(place, matrix, codes, pooled)
+
+    def linear(self, plan: TrainingPlan, loss: Loss, source: Source) -> Array:
+        """q_i - η_i/n, with η_i drawn from this server's own stream."""
+        mean = labels.label_mean(self.matrix, self.codes, loss)
+        noise = plan.objective().draw(mean.shape, source.stream(OBJECTIVE, self.place.server))
+        reach = self.place.label_shift(loss)  # at least |q_i|, and public
+        return source.less_share(mean, noise, self.place.n_servers, reach)
+
+
+def compiles(server: Server, plan: TrainingPlan) -> bool:
+    """Whether this server's solves use compiled loops when a study is trained.
+
+    The answer depends on nothing but its own records and the plan, so that every engine gives the
+    same one: a node does not know how many records the others have.
+    """
+    return worth_compiling(stored(server.matrix), plan.rounds)
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """Where a server stands after round ``t``: its last release and its dual variable. The primal
+    iterate is not kept.
+    """
+
+    t: int
+    sent: Array  # w̃_i(t)
+    dual: Array  # γ_i(t - 1): `step` brings it up to date
+    certified: float = 0.0  # the gradient norm that round t reached: it never leaves the server
+
+
+class Node:
+    """A server in training. Its solver remembers earlier solves to save work; its answers stay
+    within the tolerance.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        plan: TrainingPlan,
+        source: Source,
+        *,
+        linear: Array | None = None,
+        use_numba: bool = False,
+    ) -> None:
+        """``linear``: q_i - η_i/n as an earlier life of this node drew it; None draws η_i."""
+        self.server, self.plan, place = server, plan, server.place
+        loss = plan.loss_for(place.classes)
+        self.linear = server.linear(plan, loss, source) if linear is None else linear
+        ridge = plan.ridge(place.degree, place.n_servers)
+        self.solver = PrimalSolver(
+            server.matrix, loss, ridge, codes=len(self.linear), use_numba=use_numba
+        )
+        self.tolerance = plan.tolerance_for(place)
+        self._noise: IterateNoise = plan.iterates(place.server, place.n_servers)
+        self._source, self._stream = source, source.stream(ITERATES, place.server)
+
+    def start(self) -> NodeState:
+        origin = zeros(*self.linear.shape)
+        return NodeState(0, origin, origin)
+
+    def step(self, state: NodeState, heard: list[Array]) -> tuple[NodeState, Array]:
+        """Take the neighbours' releases of round t (in ascending order of their index) and return
+        round t+1's own.
+
+        Whoever drives a node steps once from each state: a repeated step draws noise anew, which
+        would let others average it away. After a restart the rounds that were released are replayed
+        instead.
+        """
+        dual, point, certified = self._solve(state, heard)
+        noise = self._draw(state.t + 1, point)
+        released = steps.release_step(self._source.settle(point), noise)
+        return NodeState(state.t + 1, released, dual, certified), released
+
+    def replay(self, state: NodeState, heard: list[Array], released: Array) -> NodeState:
+        """The state after a round whose release is known: solver and streams move on as they did
+        then, and nothing is released.
+
+        The solver solves again because what it remembers decides the last bits of later rounds.
+        """
+        dual, point, certified = self._solve(state, heard)
+        self._draw(state.t + 1, point)
+        return NodeState(state.t + 1, released, dual, certified)
+
+    def _solve(self, state: NodeState, heard: list[Array]) -> tuple[Array, Array, float]:
+        """The dual variable brought up to date, w_i(t+1), and the gradient norm it reached."""
+        settings = {"degree": self.server.place.degree, "penalty": self.plan.penalty}
+        total = steps.sum_heard(heard, state.sent)
+        dual = steps.dual_step(state.dual, state.sent, total, **settings)
+        target = steps.primal_target(self.linear, dual, state.sent, total, **settings)
+        point, reached = self.solver.solve(target[None], self.tolerance)
+        return dual, point[0], float(reached[0])
+
+    def _draw(self, t: int, point: Array) -> Array:
+        return self._noise.draw(t, np.empty_like(point), self._stream)

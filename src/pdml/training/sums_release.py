@@ -1,0 +1,174 @@
+"""One server's part in one exchange of sums, and what all parts together tell (docs/sums.md).
+
+A release is one row of whole numbers (units of 2^-24): Q_i row by row, the upper triangle of S_i
+row by row, and V_i, which depends on nobody's answers and has no noise. Totals of such rows are
+exact in whatever order they are added, masked or not.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from pdml._types import Array
+from pdml.errors import InvalidInput
+from pdml.mechanisms import integer_gaussian
+from pdml.mechanisms.integer_gaussian import LIMIT, Units
+from pdml.mechanisms.randomness import SUMS, Source
+from pdml.numerics.sums import statistics
+from pdml.numerics.sums.local_fit import fit_house
+from pdml.numerics.sums.statistics import Sums
+from pdml.planning.server_spec import Place
+from pdml.planning.training_plan import TrainingPlan
+from pdml.training.server import Server
+
+WIDEST = 20_000  # columns: from there on S_i alone fills gigabytes at every server
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchanged:
+    """What came out of one exchange of sums.
+
+    ``released`` is what would leave the servers, ``house`` what would stay with each: the weights
+    (C, d) of its own model, if they were asked for.
+    """
+
+    released: Units  # (n, length)
+    house: tuple[Array, ...] = ()
+
+    @property
+    def total(self) -> Units:
+        """Of all servers."""
+        return np.asarray(self.released.sum(axis=0))
+
+
+def length(codes: int, width: int) -> int:
+    """How many numbers a release has, for C codes and d columns."""
+    return codes * width + width * (width + 1) // 2 + 1
+
+
+def exact(server: Server, plan: TrainingPlan) -> Sums:
+    """The server's own sums: they never leave it."""
+    check_sums(server.place, plan)
+    loss = plan.loss_for(server.place.classes)
+    return statistics.exact(server.matrix, server.codes, loss, server.place.blocks)
+
+
+def check_sums(place: Place, plan: TrainingPlan) -> None:
+    """Refuse sums that could leave the grid, whatever the records are: who refuses only where they
+    do leave it tells something of them."""
+    width, loss = place.width, plan.loss_for(place.classes)
+    if width > WIDEST:
+        raise InvalidInput(
+            f"method must be 'rounds' for records of {width:,} columns, got 'sums': the sums of "
+            f"squares would be {width * (width + 1) // 2:,} numbers, and noise in every one",
+            setting="method",
+        )
+    loud = statistics.shifts(place.label_epsilon, place.norm_bound, loss, place.classes)
+    reach = place.records * max(loud.record, loud.square)
+    if reach > LIMIT:
+        raise InvalidInput(
+            f"norm_bound must be smaller for sums of {place.records:,} records, got "
+            f"{place.norm_bound:g}: they could reach {reach:.3g}, beyond {LIMIT:g}; scale the "
+            "features down",
+            setting="norm_bound",
+        )
+
+
+def released(own: Sums, server: Server, plan: TrainingPlan, source: Source) -> Units:
+    """The row that a server sends, with fresh noise: whoever calls this twice releases twice.
+
+    Parameters
+    ----------
+    own : Sums
+        Its exact sums.
+    server : Server
+        Whose they are.
+    plan : TrainingPlan
+        With ``method`` "sums".
+    source : Source
+        Of the noise.
+
+    Returns
+    -------
+    array of int64
+        `length` of them.
+
+    Guarantees
+    ----------
+    - With a secure source every number but the last is a function of a real Gaussian mechanism
+      with the deviations of the plan's event.
+    """
+    upper = np.triu_indices(own.width)
+    values = np.concatenate([own.label_sum.ravel(), own.square_sum[upper], [own.size]])
+    stddevs = _stddevs(plan, server.place.n_servers, own.label_sum.size, own.width)
+    noise = integer_gaussian.drawn(stddevs, source.stream(SUMS, server.place.server))
+    return integer_gaussian.settled(values) + noise
+
+
+def _stddevs(plan: TrainingPlan, n_servers: int, label_size: int, width: int) -> Array:
+    """Of every number of a release; S's noise is that of a symmetric matrix, and V has none."""
+    label, square = plan.sum_stddevs(n_servers)
+    rows, columns = np.triu_indices(width)
+    triangle = np.where(rows == columns, square, square / sqrt(2))
+    return np.concatenate([np.full(label_size, label), triangle, [0.0]])
+
+
+def totals(units: Units, codes: int, width: int) -> Sums:
+    """What a row of whole numbers, one server's or the total of all, stands for.
+
+    Parameters
+    ----------
+    units : array of int64
+        `length` of them.
+    codes, width : int
+        C and d.
+
+    Returns
+    -------
+    Sums
+        With their noise.
+    """
+    values = integer_gaussian.valued(units)
+    square_sum = np.zeros((width, width))
+    square_sum[np.triu_indices(width)] = values[codes * width : -1]
+    square_sum += np.triu(square_sum, 1).T
+    label_sum = values[: codes * width].reshape(codes, width)
+    return Sums(label_sum=label_sum, square_sum=square_sum, size=float(values[-1]))
+
+
+def house_weights(
+    own: Sums, row: Units, total: Units, plan: TrainingPlan, place: Place, *, intercept: bool = True
+) -> Array:
+    """The weights (C, d) for a server's own house: its exact sums, and the others' noisy ones.
+
+    Parameters
+    ----------
+    own : Sums
+        Its exact sums.
+    row : array of int64
+        What it released of them.
+    total : array of int64
+        Of all servers, its own row included.
+    plan : TrainingPlan
+        With ``method`` "sums".
+    place : Place
+        This server's.
+    intercept : bool
+        Whether the last column is the constant one.
+
+    Returns
+    -------
+    array of shape (C, d)
+        A secret of this server: it hangs on its sums without their noise.
+    """
+    found = fit_house(
+        own,
+        totals(total - row, place.codes, place.width),
+        plan.noise_of_total(place, parts=place.n_servers - 1),
+        loss=plan.loss_for(place.classes),
+        norm_bound=place.norm_bound,
+        intercept=intercept,
+        constant=place.constant,
+    )
+    return found.weights

@@ -1,0 +1,62 @@
+"""Conversations with the service in this process: a client, a clock that stands still, and answers
+that are problems.
+"""
+
+import asyncio
+import hashlib
+
+from collecting import NOW, TRIAL, InProcess
+
+from pdml.collector.http import application
+from pdml.study.messages import PROBLEMS
+
+OPERATOR = "a-token-of-the-operator"
+JSON = {"content-type": "application/json"}
+NDJSON = {"content-type": "application/x-ndjson"}
+
+
+class Clock:
+    def __init__(self):
+        self.now = NOW
+
+    def __call__(self):
+        return self.now
+
+
+def create(store, **options):
+    defaults = {
+        "page": b"<p>page</p>",
+        "page_headers": {"content-security-policy": "default-src 'none'"},
+        "clock": Clock(),
+    }
+    defaults |= {
+        "operator": lambda summary: f"<p>{summary.reports} reports",
+        "require_tokens": False,
+    }
+    defaults |= {"operator_token_hash": hashlib.sha256(OPERATOR.encode()).hexdigest()}
+    study = options.pop("study", TRIAL)
+    return application.create(study, "alice", store, **(defaults | options))
+
+
+def talk(store, conversation, address="127.0.0.1", **options):
+    """Run a conversation with a client of the application at this address."""
+
+    async def main():
+        async with InProcess(create(store, **options), address) as client:
+            return await conversation(client)
+
+    return asyncio.run(main())
+
+
+async def send(client, line, **headers):
+    return await client.post("/v1/reports", content=line, headers=JSON | headers)
+
+
+def assert_problem(answer, code):
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = answer.json()
+    assert told["code"] == code and told["status"] == answer.status_code == PROBLEMS[code].status
+    assert (
+        answer.headers["cache-control"] == "no-store"
+        and answer.headers["x-content-type-options"] == "nosniff"
+    )

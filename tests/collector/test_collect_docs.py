@@ -1,0 +1,30 @@
+"""docs/collect.md stays true: codes and statuses, routes and commands."""
+
+import re
+from pathlib import Path
+
+from collecting import TRIAL
+
+from pdml.collector.http.openapi import document
+from pdml.collector.intake.report_rules import Rules
+from pdml.study.messages import MAX_BATCH, PROBLEMS
+
+TEXT = (Path(__file__).parents[2] / "docs" / "collect.md").read_text()
+
+
+def test_the_table_of_problems_is_the_table_of_problems():
+    told = {
+        code: int(status)
+        for code, status in re.findall(r"^\| `(\w+)` \| (\d{3}) \|", TEXT, flags=re.M)
+    }
+    assert told == {code: kind.status for code, kind in PROBLEMS.items()}
+
+
+def test_every_route_is_told():
+    paths = document(TRIAL, "alice", Rules.of(TRIAL, require_tokens=True), operator=True)["paths"]
+    routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    assert set(re.findall(r"`((?:GET|POST) /[\w./]*)`", TEXT)) == routes
+
+
+def test_the_limits_are_the_limits():
+    assert f"up to {MAX_BATCH:,} reports" in TEXT

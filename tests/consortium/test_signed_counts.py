@@ -1,0 +1,93 @@
+"""What members say of a result's model: checked against the folder, and told in the statement."""
+
+import json
+from math import sqrt
+
+import pytest
+from results import SHORT, Studied, counted
+
+from pdml.accounting.profiles import gaussian_profile
+from pdml.consortium.signed_counts import check_evaluations, verify_evaluations
+from pdml.errors import BudgetExceeded, DataError, InvalidInput
+from pdml.statement import statement
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    made = Studied(tmp_path_factory.mktemp("ended"), plan=SHORT, budget=5)
+    made.run()
+    made.write(made.folder / "result")
+    yield made
+    made.close()
+
+
+def test_members_add_up_with_what_each_has_spent(ended, tmp_path):
+    files = [
+        counted(ended, "alice", tmp_path / "a.json"),
+        counted(ended, "bob", tmp_path / "b.json", spent=[8.0, 16.0]),
+    ]
+    found = verify_evaluations(ended.folder / "result", files)
+    assert found.evaluation.records == 200
+    once, twice = (found.line(each).epsilon for each in found.parts)
+    # The ledger's ε is the Gaussian profile's at the study's δ.
+    for epsilon, stddevs in ((once, [8.0]), (twice, [8.0, 16.0])):
+        mu = sqrt(sum(2 / each**2 for each in stddevs))
+        assert gaussian_profile(mu)(epsilon) == pytest.approx(1e-6, rel=0.01)
+    assert "alice signed for 100 records, counted once" in found.sentences()[0]
+    assert "counted 2 times" in found.sentences()[1]
+    assert [each["releases"] for each in found.to_dict()["members"]] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "why"),
+    [
+        ({"model": "0" * 64}, DataError, "about another model"),
+        ({"spent": [16.0]}, DataError, "does not count itself"),
+        ({"spent": [8.0] * 100}, BudgetExceeded, "more than the study results allows"),
+        ({"stddev": 0.1, "spent": [0.1]}, BudgetExceeded, "more than the study results allows"),
+        ({"counts": [1]}, DataError, "no table"),
+        ({"study": "0" * 64}, DataError, "not signed by a member"),
+        ({"version": 1}, DataError, "more than version 1"),
+    ],
+)
+def test_what_is_not_so_is_refused_though_it_is_signed(ended, tmp_path, changes, error, why):
+    file = counted(ended, "alice", tmp_path / "a.json", **changes)
+    with pytest.raises(error, match=why):
+        verify_evaluations(ended.folder / "result", [file])
+
+
+def test_any_changed_field_breaks_the_signature(ended, tmp_path):
+    file = counted(ended, "alice", tmp_path / "a.json")
+    told = json.loads(file.read_text())
+    for name, value in told.items():
+        other = {str: "0", int: 7, float: 7.5, list: [1, 2]}[type(value)]
+        file.write_text(json.dumps(told | {name: other}))
+        with pytest.raises(DataError):
+            check_evaluations(ended.study, [file])
+
+
+def test_the_first_version_is_read_and_says_what_it_can(ended, tmp_path):
+    file = counted(ended, "alice", tmp_path / "a.json", version=1, spent=[])
+    told = json.loads(file.read_text())
+    del told["spent"]
+    file.write_text(json.dumps(told))
+    found = verify_evaluations(ended.folder / "result", [file])
+    assert "at least once, which is all that its file says" in found.sentences()[0]
+    assert found.to_dict()["members"][0]["releases"] is None
+
+
+def test_the_statement_tells_what_was_measured_and_what_it_spent(ended, tmp_path):
+    file = counted(ended, "alice", tmp_path / "a.json")
+    result = ended.folder / "result"
+    plain, told = (statement(ended.study, result, evaluations=each) for each in ((), (str(file),)))
+    assert "Evaluated afterwards" in told.markdown and "held back" in told.markdown
+    assert "nothing was measured on anybody's records" not in told.markdown
+    assert "Evaluated afterwards" not in plain.markdown
+    (member,) = told.to_dict()["evaluation"]["members"]
+    assert (
+        member["server"] == "alice"
+        and member["epsilon"] < 1
+        and plain.to_dict()["evaluation"] is None
+    )
+    with pytest.raises(InvalidInput, match="without a result"):
+        statement(ended.study, evaluations=[file])

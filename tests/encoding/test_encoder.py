@@ -1,0 +1,397 @@
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdml.encoding.encoder import Category, Encoder, Number
+from pdml.errors import DataError, InvalidInput
+from pdml.tables import MISSING, Table, read_table
+
+AGE = Number(name="age", low=18, high=100)
+SEX = Category(name="sex", levels=("female", "male", "other"))
+BOTH = Encoder(attributes=(AGE, SEX))
+WIDE = Encoder(attributes=(AGE, Category(name="town", levels=tuple(f"t{i}" for i in range(9)))))
+
+
+def people(*rows: tuple[Any, str]) -> Table:
+    ages, sexes = zip(*rows, strict=True) if rows else ((), ())
+    return Table(columns={"age": np.array(ages, dtype=float), "sex": np.array(sexes, dtype=object)})
+
+
+def dense(matrix: Any) -> Any:
+    return matrix.toarray() if hasattr(matrix, "toarray") else matrix
+
+
+names = st.text(min_size=1).map(str.strip).filter(bool)
+
+
+def endless(text: str) -> bool:
+    """A column of nothing else would be read as numbers, and refused for them."""
+    try:
+        return not np.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+levels = names.filter(lambda level: level not in MISSING and not endless(level))
+moderate = st.floats(-1e9, 1e9)
+
+
+@st.composite
+def encoders(draw: st.DrawFn) -> Encoder:
+    attributes: list[Number | Category] = []
+    for i in range(draw(st.integers(1, 4))):
+        if draw(st.booleans()):
+            low = draw(moderate)
+            attributes.append(Number(name=f"n{i}", low=low, high=low + draw(st.floats(1e-3, 1e9))))
+        else:
+            attributes.append(
+                Category(
+                    name=f"c{i}",
+                    levels=tuple(draw(st.lists(levels, min_size=1, max_size=12, unique=True))),
+                )
+            )
+    return Encoder(attributes=tuple(attributes))
+
+
+@st.composite
+def encoders_with_tables(draw: st.DrawFn, inside: bool = False) -> tuple[Encoder, Table]:
+    encoder = draw(encoders())
+    n = draw(st.integers(1, 6))
+    columns = {}
+    for attribute in encoder.attributes:
+        if isinstance(attribute, Number):
+            values = (
+                st.floats(attribute.low, attribute.high)
+                if inside
+                else st.floats(allow_nan=False, allow_infinity=False)
+            )
+            columns[attribute.name] = np.array(draw(st.lists(values, min_size=n, max_size=n)))
+        else:
+            choices = st.sampled_from(attribute.levels)
+            columns[attribute.name] = np.array(
+                draw(st.lists(choices, min_size=n, max_size=n)), dtype=object
+            )
+    return encoder, Table(columns=columns)
+
+
+@given(encoders_with_tables())
+def test_entries_lie_in_the_unit_interval_and_levels_are_one_hot(
+    case: tuple[Encoder, Table],
+) -> None:
+    encoder, table = case
+    rows = dense(encoder.encode(table))
+    assert rows.shape == (table.n_rows, encoder.n_features)
+    assert rows.dtype == np.float64
+    assert ((rows >= 0) & (rows <= 1)).all()
+    hot = ["=" in name and name.startswith("c") for name in encoder.feature_names]
+    n_categories = sum(isinstance(attribute, Category) for attribute in encoder.attributes)
+    assert (rows[:, hot].sum(axis=1) == n_categories).all()
+
+
+@given(encoders_with_tables(), st.data())
+def test_each_row_is_encoded_by_itself(case: tuple[Encoder, Table], data: st.DataObject) -> None:
+    """What one person sends does not depend on the others: exactly, not approximately."""
+    encoder, table = case
+    chosen = data.draw(
+        st.lists(st.integers(0, table.n_rows - 1)).map(lambda rows: np.array(rows, dtype=int))
+    )
+    part = Table(columns={name: column[chosen] for name, column in table.columns.items()})
+    np.testing.assert_array_equal(dense(encoder.encode(part)), dense(encoder.encode(table))[chosen])
+    assert sp.issparse(encoder.encode(part)) == sp.issparse(encoder.encode(table))
+
+
+@given(encoders_with_tables(inside=True))
+def test_decoding_returns_the_answers(case: tuple[Encoder, Table]) -> None:
+    encoder, table = case
+    rows = encoder.encode(table)
+    for i in range(table.n_rows):
+        answers = encoder.decode(rows[[i]])
+        for attribute in encoder.attributes:
+            value = table.columns[attribute.name][i]
+            if isinstance(attribute, Number):
+                size = max(abs(attribute.low), abs(attribute.high))
+                assert answers[attribute.name] == pytest.approx(value, rel=0, abs=1e-13 * size)
+            else:
+                assert answers[attribute.name] == value
+
+
+@given(st.integers(0, 10_000), st.integers(-2000, 0), st.integers(10_000, 20_000))
+def test_people_see_the_number_they_gave(hundredths: int, low: int, high: int) -> None:
+    """Rounding of the encoding is not shown: 34.56 comes back as exactly 34.56."""
+    encoder = Encoder(attributes=(Number(name="x", low=low / 100, high=high / 100),))
+    value = hundredths / 100
+    assert encoder.decode(encoder.encode(Table(columns={"x": np.array([value])}))[0]) == {
+        "x": value
+    }
+
+
+@given(encoders())
+def test_dictionaries_are_json_and_come_back(encoder: Encoder) -> None:
+    assert Encoder.from_dict(json.loads(json.dumps(encoder.to_dict()))) == encoder
+
+
+def test_an_example_by_hand() -> None:
+    assert BOTH.feature_names == ("age", "sex=female", "sex=male", "sex=other")
+    rows = BOTH.encode(
+        people((59, "male"), (18, "other"), (100, "female"), (5, "male"), (200, "male"))
+    )
+    np.testing.assert_array_equal(
+        rows, [[0.5, 0, 1, 0], [0, 0, 0, 1], [1, 1, 0, 0], [0, 0, 1, 0], [1, 0, 1, 0]]
+    )
+    assert BOTH.decode(rows[0]) == {"age": 59.0, "sex": "male"}
+    assert BOTH.to_dict() == {
+        "attributes": [
+            {"kind": "number", "name": "age", "range": [18.0, 100.0]},
+            {"kind": "category", "name": "sex", "levels": ["female", "male", "other"]},
+        ]
+    }
+
+
+def test_whole_numbers_take_no_fractions() -> None:
+    whole = Encoder(attributes=(Number(name="age", low=18, high=100, whole=True),))
+    (declared,) = whole.to_dict()["attributes"]
+    assert declared == {"kind": "number", "name": "age", "range": [18.0, 100.0], "whole": True}
+    assert whole.encode(Table(columns={"age": np.array([59.0, 5.0])})).tolist() == [[0.5], [0.0]]
+    with pytest.raises(DataError, match=r"'age' must hold whole numbers, got 34\.5 in row 2"):
+        whole.encode(Table(columns={"age": np.array([34.0, 34.5])}))
+    for low, high, wish in ((18.5, 100, True), (18, 100.5, True), (18, 100, 1)):
+        with pytest.raises(InvalidInput, match="whole"):
+            Number(name="age", low=low, high=high, whole=wish)  # type: ignore[arg-type]
+
+
+def test_nobody_is_shown_a_negative_zero() -> None:
+    for whole in (True, False):
+        number = Number(name="x", low=-3, high=4, whole=whole)
+        assert str(number.decode(np.array([np.float32(3 / 7) - 1e-8]), single=True)) == "0.0"
+
+
+def test_storage_is_a_matter_of_the_declarations() -> None:
+    assert isinstance(BOTH.encode(people((20, "male"))), np.ndarray)
+    table = Table(columns={"age": np.array([59.0, 18.0]), "town": np.array(["t8", "t0"])})
+    rows = WIDE.encode(table)
+    assert isinstance(rows, sp.csr_array)
+    assert rows.has_canonical_format
+    np.testing.assert_array_equal(rows.toarray()[:, [0, 1, 9]], [[0.5, 0, 1], [0, 1, 0]])
+    assert WIDE.decode(rows[[0]]) == {"age": 59.0, "town": "t8"}
+
+
+def test_no_rows() -> None:
+    assert BOTH.encode(people()).shape == (0, 4)
+    assert WIDE.encode(
+        Table(columns={"age": np.zeros(0), "town": np.zeros(0, dtype=object)})
+    ).shape == (0, 10)
+
+
+def test_whole_numbers_and_truth_values_may_be_levels() -> None:
+    encoder = Encoder(
+        attributes=(
+            Category(name="code", levels=("1", "2")),
+            Category(name="smokes", levels=("False", "True")),
+        )
+    )
+    rows = encoder.encode(
+        Table(columns={"code": np.array([2, 1]), "smokes": np.array([True, False])})
+    )
+    np.testing.assert_array_equal(rows, [[0, 1, 0, 1], [1, 0, 1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (
+            "age,sex\n20,male\n,male\n",
+            r"column 'age' must have a value .* row 2 \(line 3 of .*\.csv\)",
+        ),
+        ("age,sex\n20,male\n30,?\n", r"column 'sex' must have a value .* row 2 \(line 3 "),
+        (
+            "age,sex\n20,male\nold,male\n",
+            r"column 'age' must hold finite numbers, got 'old' in row 2 \(line 3 ",
+        ),
+        (
+            "age,sex\n20,male\ninf,male\n",
+            r"'age' must hold finite numbers, got 'inf' in row 2 \(line 3 ",
+        ),
+        (
+            "age,sex\n20,male\n30,Male\n",
+            r"'sex' must hold one of the declared levels 'female', .* got 'Male' in row 2 "
+            r"\(line 3 ",
+        ),
+        ("age\n20\n", "has no column 'sex': its columns are 'age'"),
+    ],
+)
+def test_records_that_are_refused(tmp_path: Path, content: str, sentence: str) -> None:
+    (tmp_path / "people.csv").write_text(content)
+    with pytest.raises(DataError, match=sentence):
+        BOTH.encode(read_table(tmp_path / "people.csv"))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_refused(bad: float) -> None:
+    with pytest.raises(DataError, match=r"row 2 of the table$"):
+        BOTH.encode(people((20, "male"), (bad, "male")))
+
+
+def test_complaints_do_not_tell_the_label() -> None:
+    """The label is no attribute, so a complaint about the record has no way to mention it."""
+    table = Table(
+        columns={
+            "age": np.array([20.0]),
+            "sex": np.array(["x"]),
+            "diagnosis": np.array(["positive"]),
+        }
+    )
+    with pytest.raises(DataError) as caught:
+        BOTH.encode(table)
+    assert "positive" not in str(caught.value)
+
+
+any_number: Any = Number  # what a caller without a type checker may write
+any_category: Any = Category
+any_encoder: Any = Encoder
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: any_number(name="", low=0, high=1), "name must be text"),
+        (lambda: any_number(name=" a", low=0, high=1), "name must be text"),
+        (lambda: any_number(name=3, low=0, high=1), "name must be text"),
+        (lambda: any_number(name="a", low=1, high=1), "high of 'a' must exceed its low 1, got 1"),
+        (lambda: any_number(name="a", low=2, high=1), "must exceed"),
+        (lambda: any_number(name="a", low=math.nan, high=1), "low of 'a' must be a number"),
+        (lambda: any_number(name="a", low=0, high=math.inf), "high of 'a' must be a number"),
+        (lambda: any_number(name="a", low="0", high=1), "low of 'a' must be a number"),
+        (lambda: any_number(name="a", low=False, high=1), "low of 'a' must be a number"),
+        (lambda: any_number(name="a", low=-1.7e308, high=1.7e308), "finite width"),
+        (lambda: any_category(name="a", levels=()), "levels of 'a' must be one or more"),
+        (lambda: any_category(name="a", levels="xyz"), "levels of 'a' must be one or more"),
+        (lambda: any_category(name="a", levels=("x", "y", "x")), "got 'x' twice"),
+        (lambda: any_category(name="a", levels=("x", "")), "levels of 'a' must be text"),
+        (lambda: any_category(name="a", levels=("x", "y ")), "levels of 'a' must be text"),
+        (lambda: any_category(name="a", levels=(1, 2)), "levels of 'a' must be text"),
+        (lambda: any_category(name="a", levels=("x", "NA")), "must not include 'NA'"),
+        (lambda: any_encoder(attributes=()), "one or more"),
+        (lambda: any_encoder(attributes=("age",)), "must be Number or Category, got 'age'"),
+        (
+            lambda: any_encoder(attributes=(AGE, SEX, AGE)),
+            "names of attributes must differ .* got 'age' twice",
+        ),
+        (
+            lambda: any_encoder(attributes=(SEX, Number(name="sex=male", low=0, high=1))),
+            "names of features must differ",
+        ),
+    ],
+)
+def test_declarations_that_are_refused(make: Any, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        make()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        [],
+        None,
+        {"attributes": {}},
+        {"attributes": []},
+        {"attributes": ["age"]},
+        {"attributes": [{"kind": "number", "name": "a", "range": [0, 1]}], "bias": True},
+        {"attributes": [{"name": "a", "range": [0, 1]}]},
+        {"attributes": [{"kind": "date", "name": "a", "range": [0, 1]}]},
+        {"attributes": [{"kind": ["number"], "name": "a", "range": [0, 1]}]},
+        {"attributes": [{"kind": "number", "name": "a", "range": [0, 1, 2]}]},
+        {"attributes": [{"kind": "number", "name": "a", "range": "01"}]},
+        {"attributes": [{"kind": "number", "name": "a", "range": [0, 1], "unit": "kg"}]},
+        {"attributes": [{"kind": "number", "name": "a", "levels": ["x"]}]},
+        {"attributes": [{"kind": "category", "name": "a", "levels": "x"}]},
+        {"attributes": [{"kind": "category", "name": "a", "levels": [["x"]]}]},
+    ],
+)
+def test_dictionaries_that_are_refused(data: Any) -> None:
+    with pytest.raises(InvalidInput):
+        Encoder.from_dict(data)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [0.5, 1, 0],
+        [0.5, 1, 1, 0],
+        [0.5, 0, 0, 0],
+        [0.5, 0.7, 0, 0],
+        [1.5, 1, 0, 0],
+        [math.nan, 1, 0, 0],
+    ],
+)
+def test_rows_that_no_answers_lead_to(row: list[float]) -> None:
+    with pytest.raises(InvalidInput):
+        BOTH.decode(np.array(row))
+
+
+def test_from_data_takes_ranges_and_levels() -> None:
+    table = Table(
+        columns={
+            "age": np.array(["20", "60", "30"]),
+            "sex": np.array(["male", "female", "male"]),
+            "same": np.array([7, 7, 7]),
+            "label": np.array(["no", "yes", "no"]),
+        }
+    )
+    encoder = Encoder.from_data(table, exclude=["label"])
+    assert encoder.attributes == (
+        Number(name="age", low=20, high=60),
+        Category(name="sex", levels=("female", "male")),
+        Number(name="same", low=3.5, high=10.5),
+    )
+    np.testing.assert_array_equal(
+        encoder.encode(table), [[0, 0, 1, 0.5], [1, 1, 0, 0.5], [0.25, 0, 1, 0.5]]
+    )
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-300, -3.0, 1e300])
+def test_from_data_gives_a_constant_a_range(value: float) -> None:
+    table = Table(columns={"x": np.full(3, value)})
+    np.testing.assert_allclose(Encoder.from_data(table, exclude=()).encode(table), 0.5, atol=0.06)
+
+
+@given(encoders_with_tables(inside=True))
+def test_from_data_fits_the_data(case: tuple[Encoder, Table]) -> None:
+    _, table = case
+    rows = dense(Encoder.from_data(table, exclude=()).encode(table))
+    assert ((rows >= 0) & (rows <= 1)).all()
+
+
+def test_from_data_refuses_what_it_cannot_guess() -> None:
+    table = people((20, "male"), (30, "female"))
+    with pytest.raises(InvalidInput, match=r"write \['sex'\]"):
+        Encoder.from_data(table, exclude="sex")
+    with pytest.raises(InvalidInput, match="exclude must name columns of the table, got 'label'"):
+        Encoder.from_data(table, exclude=["label"])
+    with pytest.raises(InvalidInput, match="one or more"):
+        Encoder.from_data(table, exclude=["age", "sex"])
+    with pytest.raises(DataError, match="at least one record"):
+        Encoder.from_data(people(), exclude=())
+    with pytest.raises(DataError, match="'sex' must have at most 1 levels, got 2: exclude it"):
+        Encoder.from_data(table, exclude=(), max_levels=1)
+    with pytest.raises(DataError, match="must have a value"):
+        Encoder.from_data(people((20, "male"), (30, "?")), exclude=())
+
+
+@given(st.integers(0, 1000), st.integers(1, 1000))
+def test_entries_that_were_float32_are_shown_to_six_digits_of_the_range(
+    low: int, steps: int
+) -> None:
+    """A share with an error of 2^-23 still gives whole numbers back, also far from zero."""
+    number = Number(name="x", low=1_900_000 + low, high=1_900_000 + low + 1000)
+    value = number.low + steps
+    share = steps / 1000 * (1 - 2.0**-23)
+    assert number.decode(np.array([share]), single=True) == value
+    assert number.decode(np.array([share])) != value  # fourteen digits would show the rounding

@@ -1,0 +1,328 @@
+"""What is declared about X: scales, ranges, levels, gaps and maps, from `fit` to a loaded model."""
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from pdml import PDMLClassifier, TrainingPlan, load_model
+from pdml.encoding import scaling
+from pdml.encoding.dataframe import Declared
+from pdml.encoding.encoder import Encoder
+from pdml.encoding.maps import Fourier, Squares
+from pdml.encoding.numeric_columns import RANGES_LEAK, SCALES_LEAK, Columns, prepare_rows
+from pdml.errors import ClippingWarning, DataError, InvalidInput
+from pdml.model.model import Model
+
+SUMS = TrainingPlan(method="sums", label_noise=0.5, square_noise=0.5)
+SCALES = [(50, 15), (3e4, 2e4)]
+LEVELS = pd.CategoricalDtype(["f", "m", "other"])
+
+
+def people(many=1200, seed=0):
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(many, 2))
+    y = (z[:, 0] - z[:, 1] + 0.5 * rng.normal(size=many) > 0).astype(int)
+    return np.column_stack([50 + 15 * z[:, 0], 3e4 + 2e4 * z[:, 1]]), y
+
+
+def frame(seed=0, gaps=0.1):
+    x, y = people(seed=seed)
+    rng = np.random.default_rng([seed, 1])
+    sex, town = rng.choice(["f", "m"], len(y)), rng.choice(["Bern", "Basel"], len(y))
+    table = pd.DataFrame({"age": x[:, 0], "sex": sex, "income": x[:, 1], "town": town})
+    table["sex"] = table["sex"].astype(LEVELS)
+    if gaps:
+        table.loc[rng.random(len(y)) < gaps, "age"] = np.nan
+        table.loc[rng.random(len(y)) < gaps, "town"] = None
+    return table, y
+
+
+def fitted(x, y, **settings):
+    settings = {"n_servers": 3, "plan": SUMS, "classes": (0, 1), "random_state": 0} | settings
+    return PDMLClassifier(**settings).fit(x, y)
+
+
+FRAME = {
+    "feature_scales": {"age": (50, 15), "income": (3e4, 2e4)},
+    "feature_levels": {"town": ["Bern", "Basel"]},
+    "missing": ("typical", "level"),
+}
+
+
+def test_declared_scales_find_what_raw_columns_hide():
+    x, y = people()
+    with pytest.warns(ClippingWarning, match=r"1,200 of 1,200 rows .* feature_scales="):
+        raw = fitted(x, y)
+    scaled = fitted(x, y, feature_scales=SCALES)
+    assert scaled.score(x, y) > 0.85 > 0.75 > raw.score(x, y)
+    assert scaled.leaks_ == [] and scaled.model_.provenance["leaks"] == []
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_rows_are_those_of_the_formula(kind):
+    x, _ = people(5)
+    given = Columns(names=("age", "income"), scales=np.array(SCALES), maps=(Squares(),))
+    rows, shrunk = given.rows(x.astype(kind), norm_bound=2.0, constant=True)
+    entries = given.expansion.apply(scaling.standardised(x.astype(kind), *np.array(SCALES).T))
+    wanted, count = scaling.finished(entries, 4.0, bound=2.0)
+    assert rows.dtype == kind and shrunk == count
+    np.testing.assert_allclose(rows, wanted, rtol=1e-6)
+    assert (np.linalg.norm(rows.astype(float), axis=1) <= 2.0).all()
+
+
+def test_the_norm_bound_is_the_unit():
+    """Everything scales with it: rows are twice as long and coefficients half as large."""
+    x, y = people()
+    silent = TrainingPlan(method="sums", label_noise=0, square_noise=0)
+    one, two = (fitted(x, y, feature_scales=SCALES, norm_bound=b, plan=silent) for b in (1.0, 2.0))
+    np.testing.assert_allclose(one.coef_, 2 * two.coef_, rtol=1e-5)
+    np.testing.assert_allclose(one.decision_function(x), two.decision_function(x), atol=1e-5)
+
+
+def test_sparse_and_dense_agree_where_zero_is_typical():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 5)) * (rng.random((400, 5)) < 0.3) * 4
+    given = Columns(names=tuple("abcde"), scales=np.array([(0.0, 2.0)] * 5))
+    dense, first = given.rows(x, norm_bound=1.0, constant=True)
+    sparse, second = given.rows(sp.csr_array(x), norm_bound=1.0, constant=True)
+    assert sp.issparse(sparse) and first == second
+    np.testing.assert_allclose(sparse.toarray(), dense, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"feature_scales": [(1, 2)] * 2}, "typical values of 0"),
+        ({"feature_scales": [(0, 2)] * 2, "feature_map": Squares()}, "left out for a sparse X"),
+        ({"feature_ranges": [(1, 2)] * 2}, "must start at 0"),
+        ({"feature_scales": [(0, 2)] * 2, "feature_ranges": [(1, 2)] * 2}, "must hold 0"),
+    ],
+)
+def test_zeros_of_a_sparse_x_are_not_filled_in(settings, sentence):
+    x, y = people(60)
+    with pytest.raises(InvalidInput, match=sentence):
+        fitted(sp.csr_array(x), y, **settings)
+
+
+def test_ranges_alone_have_their_middle_and_a_sixth():
+    x, y = people()
+    ranges = [(5, 95), (-3e4, 9e4)]
+    alone = fitted(x, y, feature_ranges=ranges)
+    same = fitted(x, y, feature_ranges=ranges, feature_scales=[(50, 15), (3e4, 2e4)])
+    np.testing.assert_array_equal(alone.coef_, same.coef_)
+    far = np.array([[1e9, -1e9]])
+    np.testing.assert_array_equal(
+        alone.decision_function(far), alone.decision_function([[95, -3e4]])
+    )
+
+
+def test_what_comes_from_the_data_is_named():
+    x, y = people()
+    scales = fitted(x, y, feature_scales="from_data")
+    assert scales.leaks_ == [SCALES_LEAK] and scales.score(x, y) > 0.85
+    assert scales.model_.provenance["leaks"] == [SCALES_LEAK]
+    both = fitted(x, y, feature_scales="from_data", feature_ranges="from_data")
+    assert both.leaks_ == [SCALES_LEAK, RANGES_LEAK]
+    assert fitted(sp.csr_array(x), y, feature_scales="from_data").leaks_ == [SCALES_LEAK]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("setting", ["feature_scales", "feature_ranges"])
+def test_what_comes_from_the_data_is_nobodys_own(setting, sparse):
+    x, y = people()
+    x = np.abs(np.column_stack([x * [1.000123, 1.0123], np.full(len(x), 4358.73)]))
+    kept = fitted(sp.csr_array(x) if sparse else x, y, **{setting: "from_data"}).model_.inputs
+    numbers = {*np.ravel(kept["scales"])} | {*np.ravel(kept["ranges"] or ())} - {0.0}
+    assert not numbers & {*x.ravel()} and not numbers & {*np.median(x, axis=0), *x.std(axis=0)}
+    if setting == "feature_ranges":
+        low, high = np.array(kept["ranges"]).T
+        assert (low <= x.min(axis=0)).all() and (x.max(axis=0) <= high).all()
+        assert (high - low <= 1.3 * np.where(np.ptp(x, axis=0) == 0, x[0], np.ptp(x, axis=0))).all()
+
+
+def test_ranges_from_data_pass_over_gaps():
+    x, y = people()
+    x[3, 0] = np.nan
+    settings = {"feature_ranges": "from_data", "missing": "typical"}
+    assert fitted(x, y, **settings).leaks_ == [RANGES_LEAK]
+
+
+def test_a_sparse_column_of_zeros_has_a_range():
+    x, y = people()
+    x = sp.csr_array(np.column_stack([np.abs(x), np.zeros(len(x))]))
+    assert fitted(x, y, feature_ranges="from_data").model_.inputs["ranges"][2] == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"feature_scales": [(1, 1)]}, "each of the 2 features"),
+        ({"feature_scales": [(1, 1), "x"]}, "each of the 2 features"),
+        ({"feature_scales": [(1, 0), (1, 1)]}, "spread of 'x0'"),
+        ({"feature_scales": "guess"}, "feature_scales must be one of"),
+        ({"feature_scales": {"x0": (0, 1)}}, "got none for 'x1'"),
+        ({"feature_scales": {"z": (0, 1)}}, "columns of X, got 'z'"),
+        ({"feature_map": Squares()}, "feature_map must come with feature_scales"),
+        ({"feature_scales": SCALES, "feature_map": "squares"}, "a table with its name"),
+        ({"feature_scales": SCALES, "feature_map": Squares(columns=("z",))}, "got 'z'"),
+        ({"missing": "drop"}, "missing must be one of"),
+        ({"feature_scales": SCALES, "missing": {"x0": "level"}}, "it is a number"),
+        ({"feature_scales": SCALES, "missing": {"z": "typical"}}, "columns of X, got 'z'"),
+        ({"missing": "typical"}, "got none for 'x0'"),
+        ({"feature_levels": {"z": ["a"]}}, "feature_levels must be levels by the names"),
+    ],
+)
+def test_declarations_outside_their_domain(settings, sentence):
+    x, y = people(60)
+    with pytest.raises(InvalidInput, match=sentence):
+        fitted(x, y, **settings)
+
+
+def test_maps_widen_the_model_and_its_plan(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1500, 2)) * (15, 2e4) + (50, 3e4)
+    y = (np.abs((x[:, 0] - 50) / 15) > 0.8).astype(int)  # unusual in both directions
+    line = fitted(x, y, feature_scales=SCALES)
+    for given in (Squares(), {"map": "squares"}, [{"map": "squares"}, Fourier(count=4)]):
+        model = fitted(x, y, feature_scales=SCALES, feature_map=given)
+        assert model.score(x, y) > 0.85 > 0.75 > line.score(x, y)
+        assert model.model_.feature_names[:4] == ("x0", "x1", "x0^2", "x1^2")
+        assert model._place.width == model.coef_.shape[1] + 1  # what the plan counts
+        model.model_.save(tmp_path / "model.json")
+        loaded = load_model(tmp_path / "model.json")
+        np.testing.assert_array_equal(loaded.predict_proba(x), model.predict_proba(x))
+
+
+def test_a_model_that_says_no_more_is_written_as_before(tmp_path):
+    x, y = people(60)
+    plain, scaled = fitted(x / 1e6, y), fitted(x, y, feature_scales=SCALES)
+    said = [json.loads(each._bare.to_bytes())["format"] for each in (plain, scaled)]
+    assert said == ["pdml-model/1", "pdml-model/3"]
+    path = tmp_path / "model.json"
+    scaled.model_.save(path)
+    for change, sentence in (
+        ({"scales": [[0, 1]]}, "each of the 2 features"),
+        ({"maps": [{"map": "squares"}]}, "inputs for 4 features and coefficients for 2"),
+        ({"more": 1}, "exactly the keys"),
+    ):
+        card = json.loads(scaled.model_.to_bytes())
+        card["inputs"] |= change
+        path.write_text(json.dumps(card))
+        with pytest.raises(DataError, match=sentence):
+            load_model(path)
+
+
+def test_ranges_of_an_older_model_keep_their_meaning(tmp_path):
+    """[low, high] is mapped to [0, 1], a constant 1 is appended."""
+    old = Model(
+        classes=(0, 1),
+        coefficients=np.array([[3.0, -1.0]]),
+        intercepts=np.array([-2.0]),
+        norm_bound=1.0,
+        fit_intercept=True,
+        ranges=np.array([[0.0, 10.0], [0.0, 2.0]]),
+    )
+    assert json.loads(old.to_bytes())["format"] == "pdml-model/1"
+    old.save(tmp_path / "old.json")
+    row = np.array([0.5, 0.5, 1.0]) / np.sqrt(1.5)
+    margin = load_model(tmp_path / "old.json").decision_function(np.array([[5.0, 1.0]]))
+    np.testing.assert_allclose(margin, row @ [3.0, -1.0, -2.0], rtol=1e-12)
+
+
+def test_rows_that_are_only_a_little_longer_do_not_warn():
+    x, y = people()
+    z = scaling.standardised(x, *np.array(SCALES).T)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ClippingWarning)
+        fitted(z, y)  # most are longer than 1
+        few = z.copy()
+        few[:100] *= 1e4  # a twelfth of the rows
+        assert fitted(few, y).n_clipped_ > 1000
+        fitted(100 * z, y, norm_bound=100.0)
+    with pytest.warns(ClippingWarning, match="'from_data', which is a release"):
+        told = fitted(1e4 * z, y)
+    assert "clipped" not in told.model_.to_bytes().decode()
+
+
+def test_a_data_frame_with_categories_and_gaps(tmp_path):
+    table, y = frame()
+    model = fitted(table, y, **FRAME)
+    assert model.score(table, y) > 0.8
+    assert model.model_.feature_names[:2] == ("age", "age=prefer not to say")
+    assert "sex=other" in model.model_.feature_names  # declared, though nobody is
+    model.model_.save(tmp_path / "model.json")
+    loaded = load_model(tmp_path / "model.json")
+    for given in (table, table[["town", "income", "age", "sex"]]):
+        np.testing.assert_array_equal(loaded.predict(loaded.features(given)), model.predict(table))
+    listed = fitted(table, y, **FRAME | {"feature_scales": [(50, 15), None, (3e4, 2e4), None]})
+    np.testing.assert_array_equal(listed.coef_, model.coef_)
+    each = {"age": "typical", "town": "level"}  # no level for a sex that nobody may leave out
+    assert fitted(table, y, **FRAME | {"missing": each}).coef_.shape[1] < model.coef_.shape[1]
+    seen = fitted(table, y, **FRAME | {"feature_scales": "from_data"})
+    assert seen.leaks_ == [SCALES_LEAK] and seen.score(table, y) > 0.8
+
+
+def test_one_row_is_predicted_as_among_others():
+    table, y = frame()
+    model = fitted(table, y, **FRAME)
+    together = model.decision_function(table)
+    for j in (0, 7, 30):
+        alone = model.decision_function(table.iloc[j : j + 1])
+        np.testing.assert_allclose(alone, together[j : j + 1], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"feature_levels": None}, "column 'town' of X must have declared levels"),
+        ({"feature_scales": None}, "feature_scales must say .* for 'age'"),
+        ({"missing": "refuse"}, "missing = 'typical' says what that means"),
+        ({"missing": "typical"}, "missing = 'level' says what that means"),
+        ({"feature_levels": {"town": ["Bern"]}}, "one of the declared levels"),
+    ],
+)
+def test_what_is_not_declared_of_a_frame_is_refused(changed, sentence):
+    table, y = frame()
+    with pytest.raises(InvalidInput, match=sentence):
+        fitted(table, y, **FRAME | changed)
+
+
+def test_gaps_in_numbers():
+    x, y = people()
+    x[::10, 0] = np.nan
+    for given in (x, pd.DataFrame(x, columns=["age", "income"])):
+        with pytest.raises(DataError, match="got NaN: missing='typical'"):
+            fitted(given, y, feature_scales=SCALES)
+        model = fitted(given, y, feature_scales=SCALES, missing="typical")
+        assert model.score(given, y) > 0.8 and model.coef_.shape == (1, 4)
+        whole = np.where(np.isnan(x), 50.0, x)  # who says nothing is typical, and has said nothing
+        silent = model.decision_function(given)[::10]
+        told = model.decision_function(whole if given is x else given.fillna(50.0))[::10]
+        assert (silent != told).all()
+    assert model.__sklearn_tags__().input_tags.allow_nan
+    model = fitted(*people(), feature_scales=SCALES)
+    with pytest.raises(DataError, match="got NaN"):
+        model.predict(x)
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        fitted(sp.csr_array(x), y, feature_scales=SCALES, missing="typical")
+
+
+def test_a_frame_of_plain_numbers_needs_no_encoder():
+    x, _ = people(20)
+    assert not Declared().needs_encoder(pd.DataFrame(x))
+    assert Declared().needs_encoder(frame(gaps=0)[0])
+
+
+def test_an_encoder_of_version_2_makes_rows_of_its_own():
+    table, y = frame()
+    model = fitted(table, y, **FRAME).model_
+    entries = model.features(table)
+    encoder = Encoder.from_dict(model.encoder)
+    rows, _ = prepare_rows(entries, norm_bound=1.0, fit_intercept=True, encoder=encoder)
+    np.testing.assert_array_equal(rows, scaling.finished(entries, encoder.mass)[0])
+    weights = np.append(model.coefficients[0], model.intercepts[0])
+    np.testing.assert_allclose(model.decision_function(entries), rows @ weights, rtol=1e-12)

@@ -1,0 +1,105 @@
+"""Offers of jobs: what a node believes of one, and when it may begin."""
+
+import secrets
+from dataclasses import replace as changed
+
+import msgspec
+import pytest
+from consortium import PLAN
+from example_study import STUDY
+from msgspec.structs import replace
+
+from pdml.errors import InvalidInput, PeerError
+from pdml.node.crypto.hpke import SealingKey
+from pdml.node.crypto.signing import Identity
+from pdml.node.job import training_data
+from pdml.node.protocol import job_offer
+from pdml.node.protocol.job_offer import Offer, acceptance, check_begin
+from pdml.node.protocol.requests import Begin
+
+
+@pytest.fixture(scope="module")
+def identities(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("keys")
+    return {each.name: Identity.create(folder / each.name) for each in STUDY.servers}
+
+
+@pytest.fixture(scope="module")
+def study(identities, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sealing")
+    pinned = tuple(
+        changed(
+            each,
+            signing_key=identities[each.name].public,
+            sealing_key=SealingKey.create(folder / each.name).public,
+        )
+        for each in STUDY.servers
+    )
+    return changed(STUDY, servers=pinned)
+
+
+@pytest.fixture
+def offer(study):
+    contract = training_data.agreed(study, PLAN, "june")
+    terms = {"offerer": "alice", "resume": False, "start_timeout": 60.0, "round_timeout": 60.0}
+    return Offer.of(contract, attempt=secrets.token_hex(16), **terms)
+
+
+def read(data, identities, sender="alice"):
+    return Offer.read(data, sender, identities[sender].public)
+
+
+def test_what_a_member_signed_is_its_offer(offer, study, identities):
+    assert read(offer.signed(identities["alice"]), identities) == offer
+    assert offer.agreed(study).digest == offer.contract
+
+
+def test_an_offer_that_its_sender_has_not_signed_is_none(offer, identities):
+    with pytest.raises(PeerError, match="alice sent an offer that it has not signed"):
+        read(offer.signed(identities["bob"]), identities)
+    with pytest.raises(PeerError, match="bob signed an offer in the name of 'alice'"):
+        read(offer.signed(identities["bob"]), identities, "bob")
+    content = msgspec.msgpack.encode({"version": 1, "job": 3})
+    with pytest.raises(PeerError, match="alice sent something that is no offer"):
+        read(identities["alice"].sign(job_offer._OFFER + content) + content, identities)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"start_timeout": 0.5}, "with waits of 0.5 s for its start and 60 s for an answer"),
+        ({"start_timeout": 3601.0}, r"they must lie in \[1, 3600\] and \[1, 86400\]"),
+        ({"start_timeout": 86_400.0}, "with waits of 86400 s"),
+        ({"start_timeout": float("nan")}, "with waits of nan s"),
+        ({"round_timeout": 1e9}, r"and 1e\+09 s for an answer"),
+        ({"attempt": "short"}, "without a name of 32 digits"),
+    ],
+)
+def test_nobody_is_made_to_wait_for_ever(offer, identities, changes, said):
+    with pytest.raises(PeerError, match=f"alice offers a job .*{said}"):
+        read(replace(offer, **changes).signed(identities["alice"]), identities)
+
+
+def test_an_hour_is_time_enough_to_start(offer, identities):
+    longest = replace(offer, start_timeout=3600.0, round_timeout=86_400.0)
+    assert read(longest.signed(identities["alice"]), identities) == longest
+
+
+def test_its_contract_is_the_one_of_the_node_s_own_study(offer, study):
+    with pytest.raises(InvalidInput, match="the studies differ"):
+        offer.agreed(changed(study, title="Another"))
+    with pytest.raises(InvalidInput, match="has another contract than its terms make"):
+        replace(offer, contract="0" * 64).agreed(study)
+
+
+def test_nobody_begins_before_everybody_has_accepted(offer, study, identities):
+    signed = {name: acceptance(offer, name, own) for name, own in identities.items()}
+    check_begin(Begin(attempt=offer.attempt, accepted=signed), offer, study)
+    other = replace(offer, attempt=secrets.token_hex(16))
+    for wrong in (
+        {name: each for name, each in signed.items() if name != "carol"},
+        signed | {"carol": signed["bob"]},
+        signed | {"carol": acceptance(other, "carol", identities["carol"])},
+    ):
+        with pytest.raises(PeerError, match="which carol has not accepted"):
+            check_begin(Begin(attempt=offer.attempt, accepted=wrong), offer, study)

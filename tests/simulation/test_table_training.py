@@ -1,0 +1,277 @@
+"""A table is trained on, predicted and evaluated by one call each."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pdml import PDMLClassifier, TrainingPlan, load_model
+from pdml.encoding.encoder import Category, Number
+from pdml.encoding.maps import Squares
+from pdml.encoding.scaling import CONSTANT, SIZE
+from pdml.errors import DataError, InvalidInput, NoValue, Undeclared
+from pdml.model.model import Model
+from pdml.pages.training_page import render
+from pdml.pages.training_text import demo_page, table_page
+from pdml.simulation.demo_training import TESTED, USERS, made_by_demo, run_demo
+from pdml.simulation.table_records import CLASSES_LEAK, hold_back, public_records, read_records
+from pdml.simulation.table_training import evaluate_table, predict_table, train_table
+from pdml.tables import Table, write_predictions
+from pdml.tables.roles import Roles
+
+AGE, SEX = Number(name="age", low=18, high=100), Category(name="sex", levels=("female", "male"))
+PLAN = TrainingPlan(rounds=4)
+
+
+def people(rows: int = 300) -> Table:
+    rng = np.random.default_rng(1)
+    age, male = rng.integers(18, 90, rows), rng.random(rows) < 0.5
+    return Table(
+        columns={
+            "age": age,
+            "sex": np.where(male, "male", "female"),
+            "wish": rng.choice([0.5, 1.0, 2.0], rows),
+            "hospital": rng.choice(["alice", "bob", "carol"], rows),
+            "ill": np.where(age + 10 * male > 55, "yes", "no"),
+        },
+        source="folder/people.csv",
+    )
+
+
+def test_a_table_is_what_the_estimator_makes_of_its_encoded_rows() -> None:
+    table = people()
+    trained = train_table(
+        table,
+        "ill",
+        attributes=[AGE, SEX],
+        classes=["no", "yes"],
+        epsilon_column="wish",
+        server_column="hospital",
+        plan=PLAN,
+        random_state=3,
+    )
+    male = table.text("sex") == "male"
+    entries = np.column_stack([(table.numeric("age") - 59) * 6 / 82, 0.5 - male, male - 0.5])
+    scale = SIZE / np.sqrt(1 + 1 / 4 + 1 / 4)
+    rows = np.column_stack([entries * scale, np.full(300, CONSTANT)])
+    rows /= np.maximum(1, np.linalg.norm(rows, axis=1) / (1 - 2**-20))[:, None]
+    names = np.unique(table.text("hospital"))
+    settings = {"plan": PLAN, "random_state": 3, "classes": ("no", "yes")}
+    fitted = PDMLClassifier(n_servers=3, fit_intercept=False, **settings).fit(
+        rows,
+        table.text("ill").astype(str),
+        epsilons=table.numeric("wish"),
+        servers=np.searchsorted(names.astype(str), table.text("hospital").astype(str)),
+    )
+    model = trained.model
+    found = np.column_stack([model.coefficients, model.intercepts])
+    np.testing.assert_allclose(found, fitted.coef_, rtol=1e-9)
+    assert trained.ledger.to_dict() == fitted.privacy_.to_dict()
+    assert trained.servers == ("alice", "bob", "carol") and trained.records == 300
+    assert trained.model.provenance["leaks"] == [] and trained.accuracy is None
+    page = unescape(render(table_page(trained)))
+    assert "ill, learnt from people.csv" in page
+    assert "each person's own epsilon (column wish)" in page
+
+
+def test_what_is_taken_from_the_data_is_a_leak_that_the_model_names() -> None:
+    table = people()
+    with pytest.raises(Undeclared) as refused:
+        train_table(table, "ill", attributes=[SEX], ignore=["hospital"])
+    assert refused.value.columns == ("age", "wish") and refused.value.numbers == ("age", "wish")
+    trained = train_table(table, "ill", from_data=True, plan=PLAN, random_state=1)
+    ranges, classes = trained.model.provenance["leaks"]
+    assert "'age', 'sex'" in ranges and classes == CLASSES_LEAK
+    assert trained.summary()["leaks"] == [ranges, classes]
+
+
+def test_accuracy_is_measured_where_the_training_did_not_look() -> None:
+    table = people()
+    how = {"attributes": [AGE, SEX], "ignore": ["wish", "hospital"], "plan": PLAN}
+    held = train_table(table, "ill", test_fraction=0.2, random_state=2, **how)
+    assert held.test_records == 60 and held.records == 240
+    beside = train_table(table, "ill", test=table, random_state=2, **how)
+    found = evaluate_table(beside.model, table)
+    assert (found.records, found.accuracy) == (300, beside.accuracy)
+    assert found.confusion.sum() == 300
+    assert np.trace(found.confusion) == round(found.accuracy * 300)
+    truth = table.text("ill") == "yes"
+    assert found.confusion.sum(axis=1).tolist() == [(~truth).sum(), truth.sum()]
+    assert beside.server_accuracies is not None and len(beside.server_accuracies) == 10
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"test_fraction": 1.0}, r"test_fraction must be a number in \[0, 1\), got 1"),
+        ({"test_fraction": 0.1, "test": "x.csv"}, "comes from one place"),
+    ],
+)
+def test_bad_settings_are_refused_before_the_table_is_read(how: dict, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        train_table("no such file.csv", "ill", **how)
+
+
+def test_the_servers_are_as_many_as_the_column_names() -> None:
+    with pytest.raises(InvalidInput, match="be 3, as many") as refused:
+        train_table(people(), "ill", from_data=True, server_column="hospital", n_servers=4)
+    assert refused.value.setting == "n_servers"
+    with pytest.raises(InvalidInput, match="n_servers"):
+        train_table(people(), "ill", from_data=True, n_servers=0)
+
+
+def test_predictions_are_the_model_s(tmp_path: Path) -> None:
+    table = people()
+    trained = train_table(table, "ill", from_data=True, plan=PLAN, random_state=1)
+    trained.model.save(tmp_path / "model.json")
+    loaded = load_model(tmp_path / "model.json")
+    found = predict_table(loaded, table, proba=True)
+    assert list(found) == ["prediction", "probability no", "probability yes"]
+    x = loaded.features(table)
+    np.testing.assert_array_equal(found["prediction"], trained.model.predict(x))
+    np.testing.assert_allclose(found["probability no"] + found["probability yes"], 1)
+    write_predictions(tmp_path / "p.csv", found)
+    few = Table(columns={"age": [20]}, source="few.csv")
+    with pytest.raises(DataError, match=r"few\.csv lacks columns the model needs: 'sex', 'wish'"):
+        predict_table(loaded, few)
+
+
+def test_a_model_of_plain_columns_needs_their_names() -> None:
+    plain = Model(
+        classes=(0, 1),
+        coefficients=np.array([[1.0, -1.0]]),
+        intercepts=np.zeros(1),
+        norm_bound=1.0,
+        fit_intercept=True,
+        feature_names=("a", "b"),
+    )
+    table = Table(columns={"b": [0.0, 1.0], "a": [1.0, 0.0], "y": [1, 1]})
+    assert predict_table(plain, table)["prediction"].tolist() == [1, 0]
+    assert evaluate_table(plain, table, "y").confusion.tolist() == [[0, 0], [1, 1]]
+    with pytest.raises(InvalidInput, match="label must name a column"):
+        evaluate_table(plain, table)
+    nameless = Model(
+        classes=(0, 1),
+        coefficients=np.array([[1.0]]),
+        intercepts=np.zeros(1),
+        norm_bound=1.0,
+        fit_intercept=True,
+    )
+    with pytest.raises(DataError, match="not trained on a table"):
+        predict_table(nameless, table)
+
+
+def test_records_held_back_and_kept_are_all_records_once() -> None:
+    records = read_records(people(), Roles(label="ill", server="hospital"), from_data=True)
+    rest, held = hold_back(records, 0.25, 7)
+    assert len(rest) == 225 and len(held) == 75
+    together = np.vstack([rest.x.toarray() if hasattr(rest.x, "toarray") else rest.x, held.x])
+    order = np.lexsort(together.T), np.lexsort(np.asarray(records.x).T)
+    np.testing.assert_array_equal(together[order[0]], np.asarray(records.x)[order[1]])
+    for fraction in (1e-4, 0.9999):
+        with pytest.raises(InvalidInput, match="leaves none"):
+            hold_back(records, fraction, 7)
+
+
+def test_public_records_are_rows_as_they_would_be_trained_on(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("a,y\n0,no\n10,yes\n5,no\n")
+    rows, codes, classes = public_records(tmp_path / "p.csv", "y")
+    entries = np.array([-5, 5, 0]) / 4.1  # the deviation, 4.08, rounded upwards
+    np.testing.assert_allclose(rows[:, 0] / rows[:, 1], entries * SIZE / CONSTANT)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), [1, 1, CONSTANT], rtol=1e-5)
+    assert codes.tolist() == [0, 1, 0] and classes == 2
+
+
+def test_the_demo_is_two_trainings_of_the_same_people(tmp_path: Path) -> None:
+    titles: list[str] = []
+
+    @contextmanager
+    def noted(title: str) -> Iterator[Callable[[int, int], None]]:
+        titles.append(title)
+        yield lambda done, of: None
+
+    done = run_demo(rounds=3, progress=noted)
+    assert titles == ["Training privately", "The same without privacy"]
+    assert done.private.records == USERS and done.private.test_records == TESTED
+    assert done.flip_probability == pytest.approx(1 / (1 + np.e))
+    assert done.unprotected.accuracy == pytest.approx(0.978, abs=0.01)
+    assert "PDML demo" in render(demo_page(done))
+    path = tmp_path / "model.json"
+    assert not made_by_demo(path)
+    done.private.model.save(path)
+    assert made_by_demo(path)
+
+
+def with_gaps() -> Table:
+    """The same people, of whom some did not say how old they are, or what they are."""
+    table = people()
+    age = table.numeric("age").copy()
+    age[::7] = np.nan
+    sex = table.text("sex").copy()
+    sex[::5] = "?"
+    return Table(columns=dict(table.columns) | {"age": age, "sex": sex})
+
+
+ROLES = {"classes": ["no", "yes"], "ignore": ["wish", "hospital"], "plan": PLAN, "random_state": 3}
+
+
+def test_records_with_gaps_are_trained_on_and_predicted_by_what_is_declared(
+    tmp_path: Path,
+) -> None:
+    table = with_gaps()
+    declared = {"missing": ["age", "sex"], "missing_values": ["?"]}
+    trained = train_table(table, "ill", attributes=[AGE, SEX], **declared, **ROLES)
+    model = trained.model
+    assert model.feature_names[1::3] == ("age=prefer not to say", "sex=prefer not to say")
+    model.save(tmp_path / "model.json")
+    again = load_model(tmp_path / "model.json")
+    found = predict_table(again, table, proba=True)
+    np.testing.assert_array_equal(found["prediction"], predict_table(model, table)["prediction"])
+    # who did not say is predicted as somebody typical of whom that is known
+    typical = Table(
+        columns=dict(table.columns)
+        | {"age": np.where(np.isnan(table.columns["age"]), 59, table.columns["age"])}
+    )
+    shift = again.decision_function(again.features(table))
+    same = shift == again.decision_function(again.features(typical))
+    np.testing.assert_array_equal(same, ~np.isnan(table.columns["age"]))
+    with pytest.raises(NoValue, match=r"row 1 of .*: missing = 'typical' says what"):
+        train_table(table, "ill", attributes=[AGE, SEX], **ROLES)
+    with pytest.raises(InvalidInput, match="missing must name columns to predict from, got 'wish'"):
+        train_table(table, "ill", attributes=[AGE, SEX], missing=["wish"], **ROLES)
+
+
+def test_from_data_takes_gaps_and_typical_values_too() -> None:
+    trained = train_table(
+        with_gaps(), "ill", from_data=True, missing=["age", "sex"], missing_values=["?"], **ROLES
+    )
+    assert trained.model.encoder is not None
+    age, sex = trained.model.encoder["attributes"]
+    assert {"typical", "spread"} <= set(age) and sex["levels"] == ["female", "male"]
+    (leak,) = trained.model.provenance["leaks"]
+    assert "the levels of 'age', 'sex' were taken" in leak and "one person alone has" in leak
+
+
+def test_from_data_writes_nobodys_income(tmp_path: Path) -> None:
+    """Neither the richest, nor the poorest, nor the one in the middle stands in model.json."""
+    incomes = np.random.default_rng(5).lognormal(10, 1, 301).round(2)
+    columns = people().columns | {"income": np.append(incomes[:299], 435839765.73)}
+    trained = train_table(Table(columns=columns), "ill", from_data=True, plan=PLAN, random_state=1)
+    trained.model.save(tmp_path / "model.json")
+    told = json.loads((tmp_path / "model.json").read_text())["encoder"]["attributes"]
+    (income,) = (one for one in told if one["name"] == "income")
+    assert income["range"] == [0.0, 440000000.0]
+    published = {*income["range"], income["typical"], income["spread"]}
+    assert not published & {*columns["income"].tolist(), float(np.median(columns["income"]))}
+    assert income["typical"] % 1e6 == 0 and income["spread"] == float(f"{income['spread']:.1e}")
+
+
+def test_maps_widen_the_model() -> None:
+    trained = train_table(people(), "ill", attributes=[AGE, SEX], maps=[Squares()], **ROLES)
+    assert trained.model.feature_names == ("age", "sex=female", "sex=male", "age^2")
+    assert predict_table(trained.model, people())["prediction"].shape == (300,)
