@@ -26,6 +26,22 @@ def longest_best(
 
     ∇J_P(0) = -cE[yx] and a/n-strong convexity give the first, (a/2n)|w*|² <= J_P(w*) <= J_P(0) =
     g(0) the second, where ℓ >= 0.
+
+    Parameters
+    ----------
+    servers : int
+        n.
+    regularization : float
+        a.
+    norm_bound : float
+        B, the longest row.
+    loss : str
+        Of two classes.
+
+    Returns
+    -------
+    float
+        W.
     """
     g = binary_loss(loss)
     return min(
